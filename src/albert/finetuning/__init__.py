@@ -1,0 +1,1 @@
+"""Fine-tuning and evaluation of any declared task, through the one training loop."""

@@ -1,0 +1,1 @@
+"""Masked language modelling and sentence order: segments, masks, batches, objective, recipes."""

@@ -1,0 +1,1 @@
+"""Tasks as declarations: sources, features, answers, metrics. Numpy only, no torch."""

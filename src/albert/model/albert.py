@@ -1,0 +1,93 @@
+"""ALBERT, and ALBERT with each kind of head; class names are those of transformers."""
+
+from typing import NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from albert.model.config import AlbertConfig
+from albert.model.encoder import Encoder
+from albert.model.factorized_embedding import FactorizedEmbedding
+from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
+from albert.model.initialization import initialize
+from albert.model.packed_sequences import PackedSequences
+
+
+class AlbertModel(nn.Module):
+    """Embeddings, encoder and pooler."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = FactorizedEmbedding(config)
+        self.encoder = Encoder(config)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        initialize(self, config.initializer_range)
+
+    def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
+        """The last layer's output for every token."""
+        return self.encoder(self.embeddings(packed), packed)
+
+    def pool(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
+        """One vector a sequence: tanh of a linear map of its [CLS]."""
+        return self.pooler(hidden[packed.first_positions]).tanh()
+
+
+class PreTrainingLogits(NamedTuple):
+    """What the two pre-training losses need."""
+
+    masked_tokens: Float[Tensor, "masked V"]
+    sentence_order: Float[Tensor, "sequences 2"]
+
+
+class AlbertForPreTraining(nn.Module):
+    """Masked-token and sentence-order heads (paper §3.1)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = AlbertModel(config)
+        self.predictions = MaskedLanguageModelHead(config)
+        self.sop_classifier = SentenceOrderHead(config)
+        initialize(self.predictions, config.initializer_range)
+        initialize(self.sop_classifier, config.initializer_range)
+
+    def forward(self, packed: PackedSequences, masked_positions: Int[Tensor, " masked"]) -> PreTrainingLogits:
+        """Logits at the masked positions (indices into the run of tokens) and for every sequence."""
+        hidden = self.albert(packed)
+        words = self.albert.embeddings.word_embeddings.weight
+        return PreTrainingLogits(
+            masked_tokens=self.predictions(hidden[masked_positions], words),
+            sentence_order=self.sop_classifier(self.albert.pool(hidden, packed)),
+        )
+
+
+class AlbertForSequenceClassification(nn.Module):
+    """A linear head on the pooled sequence: classes, or one number for regression."""
+
+    def __init__(self, config: AlbertConfig, num_labels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = AlbertModel(config)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        initialize(self.classifier, config.initializer_range)
+
+    def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences labels"]:
+        """One row of logits a sequence."""
+        return self.classifier(self.dropout(self.albert.pool(self.albert(packed), packed)))
+
+
+class AlbertForQuestionAnswering(nn.Module):
+    """Start and end logits for every token (SQuAD 1.1)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = AlbertModel(config)
+        self.qa_outputs = SpanHead(config)
+        initialize(self.qa_outputs, config.initializer_range)
+
+    def forward(self, packed: PackedSequences) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
+        """Start and end logits of the whole run of tokens."""
+        return self.qa_outputs(self.albert(packed))

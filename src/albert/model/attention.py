@@ -1,0 +1,55 @@
+"""Multi-head self-attention over packed sequences (paper §3.1; Vaswani et al., 2017, §3.2)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from albert.model.config import AlbertConfig
+from albert.model.packed_sequences import AttentionGroup, PackedSequences
+
+
+class AttentionBlock(nn.Module):
+    """Attention, its output map, and the LayerNorm of the sum with what came in (post-norm)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.heads = config.num_attention_heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.dense = nn.Linear(width, width)
+        self.layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.attention_dropout = nn.Dropout(config.attention_probs_dropout_prob)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
+        """Let every token attend to the tokens of its own sequence."""
+        # One product instead of three; the parameters stay apart because LAMB adapts each by its own norm.
+        weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
+        bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
+        qkv = functional.linear(hidden, weight, bias)
+        mixed = torch.empty_like(qkv[:, : hidden.shape[1]])
+        for group in packed.groups:
+            mixed = mixed.index_copy(0, group.targets, self._attend(qkv, group))
+        return self.layer_norm(hidden + self.dropout(self.dense(mixed)))
+
+    def _attend(self, qkv: Float[Tensor, "tokens three_H"], group: AttentionGroup) -> Float[Tensor, "group_tokens H"]:
+        sequences, length = group.positions.shape
+        width = qkv.shape[1] // 3
+        cells = qkv[group.positions.reshape(-1)].view(sequences, length, 3, self.heads, width // self.heads)
+        query, key, value = cells.permute(2, 0, 3, 1, 4)
+        mask = None if group.padded is None else ~group.padded[:, None, None, :]
+        if qkv.device.type == "cpu":  # SDPA's backward is slower than three plain products there
+            mixed = self._plain(query, key, value, mask)
+        else:
+            dropout = self.attention_dropout.p if self.training else 0.0
+            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        return mixed.transpose(1, 2).reshape(-1, width)[group.cells]
+
+    def _plain(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        return self.attention_dropout(scores.softmax(dim=-1)).to(value.dtype) @ value

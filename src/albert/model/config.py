@@ -1,0 +1,110 @@
+"""The dials of the model, V E H L A and sharing, and a line for every published size.
+
+Field names are those of `transformers.AlbertConfig`, which users know.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from albert.runtime.errors import InvalidConfiguration
+
+Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
+Sharing = Literal["all", "attention", "ffn", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlbertConfig:
+    """One model architecture (paper §3.1).
+
+    Raises:
+        InvalidConfiguration: sizes that do not fit together.
+    """
+
+    vocab_size: int = 30000
+    """V, pieces in the vocabulary."""
+    embedding_size: int = 128
+    """E, width of the embeddings; E = H gives BERT's unfactorised ones."""
+    hidden_size: int = 768
+    """H, width of the layers."""
+    num_hidden_layers: int = 12
+    """L, how many times a layer is applied."""
+    num_hidden_groups: int = 1
+    """Groups of consecutive layers; layers of one group are one layer (with sharing "all")."""
+    inner_group_num: int = 1
+    """Different layers that a group applies one after the other at each visit."""
+    num_attention_heads: int = 12
+    """A, attention heads; H must be a multiple."""
+    intermediate_size: int = 3072
+    """F, width inside the feed-forward block; the paper takes 4H."""
+    hidden_act: Activation = "gelu_new"
+    """"gelu_new" is the tanh form that Google trained with; "gelu" is the exact one."""
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    classifier_dropout_prob: float = 0.1
+    """Dropout before a task's head, in fine-tuning."""
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    """Standard deviation of the truncated normal initial values."""
+    layer_norm_eps: float = 1e-12
+    sharing: Sharing = "all"
+    """Which parameters all layers have in common (paper §4.5, Table 4)."""
+    embedding_projection: bool | None = None
+    """Whether E is mapped to H; None: only where they differ, as the paper has it (transformers always maps)."""
+
+    def __post_init__(self) -> None:
+        def refuse(subject: str, why: str, remedy: str | None = None) -> None:
+            raise InvalidConfiguration(subject, why, remedy)
+
+        for name in ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
+                     "inner_group_num", "num_attention_heads", "intermediate_size", "max_position_embeddings",
+                     "type_vocab_size"):  # fmt: skip
+            if getattr(self, name) < 1:
+                refuse(name, f"is {getattr(self, name)}, at least 1 is needed")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                refuse(name, f"is {getattr(self, name)}, a share from 0 to below 1 is needed")
+        if self.hidden_size % self.num_attention_heads:
+            refuse("num_attention_heads", f"{self.num_attention_heads} heads do not divide hidden_size {self.hidden_size}")
+        if self.num_hidden_groups > self.num_hidden_layers:
+            refuse("num_hidden_groups", f"{self.num_hidden_groups} groups for {self.num_hidden_layers} layers")
+        if self.num_hidden_layers % self.num_hidden_groups:
+            refuse("num_hidden_groups", f"{self.num_hidden_groups} groups do not divide {self.num_hidden_layers} layers")
+        if self.sharing != "all" and (self.num_hidden_groups, self.inner_group_num) != (1, 1):
+            refuse("sharing", f"{self.sharing!r} with groups", 'groups go with sharing "all"')
+        if self.embedding_projection is False and self.embedding_size != self.hidden_size:
+            refuse("embedding_projection", f"cannot be off: E {self.embedding_size} is not H {self.hidden_size}")
+
+    @property
+    def projects_embeddings(self) -> bool:
+        """Whether there is a map from E to H."""
+        if self.embedding_projection is None:
+            return self.embedding_size != self.hidden_size
+        return self.embedding_projection
+
+
+ALBERT_BASE = AlbertConfig()
+ALBERT_LARGE = replace(
+    ALBERT_BASE, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+)
+ALBERT_XLARGE = replace(ALBERT_LARGE, hidden_size=2048, num_attention_heads=32, intermediate_size=8192)
+ALBERT_XXLARGE = replace(
+    ALBERT_BASE, hidden_size=4096, num_attention_heads=64, intermediate_size=16384
+)
+
+
+def bert_control(albert: AlbertConfig) -> AlbertConfig:
+    """The BERT of the same shape: embeddings as wide as the layers, no parameter shared (paper Table 1)."""
+    return replace(albert, embedding_size=albert.hidden_size, sharing="none")
+
+
+PRESETS: dict[str, AlbertConfig] = {
+    "albert-base": ALBERT_BASE,
+    "albert-large": ALBERT_LARGE,
+    "albert-xlarge": ALBERT_XLARGE,
+    "albert-xxlarge": ALBERT_XXLARGE,
+    "bert-base": bert_control(ALBERT_BASE),
+    "bert-large": bert_control(ALBERT_LARGE),
+    "bert-xlarge": bert_control(ALBERT_XLARGE),
+}
+"""The paper's Table 1: ALBERT's four sizes, and the BERT controls with ALBERT's vocabulary."""

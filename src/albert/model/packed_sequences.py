@@ -1,0 +1,129 @@
+"""Sequences as one run of tokens with boundaries: no padding is stored, and none is computed outside attention.
+
+Everything that works token by token (embeddings, projections, feed-forward, heads) sees only real tokens. Attention
+needs rectangles, so sequences of like length are grouped, and each group is gathered into one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+WASTE = 0.15
+"""At most this share of a group's rectangle may be padding, before a new group is opened."""
+
+
+@dataclass(frozen=True)
+class AttentionGroup:
+    """Sequences of like length, as a rectangle of token positions."""
+
+    positions: Int[Tensor, "sequences length"]
+    """Where in the run of tokens each cell comes from; a padded cell repeats the sequence's first token."""
+    padded: Bool[Tensor, "sequences length"] | None
+    """The cells that are padding; None when the group has none."""
+    targets: Int[Tensor, " tokens_of_group"]
+    """The real cells, row by row, as positions in the run of tokens."""
+    cells: Int[Tensor, " tokens_of_group"]
+    """The same real cells as positions in the flattened rectangle."""
+
+
+@dataclass(frozen=True)
+class PackedSequences:
+    """A batch.
+
+    Attributes:
+        token_ids, token_type_ids, position_ids: one entry a token, sequences one after the other.
+        lengths: tokens of each sequence, special tokens included.
+        first_positions: where each sequence begins, that is, its [CLS].
+        groups: how attention sees the batch.
+    """
+
+    token_ids: Int[Tensor, " tokens"]
+    token_type_ids: Int[Tensor, " tokens"]
+    position_ids: Int[Tensor, " tokens"]
+    lengths: tuple[int, ...]
+    first_positions: Int[Tensor, " sequences"]
+    groups: tuple[AttentionGroup, ...]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in the batch."""
+        return sum(self.lengths)
+
+    @property
+    def n_sequences(self) -> int:
+        """Sequences in the batch."""
+        return len(self.lengths)
+
+    def to(self, device: torch.device) -> "PackedSequences":
+        """The same batch on a device."""
+        if self.token_ids.device == device:
+            return self
+        groups = tuple(
+            AttentionGroup(
+                group.positions.to(device),
+                None if group.padded is None else group.padded.to(device),
+                group.targets.to(device),
+                group.cells.to(device),
+            )
+            for group in self.groups
+        )
+        return PackedSequences(
+            self.token_ids.to(device),
+            self.token_type_ids.to(device),
+            self.position_ids.to(device),
+            self.lengths,
+            self.first_positions.to(device),
+            groups,
+        )
+
+
+def pack(token_ids: Sequence[np.ndarray], token_type_ids: Sequence[np.ndarray]) -> PackedSequences:
+    """Put sequences one after the other.
+
+    Args:
+        token_ids: of each sequence, its tokens with the special ones.
+        token_type_ids: of each sequence, 0 for its first segment and 1 for its second.
+    """
+    lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
+    starts = np.zeros(len(lengths), dtype=np.int64)
+    np.cumsum(lengths[:-1], out=starts[1:])
+    total = int(lengths.sum())
+    return PackedSequences(
+        token_ids=torch.from_numpy(np.concatenate(token_ids).astype(np.int64)),
+        token_type_ids=torch.from_numpy(np.concatenate(token_type_ids).astype(np.int64)),
+        position_ids=torch.from_numpy(np.arange(total) - np.repeat(starts, lengths)),
+        lengths=tuple(int(length) for length in lengths),
+        first_positions=torch.from_numpy(starts),
+        groups=tuple(_attention_groups(lengths, starts)),
+    )
+
+
+def _attention_groups(lengths: np.ndarray, starts: np.ndarray) -> list[AttentionGroup]:
+    order = np.argsort(-lengths, kind="stable")
+    groups, first = [], 0
+    while first < len(order):
+        longest, real, last = int(lengths[order[first]]), 0, first
+        while last < len(order):
+            real += int(lengths[order[last]])
+            if 1 - real / (longest * (last - first + 1)) > WASTE:
+                break
+            last += 1
+        groups.append(_rectangle(lengths[order[first:last]], starts[order[first:last]]))
+        first = last
+    return groups
+
+
+def _rectangle(lengths: np.ndarray, starts: np.ndarray) -> AttentionGroup:
+    columns = np.arange(int(lengths.max()))
+    real = columns[None, :] < lengths[:, None]
+    positions = np.where(real, starts[:, None] + columns[None, :], starts[:, None])
+    return AttentionGroup(
+        positions=torch.from_numpy(positions),
+        padded=None if real.all() else torch.from_numpy(~real),
+        targets=torch.from_numpy(positions[real]),
+        cells=torch.from_numpy(np.flatnonzero(real)),
+    )

@@ -1,0 +1,78 @@
+"""One process or many, started by torchrun: who am I, and sums over all of us."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as torch_distributed
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+PEER_TIMEOUT = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes that train together."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files and shows progress."""
+        return self.rank == 0
+
+
+def world() -> World:
+    """The world torchrun described in the environment, or a single process."""
+    if "RANK" not in os.environ:
+        return World()
+    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))
+
+
+@contextmanager
+def process_group(device: torch.device) -> Iterator[World]:
+    """Join the process group for the length of the block (nothing to join for a single process)."""
+    here = world()
+    if here.size == 1:
+        yield here
+        return
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    torch_distributed.init_process_group(backend, timeout=PEER_TIMEOUT)
+    try:
+        yield here
+    finally:
+        torch_distributed.destroy_process_group()
+
+
+def replicate(model: nn.Module, here: World, device: torch.device) -> nn.Module:
+    """Wrap for data parallelism when there is more than one process; gradients are then averaged over ranks."""
+    if here.size == 1:
+        return model
+    devices = [device.index] if device.type == "cuda" else None
+    return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
+
+
+def sum_over_ranks(values: torch.Tensor, here: World) -> torch.Tensor:
+    """Element-wise sum over all processes; the argument itself for one."""
+    if here.size > 1:
+        torch_distributed.all_reduce(values)
+    return values
+
+
+def any_rank(flag: bool, here: World, device: torch.device) -> bool:
+    """Whether the flag is up on any process: decisions that all must take together."""
+    if here.size == 1:
+        return flag
+    return bool(sum_over_ranks(torch.tensor([float(flag)], device=device), here).item())
+
+
+def wait_for_all(here: World) -> None:
+    """Return once every process has come here."""
+    if here.size > 1:
+        torch_distributed.barrier()

@@ -1,0 +1,208 @@
+"""Files and directories that are whole or absent, whatever happens while they are written.
+
+Everything the project keeps goes through here: written under a temporary name, flushed to the disk, described by a
+manifest of SHA-256 sums that is written last, and only then renamed to its final name. A process that dies leaves a
+temporary name behind, never half of a result; the next writer in that place removes it once its owner is dead.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
+
+MANIFEST_NAME = "MANIFEST.json"
+_TEMPORARY = re.compile(r"^\..+\.(tmp|old)-(\d+)-[0-9a-f]{8}$")
+_NOT_CREATABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG}
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file so that `path` holds either its old content or all of `data`.
+
+    Raises:
+        CannotCreate: the place cannot be written.
+        WriteFailed: the disk is full or failed; `path` is as it was.
+    """
+    temporary = _temporary_name(path, "tmp")
+    try:
+        with _writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_directory(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """`write_bytes` of UTF-8 text."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+@contextmanager
+def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
+    """Yield a temporary directory that becomes `path`, with a manifest, if the block ends well.
+
+    Args:
+        path: the final name. Its parents are made.
+        replace: whether an existing `path` may give way (it does so only after the new one is complete).
+
+    Raises:
+        CannotCreate: `path` exists and `replace` is false, or the place cannot be written.
+        WriteFailed: the disk is full or failed; nothing is left behind.
+    """
+    if os.path.lexists(path) and not replace:
+        raise CannotCreate(path, "exists already", "choose another name, or remove it first")
+    temporary = _temporary_name(path, "tmp")
+    try:
+        with _writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(path.parent)
+            temporary.mkdir()
+            yield temporary
+            _write_manifest(temporary)
+            _put_in_place(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def verify_directory(path: Path) -> None:
+    """Check every file of a directory against its manifest.
+
+    Raises:
+        MissingInput: no such directory, or one without a manifest.
+        DamagedData: a file is missing, unlisted, of another size, or of another SHA-256.
+    """
+    if not path.is_dir():
+        raise MissingInput(path, "no such directory")
+    manifest_path = path / MANIFEST_NAME
+    if not manifest_path.is_file():
+        raise MissingInput(path, f"holds no {MANIFEST_NAME}", "it was not written whole by albert")
+    listed = _read_manifest(manifest_path)
+    present = {name for name in _files_below(path) if name != MANIFEST_NAME}
+    for name in sorted(present - set(listed)):
+        raise DamagedData(path / name, f"is not listed in {MANIFEST_NAME}")
+    for name, entry in sorted(listed.items()):
+        file = path / name
+        if name not in present:
+            raise DamagedData(file, f"is listed in {MANIFEST_NAME} but missing")
+        if file.stat().st_size != entry["bytes"]:
+            raise DamagedData(file, f"has {file.stat().st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
+        if file_hash(file) != entry["sha256"]:
+            raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove temporary names in `directory` whose process no longer lives."""
+    for entry in directory.iterdir():
+        found = _TEMPORARY.match(entry.name)
+        if found and not _lives(int(found.group(2))):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+
+
+def _temporary_name(path: Path, kind: str) -> Path:
+    return path.parent / f".{path.name}.{kind}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def _write_manifest(directory: Path) -> None:
+    names = sorted(_files_below(directory))
+    entries = {n: {"bytes": (directory / n).stat().st_size, "sha256": file_hash(directory / n)} for n in names}
+    for name in names:
+        _sync_file(directory / name)
+    text = json.dumps({"files": entries, "self": _self_hash(entries)}, indent=1) + "\n"
+    manifest = directory / MANIFEST_NAME
+    manifest.write_text(text, encoding="utf-8")
+    _sync_file(manifest)
+    for folder in {directory, *((directory / n).parent for n in names)}:
+        _sync_directory(folder)
+
+
+def _read_manifest(path: Path) -> dict[str, dict]:
+    try:
+        content = json.loads(path.read_bytes())
+        files = content["files"]
+        whole = content["self"] == _self_hash(files)
+        whole = whole and all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedData(path, "is not a manifest") from error
+    if not whole:
+        raise DamagedData(path, "does not match its own hash")
+    return files
+
+
+def _self_hash(entries: dict[str, dict]) -> str:
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+
+
+def _put_in_place(temporary: Path, path: Path) -> None:
+    if os.path.lexists(path):
+        old = _temporary_name(path, "old")
+        os.rename(path, old)
+        os.rename(temporary, path)
+        _sync_directory(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        os.rename(temporary, path)
+        _sync_directory(path.parent)
+
+
+def _files_below(directory: Path) -> list[str]:
+    return [
+        (Path(folder) / name).relative_to(directory).as_posix()
+        for folder, _, names in os.walk(directory)
+        for name in names
+    ]
+
+
+def _sync_file(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn what the operating system says while writing into one line."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in _NOT_CREATABLE:
+            raise CannotCreate(error.filename or path, reason) from error
+        raise WriteFailed(path, reason, "nothing was left behind; free space or choose another disk") from error

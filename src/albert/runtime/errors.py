@@ -1,0 +1,98 @@
+"""Errors for users: subject, reason, remedy on one line, and a documented exit code.
+
+The codes follow sysexits where one fits, so that a scheduler can tell "retry" (75, 130, 143) from "fix something first".
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class AlbertError(Exception):
+    """Something a user can understand and mend.
+
+    Args:
+        subject: what it is about: a path, a key, a tensor.
+        why: what is wrong with it.
+        remedy: what to do about it, when there is something to do.
+    """
+
+    exit_code = 1
+
+    def __init__(self, subject: object, why: str, remedy: str | None = None) -> None:
+        self.subject, self.why, self.remedy = str(subject), why, remedy
+        super().__init__(f"{subject}: {why}" + (f"; {remedy}" if remedy else ""))
+
+
+class UsageError(AlbertError):
+    """The command line does not say what to do."""
+
+    exit_code = 2
+
+
+class Diverged(AlbertError):
+    """Training produced a number that is not finite."""
+
+    exit_code = 3
+
+
+class CheckFailed(AlbertError):
+    """A check that the user asked for did not hold."""
+
+    exit_code = 4
+
+
+class DamagedData(AlbertError):
+    """A file is damaged, or does not belong with the others."""
+
+    exit_code = 65
+
+
+class MissingInput(AlbertError):
+    """An input is absent, empty or unreadable."""
+
+    exit_code = 66
+
+
+class Unavailable(AlbertError):
+    """A device, a hub or a service cannot be had."""
+
+    exit_code = 69
+
+
+class OutOfResources(AlbertError):
+    """Memory or another resource of the machine ran out."""
+
+    exit_code = 71
+
+
+class CannotCreate(AlbertError):
+    """An output exists already, is in use, or its place cannot be written."""
+
+    exit_code = 73
+
+
+class WriteFailed(AlbertError):
+    """Writing failed half-way: a full disk, a broken device."""
+
+    exit_code = 74
+
+
+class TryAgain(AlbertError):
+    """A peer was lost; the same command may succeed."""
+
+    exit_code = 75
+
+
+class InvalidConfiguration(AlbertError):
+    """A setting is unknown, impossible, or contradicts another."""
+
+    exit_code = 78
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``did you mean 'x'?`` for the closest known word, or a list of what is known."""
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(known) if known else ""

@@ -1,0 +1,77 @@
+"""The journal of a run: one JSON object a line, only ever appended to.
+
+A run that was killed and resumed repeats the steps after its last checkpoint, so the journal may tell one step twice;
+both tellings are equal up to timings, and `read_journal` keeps the last.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from albert.runtime.errors import DamagedData, WriteFailed
+
+
+class Journal:
+    """Append events to a file; each is on the disk's queue when `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _drop_torn_line(path)
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (lives as long as the run)
+        except OSError as error:
+            raise WriteFailed(path, error.strerror or str(error)) from error
+
+    def write(self, event: str, **values: Any) -> None:
+        """Append one event with the time (Unix seconds).
+
+        Raises:
+            WriteFailed: the disk is full or failed.
+        """
+        line = json.dumps({"event": event, "time": round(time.time(), 3), **values}, allow_nan=True)
+        try:
+            self._file.write(line + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise WriteFailed(self.path, error.strerror or str(error)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """All events in order; of several with the same event and step, the last one.
+
+    Raises:
+        DamagedData: a line other than a torn last one is not JSON.
+    """
+    records: dict[Any, dict[str, Any]] = {}
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):  # a process died while appending it
+                break
+            raise DamagedData(f"{path}:{number}", "is not JSON") from error
+        key = (record["event"], record["step"]) if "step" in record else number
+        records.pop(key, None)
+        records[key] = record
+    return list(records.values())
+
+
+def _drop_torn_line(path: Path) -> None:
+    if not path.exists():
+        return
+    with open(path, "rb+") as file:
+        content = file.read()
+        end = content.rfind(b"\n") + 1
+        if end != len(content):
+            file.truncate(end)
+            os.fsync(file.fileno())

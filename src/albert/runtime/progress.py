@@ -1,0 +1,131 @@
+"""Progress with rate and time left: a bar for people, a plain line now and then for log files."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+PLAIN_LINE_SECONDS = 15.0
+
+
+class Bar(Protocol):
+    """What `progress` yields."""
+
+    def advance(self, amount: float = 1) -> None:
+        """Say that `amount` more units are done."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a short text beside the bar, the newest loss say."""
+        ...
+
+
+@contextmanager
+def progress(description: str, total: float | None, unit: str, done: float = 0, quiet: bool = False) -> Iterator[Bar]:
+    """Show how far something has come, on standard error.
+
+    Args:
+        description: what is being done ("Pre-training").
+        total: how many units there are, or None when nobody knows.
+        unit: what is counted ("steps", "documents"); the rate is units per second.
+        done: units finished before, by a run that is being resumed.
+        quiet: show nothing (ranks other than the first).
+    """
+    if quiet:
+        yield _Silent()
+    elif sys.stderr.isatty():
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            _Amount(),
+            _Rate(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[note]}", style="dim"),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bars:
+            task = bars.add_task(description, total=total, completed=done, unit=unit, note="", start_at=done)
+            yield _Rich(bars, task)
+    else:
+        plain = _Plain(description, total, unit, done)
+        try:
+            yield plain
+        finally:
+            plain.end()
+
+
+class _Silent:
+    def advance(self, amount: float = 1) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+
+class _Rich:
+    def __init__(self, bars: Progress, task: int) -> None:
+        self._bars, self._task = bars, task
+
+    def advance(self, amount: float = 1) -> None:
+        self._bars.advance(self._task, amount)  # type: ignore[arg-type]
+
+    def note(self, text: str) -> None:
+        self._bars.update(self._task, note=text)  # type: ignore[arg-type]
+
+
+class _Plain:
+    def __init__(self, description: str, total: float | None, unit: str, done: float) -> None:
+        self._description, self._total, self._unit = description, total, unit
+        self._first, self._done, self._note = done, done, ""
+        self._start = self._shown = time.monotonic()
+
+    def advance(self, amount: float = 1) -> None:
+        self._done += amount
+        if time.monotonic() - self._shown >= PLAIN_LINE_SECONDS:
+            self._show()
+
+    def note(self, text: str) -> None:
+        self._note = text
+
+    def end(self) -> None:
+        if time.monotonic() - self._start >= 1:
+            self._show()
+
+    def _show(self) -> None:
+        self._shown = time.monotonic()
+        seconds = max(self._shown - self._start, 1e-9)
+        rate = (self._done - self._first) / seconds
+        line = f"{self._description}: {_amount(self._done, self._total)} {self._unit}, {_number(rate)}/s"
+        if self._total and rate > 0 and self._done < self._total:
+            line += f", {_duration((self._total - self._done) / rate)} left"
+        print(line + (f"  {self._note}" if self._note else ""), file=sys.stderr, flush=True)
+
+
+class _Amount(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{_amount(task.completed, task.total)} {task.fields['unit']}")
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        elapsed = task.elapsed or 0.0
+        rate = (task.completed - task.fields["start_at"]) / elapsed if elapsed > 0 else 0.0
+        return Text(f"{_number(rate)}/s", style="cyan")
+
+
+def _amount(done: float, total: float | None) -> str:
+    return f"{done:,.0f}/{total:,.0f}" if total is not None else f"{done:,.0f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

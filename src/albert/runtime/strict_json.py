@@ -1,0 +1,129 @@
+"""Frozen dataclasses to JSON and back, strictly: an unknown key or a wrong type is an error, never ignored."""
+
+import dataclasses
+import json
+import types
+import typing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from albert.runtime.durable_files import write_text
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, did_you_mean
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> Any:
+    """Plain dicts, lists and scalars of a dataclass tree."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def from_json(cls: type[T], data: Any, where: str) -> T:
+    """The dataclass that `to_json` wrote.
+
+    Args:
+        cls: the dataclass to build.
+        data: what `json.loads` gave.
+        where: how to call it in an error: a file, then a dotted key.
+
+    Raises:
+        InvalidConfiguration: unknown key, missing key, wrong type, or a value the class refuses.
+    """
+    if not isinstance(data, dict):
+        raise InvalidConfiguration(where, f"is {_kind(data)}, an object is expected")
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    for key in data:
+        if key not in fields:
+            raise InvalidConfiguration(f"{where}: {key}", "unknown key", did_you_mean(key, fields))
+    hints = typing.get_type_hints(cls)
+    values = {key: _convert(hints[key], item, f"{where}: {key}") for key, item in data.items()}
+    try:
+        return cls(**values)
+    except AlbertError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidConfiguration(where, str(error)) from error
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        MissingInput: no such file.
+        DamagedData: not JSON, or not an object.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise MissingInput(path, error.strerror or "cannot be read") from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedData(path, f"is not JSON ({error})") from error
+    if not isinstance(data, dict):
+        raise DamagedData(path, f"holds {_kind(data)}, an object is expected")
+    return data
+
+
+def load_json(cls: type[T], path: Path) -> T:
+    """`from_json` of a file."""
+    return from_json(cls, read_json_object(path), str(path))
+
+
+def save_json(path: Path, value: Any) -> None:
+    """Write `to_json(value)` durably, keys in the order of the fields."""
+    write_text(path, json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(typing.get_args(hint), value, where)
+    if origin is typing.Literal:
+        if value not in typing.get_args(hint):
+            choices = [str(choice) for choice in typing.get_args(hint)]
+            raise InvalidConfiguration(where, f"{value!r} is not a choice", did_you_mean(str(value), choices))
+        return value
+    if dataclasses.is_dataclass(hint):
+        return from_json(typing.cast(type, hint), value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise InvalidConfiguration(where, f"is {_kind(value)}, a list is expected")
+        items = typing.get_args(hint)
+        if len(items) == 2 and items[1] is Ellipsis:
+            return tuple(_convert(items[0], item, where) for item in value)
+        if len(items) != len(value):
+            raise InvalidConfiguration(where, f"has {len(value)} items, {len(items)} are expected")
+        return tuple(_convert(kind, item, where) for kind, item in zip(items, value, strict=True))
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
+        raise InvalidConfiguration(where, f"is {_kind(value)}, {hint.__name__} is expected")
+    return value
+
+
+def _convert_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in choices:
+        return None
+    refusals = []
+    for choice in choices:
+        if choice is type(None):
+            continue
+        try:
+            return _convert(choice, value, where)
+        except InvalidConfiguration as refusal:
+            refusals.append(refusal)
+    raise refusals[0]
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
+    return names.get(type(value), f"{type(value).__name__} {value!r}")

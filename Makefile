@@ -1,0 +1,52 @@
+# Everything a newcomer types. `make quickstart` needs nothing but Python 3.11 or newer.
+
+# The first interpreter that runs and is new enough; PYTHON=... chooses another.
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
+	if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$p"; break; fi; done)
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+WORKERS ?= 2
+
+.PHONY: quickstart install test lint types floors check clean
+.DEFAULT_GOAL := check
+
+quickstart: install
+	$(BIN)/albert quickstart
+
+install: .venv/.installed
+
+test: .venv/.installed-dev
+	$(BIN)/python -m pytest -n $(WORKERS) -rs
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.installed-dev
+	$(BIN)/pyright
+
+floors: .venv/.installed-dev
+	$(BIN)/lint-imports
+
+check: lint types floors test
+
+clean:
+	rm -rf .venv build dist
+
+# The stamps stand for "these two files are what is installed"; touching either installs again.
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing albert into .venv (torch first, it is the large one)"
+	$(PIP) torch
+	$(PIP) -e .
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed
+	@echo "Installing what the checks need"
+	$(PIP) -e '.[dev]'
+	@touch $@
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "albert needs Python 3.11 or newer, and none was found; name one with make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "albert needs Python 3.11 or newer, and $(PYTHON) is not; name one with make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu install its venv package (apt install python3-venv)" >&2; exit 1; }

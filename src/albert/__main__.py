@@ -1,0 +1,6 @@
+"""``python -m albert`` is the ``albert`` command; torchrun starts it this way: ``torchrun -m albert pretrain ...``."""
+
+from albert.cli.main import run
+
+if __name__ == "__main__":
+    raise SystemExit(run())

@@ -1,0 +1,178 @@
+"""The command table and the error boundary: one line and an exit code for whatever goes wrong.
+
+A command is a module with ``main(arguments: list[str]) -> int | None``. It is imported when it is asked for and not
+before, so that ``albert --help`` answers at once.
+"""
+
+import errno
+import importlib
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+
+from albert import __version__
+from albert.runtime.errors import (
+    AlbertError,
+    CannotCreate,
+    DamagedData,
+    InvalidConfiguration,
+    MissingInput,
+    OutOfResources,
+    UsageError,
+    WriteFailed,
+    did_you_mean,
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where a command lives and what it is for."""
+
+    module: str
+    purpose: str
+
+
+COMMANDS: dict[str, Command] = {
+    "quickstart": Command("albert.cli.quickstart", "the whole story on the embedded sample, in minutes"),
+    "tokenizer": Command("albert.cli.tokenizer", "train a SentencePiece vocabulary from text"),
+    "prepare": Command("albert.cli.prepare", "text and a tokenizer to token shards, in parallel"),
+    "pretrain": Command(
+        "albert.cli.pretrain", "masked language model and sentence order, from shards to a model"
+    ),
+    "finetune": Command("albert.cli.finetune", "train a model on GLUE, SQuAD, RACE or your own file"),
+    "evaluate": Command("albert.cli.evaluate", "score a model on a task with the task's own metrics"),
+    "predict": Command("albert.cli.predict", "text in, answers out"),
+    "info": Command("albert.cli.info", "what a model, a dataset or this machine is"),
+}
+
+EXAMPLE = "Example: albert quickstart"
+
+_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
+_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+_READING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+# Errors that every rank of one machine meets alike: the same arguments, the same files.
+_ALIKE_ON_ALL_RANKS = (UsageError, InvalidConfiguration, MissingInput, CannotCreate)
+
+
+def overview() -> str:
+    """What ``albert --help`` prints."""
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:<{width}}  {command.purpose}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: albert COMMAND [options]",
+            "",
+            *rows,
+            "",
+            "albert COMMAND --help tells about one command; albert --version prints the version.",
+            EXAMPLE,
+        ]
+    )
+
+
+def dispatch(arguments: list[str]) -> int:
+    """Run the command that the first argument names; returns its exit code.
+
+    Raises:
+        UsageError: the command is unknown.
+    """
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    name, *rest = arguments
+    if name == "--version":
+        print(f"albert {__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise UsageError(name, "no such command", did_you_mean(name, COMMANDS))
+    code = importlib.import_module(COMMANDS[name].module).main(rest)
+    return int(code or 0)
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """The ``albert`` command: `dispatch`, with every failure turned into one line on stderr and an exit code.
+
+    Args:
+        arguments: without the program's name; None takes the process's own.
+    """
+    try:
+        code = dispatch(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+        return code
+    except SystemExit:
+        raise
+    except KeyboardInterrupt:
+        if not _follows_another_rank():
+            _say("interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`albert info | head`). Nobody is left to tell, and the interpreter's own flush
+        # at exit must not complain either. 141 is what the shell shows for a program that SIGPIPE ended.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except BaseException as error:
+        known = translate(error)
+        if os.environ.get("ALBERT_DEBUG") == "1":
+            traceback.print_exception(error)
+        if known is None:
+            reason = f"internal error: {type(error).__name__}: {error}"
+            _say(f"{reason}; run again with ALBERT_DEBUG=1 for the traceback")
+            return 1
+        if not (_follows_another_rank() and isinstance(known, _ALIKE_ON_ALL_RANKS)):
+            _say(str(known))
+        return known.exit_code
+
+
+def translate(error: BaseException) -> AlbertError | None:
+    """What a failure means to the user; None when it can only be a mistake of ours.
+
+    Errors of libraries are known by name, because this file imports none of them.
+    """
+    if isinstance(error, AlbertError):
+        return error
+    kind = type(error).__name__
+    if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or "can't allocate memory" in str(error):
+        return OutOfResources("memory", "not enough for this", "take a smaller batch or a smaller model")
+    if kind == "PanicException":  # a Rust library gave up on its input
+        return DamagedData("input", f"a library cannot read it ({error})")
+    if isinstance(error, OSError):
+        subject, why = error.filename or "file", error.strerror or str(error)
+        if error.errno in _WRITING:
+            return WriteFailed(subject, why)
+        if error.errno in _RESOURCES:
+            return OutOfResources(subject, why)
+        if isinstance(error, _READING):
+            return MissingInput(subject, why)
+    return None
+
+
+def one_line(message: str, limit: int = 300) -> str:
+    """The message with control characters escaped, shortened in its middle when it is longer than the limit.
+
+    The end is kept because the remedy stands there.
+    """
+    safe = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in message
+    )
+    if len(safe) <= limit:
+        return safe
+    tail = limit // 2
+    return safe[: limit - tail - 3] + " … " + safe[-tail:]
+
+
+def _say(message: str) -> None:
+    rank = os.environ.get("RANK", "0")
+    where = f"[rank {rank}] " if rank != "0" else ""
+    # The message may hold half of a character (a file name that is not UTF-8): never fail while failing.
+    sys.stderr.write(
+        one_line(f"albert: error: {where}{message}").encode("utf-8", "replace").decode("utf-8") + "\n"
+    )
+    sys.stderr.flush()
+
+
+def _follows_another_rank() -> bool:
+    """Whether a rank on the same machine says what this one would."""
+    return os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) != "0"

@@ -1,0 +1,57 @@
+"""What every test stands on: a fixed number of threads, no network, fixed seeds, and the material beside the checkout.
+
+Nothing here imports `albert`: the hook that executes the package's annotations must be installed first.
+"""
+
+import os
+import random
+from pathlib import Path
+
+# Before anything imports them: workers share the cores, and nothing may be fetched.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["MPLBACKEND"] = "Agg"
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+torch.set_num_threads(1)
+
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def seeds():
+    """Every test starts from the same state of the global generators, whatever ran before it."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def outside_a_launcher(monkeypatch):
+    """No test sees the ranks of a launcher that happens to have started the suite."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The root of the project."""
+    return CHECKOUT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Real corpora and task data: ``$ALBERT_SHARED``, or ``../shared`` beside the checkout; else the test is skipped."""
+    place = Path(os.environ.get("ALBERT_SHARED") or CHECKOUT.parent / "shared")
+    if not place.is_dir():
+        pytest.skip("needs the shared material (set ALBERT_SHARED, or put it beside the checkout)")
+    return place

@@ -1,13 +1,14 @@
 """Exact sizes by formula: parameters by part and work per token, without building a model.
 
-Lan et al. 2019, section 3.1: a factorised embedding costs V*E + E*H in place of V*H, and sharing a block across L layers
-counts it once. Sharing saves parameters, never work: the FLOPs of a token do not depend on it.
+Lan et al. 2019, section 3.1: a factorised embedding costs V*E + E*H in place of V*H, and sharing a block
+across L layers counts it once. Sharing saves parameters, never work: the FLOPs of a token do not depend on
+it.
 """
 
 from dataclasses import dataclass, fields
 
 from albert.model.config import AlbertConfig
-from albert.model.parameter_sharing import sharing_plan
+from albert.model.parameter_sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +46,11 @@ class ParameterCount:
 
 @dataclass(frozen=True, kw_only=True)
 class FlopsPerToken:
-    """Floating-point operations of a forward pass for one token (a multiplication with its addition counts 2).
+    """Floating-point operations of a forward pass for one token (a multiplication with its addition counts
+    2).
 
-    Matrix products only: layer normalisations, activations and softmax are left out, as usual. The heads are not
+    Matrix products only: layer normalisations, activations and softmax are left out, as usual. The heads are
+        not
     included: the masked language model head runs for masked tokens alone, the pooler once a sequence.
     """
 
@@ -71,15 +74,12 @@ class FlopsPerToken:
 def count_parameters(config: AlbertConfig) -> ParameterCount:
     """Parameters by part, as `sum(p.numel() for p in model.parameters())` would find them."""
     v, e, h, f = config.vocab_size, config.embedding_size, config.hidden_size, config.intermediate_size
-    plan = sharing_plan(config)
-    attentions = len({attention for attention, _ in plan})
-    feed_forwards = len({feed_forward for _, feed_forward in plan})
     rows = v + config.max_position_embeddings + config.type_vocab_size
     return ParameterCount(
         embeddings=rows * e + 2 * e,
-        projection=e * h + h if config.has_projection else 0,
-        attention=attentions * (4 * (h * h + h) + 2 * h),
-        feed_forward=feed_forwards * (h * f + f + f * h + h + 2 * h),
+        projection=e * h + h if config.projects_embeddings else 0,
+        attention=n_attention_blocks(config) * (4 * (h * h + h) + 2 * h),
+        feed_forward=n_feed_forward_blocks(config) * (h * f + f + f * h + h + 2 * h),
         pooler=h * h + h,
         masked_language_model_head=h * e + e + 2 * e + v,
         sentence_order_head=2 * h + 2,
@@ -91,13 +91,14 @@ def count_flops(config: AlbertConfig, sequence_length: int | None = None) -> Flo
 
     Args:
         config: the model.
-        sequence_length: tokens in a sequence, which the attention scores depend on; the longest one by default.
+        sequence_length: tokens in a sequence, which the attention scores depend on; the longest one by
+            default.
     """
     length = config.max_position_embeddings if sequence_length is None else sequence_length
     e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size
     applications = len(sharing_plan(config))
     return FlopsPerToken(
-        projection=2 * e * h if config.has_projection else 0,
+        projection=2 * e * h if config.projects_embeddings else 0,
         attention_weights=2 * applications * 4 * h * h,
         attention_scores=2 * applications * 2 * length * h,
         feed_forward=2 * applications * 2 * h * f,

@@ -14,14 +14,14 @@ from albert.model.packed_sequences import PackedSequences
 
 
 class AlbertModel(nn.Module):
-    """Embeddings, encoder and pooler."""
+    """Embeddings, encoder and, unless nothing needs one vector a sequence, pooler."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: AlbertConfig, with_pooler: bool = True) -> None:
         super().__init__()
         self.config = config
         self.embeddings = FactorizedEmbedding(config)
         self.encoder = Encoder(config)
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if with_pooler else None
         initialize(self, config.initializer_range)
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
@@ -30,6 +30,7 @@ class AlbertModel(nn.Module):
 
     def pool(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
         """One vector a sequence: tanh of a linear map of its [CLS]."""
+        assert self.pooler is not None, "built without a pooler"
         return self.pooler(hidden[packed.first_positions]).tanh()
 
 
@@ -84,7 +85,7 @@ class AlbertForQuestionAnswering(nn.Module):
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         self.config = config
-        self.albert = AlbertModel(config)
+        self.albert = AlbertModel(config, with_pooler=False)
         self.qa_outputs = SpanHead(config)
         initialize(self.qa_outputs, config.initializer_range)
 

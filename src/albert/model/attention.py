@@ -30,12 +30,10 @@ class AttentionBlock(nn.Module):
         weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
         bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
         qkv = functional.linear(hidden, weight, bias)
-        mixed = torch.empty_like(qkv[:, : hidden.shape[1]])
-        for group in packed.groups:
-            mixed = mixed.index_copy(0, group.targets, self._attend(qkv, group))
+        mixed = torch.cat([self._attend(qkv, group) for group in packed.groups])[packed.cells]
         return self.layer_norm(hidden + self.dropout(self.dense(mixed)))
 
-    def _attend(self, qkv: Float[Tensor, "tokens three_H"], group: AttentionGroup) -> Float[Tensor, "group_tokens H"]:
+    def _attend(self, qkv: Float[Tensor, "tokens three_H"], group: AttentionGroup) -> Float[Tensor, "cells H"]:
         sequences, length = group.positions.shape
         width = qkv.shape[1] // 3
         cells = qkv[group.positions.reshape(-1)].view(sequences, length, 3, self.heads, width // self.heads)
@@ -46,7 +44,7 @@ class AttentionBlock(nn.Module):
         else:
             dropout = self.attention_dropout.p if self.training else 0.0
             mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-        return mixed.transpose(1, 2).reshape(-1, width)[group.cells]
+        return mixed.transpose(1, 2).reshape(-1, width)
 
     def _plain(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)

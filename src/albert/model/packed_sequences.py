@@ -24,10 +24,6 @@ class AttentionGroup:
     """Where in the run of tokens each cell comes from; a padded cell repeats the sequence's first token."""
     padded: Bool[Tensor, "sequences length"] | None
     """The cells that are padding; None when the group has none."""
-    targets: Int[Tensor, " tokens_of_group"]
-    """The real cells, row by row, as positions in the run of tokens."""
-    cells: Int[Tensor, " tokens_of_group"]
-    """The same real cells as positions in the flattened rectangle."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,7 @@ class PackedSequences:
         lengths: tokens of each sequence, special tokens included.
         first_positions: where each sequence begins, that is, its [CLS].
         groups: how attention sees the batch.
+        cells: where each token lies in the groups' rectangles, flattened and put one after the other.
     """
 
     token_ids: Int[Tensor, " tokens"]
@@ -47,6 +44,7 @@ class PackedSequences:
     lengths: tuple[int, ...]
     first_positions: Int[Tensor, " sequences"]
     groups: tuple[AttentionGroup, ...]
+    cells: Int[Tensor, " tokens"]
 
     @property
     def n_tokens(self) -> int:
@@ -64,10 +62,7 @@ class PackedSequences:
             return self
         groups = tuple(
             AttentionGroup(
-                group.positions.to(device),
-                None if group.padded is None else group.padded.to(device),
-                group.targets.to(device),
-                group.cells.to(device),
+                group.positions.to(device), None if group.padded is None else group.padded.to(device)
             )
             for group in self.groups
         )
@@ -78,6 +73,7 @@ class PackedSequences:
             self.lengths,
             self.first_positions.to(device),
             groups,
+            self.cells.to(device),
         )
 
 
@@ -92,38 +88,41 @@ def pack(token_ids: Sequence[np.ndarray], token_type_ids: Sequence[np.ndarray]) 
     starts = np.zeros(len(lengths), dtype=np.int64)
     np.cumsum(lengths[:-1], out=starts[1:])
     total = int(lengths.sum())
+    groups, cells = _attention_groups(lengths, starts, total)
     return PackedSequences(
         token_ids=torch.from_numpy(np.concatenate(token_ids).astype(np.int64)),
         token_type_ids=torch.from_numpy(np.concatenate(token_type_ids).astype(np.int64)),
         position_ids=torch.from_numpy(np.arange(total) - np.repeat(starts, lengths)),
         lengths=tuple(int(length) for length in lengths),
         first_positions=torch.from_numpy(starts),
-        groups=tuple(_attention_groups(lengths, starts)),
+        groups=groups,
+        cells=torch.from_numpy(cells),
     )
 
 
-def _attention_groups(lengths: np.ndarray, starts: np.ndarray) -> list[AttentionGroup]:
+def _attention_groups(
+    lengths: np.ndarray, starts: np.ndarray, total: int
+) -> tuple[tuple[AttentionGroup, ...], np.ndarray]:
     order = np.argsort(-lengths, kind="stable")
-    groups, first = [], 0
+    groups, first, offset = [], 0, 0
+    cells = np.empty(total, dtype=np.int64)
     while first < len(order):
-        longest, real, last = int(lengths[order[first]]), 0, first
-        while last < len(order):
-            real += int(lengths[order[last]])
-            if 1 - real / (longest * (last - first + 1)) > WASTE:
-                break
-            last += 1
-        groups.append(_rectangle(lengths[order[first:last]], starts[order[first:last]]))
-        first = last
-    return groups
+        last = _end_of_group(lengths[order], first)
+        members = order[first:last]
+        columns = np.arange(int(lengths[members].max()))
+        real = columns[None, :] < lengths[members, None]
+        positions = np.where(real, starts[members, None] + columns[None, :], starts[members, None])
+        cells[positions[real]] = offset + np.flatnonzero(real)
+        padded = None if real.all() else torch.from_numpy(~real)
+        groups.append(AttentionGroup(torch.from_numpy(positions), padded))
+        first, offset = last, offset + positions.size
+    return tuple(groups), cells
 
 
-def _rectangle(lengths: np.ndarray, starts: np.ndarray) -> AttentionGroup:
-    columns = np.arange(int(lengths.max()))
-    real = columns[None, :] < lengths[:, None]
-    positions = np.where(real, starts[:, None] + columns[None, :], starts[:, None])
-    return AttentionGroup(
-        positions=torch.from_numpy(positions),
-        padded=None if real.all() else torch.from_numpy(~real),
-        targets=torch.from_numpy(positions[real]),
-        cells=torch.from_numpy(np.flatnonzero(real)),
-    )
+def _end_of_group(descending: np.ndarray, first: int) -> int:
+    longest, real = int(descending[first]), 0
+    for last in range(first, len(descending)):
+        real += int(descending[last])
+        if 1 - real / (longest * (last - first + 1)) > WASTE:
+            return last
+    return len(descending)

@@ -1,8 +1,7 @@
 """Exact sizes by formula: parameters by part and work per token, without building a model.
 
-Lan et al. 2019, section 3.1: a factorised embedding costs V*E + E*H in place of V*H, and sharing a block
-across L layers counts it once. Sharing saves parameters, never work: the FLOPs of a token do not depend on
-it.
+Lan et al. 2019, §3.1: a factorised embedding costs V·E + E·H in place of V·H, and a block that L layers share
+counts once. Sharing saves parameters, never work: the FLOPs of a token do not depend on it.
 """
 
 from dataclasses import dataclass, fields
@@ -13,7 +12,7 @@ from albert.model.parameter_sharing import n_attention_blocks, n_feed_forward_bl
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterCount:
-    """How many numbers each part of a model holds; every layer normalisation counts with the block it closes."""
+    """How many numbers each part of a model holds; a LayerNorm counts with the block that it closes."""
 
     embeddings: int
     projection: int
@@ -46,12 +45,10 @@ class ParameterCount:
 
 @dataclass(frozen=True, kw_only=True)
 class FlopsPerToken:
-    """Floating-point operations of a forward pass for one token (a multiplication with its addition counts
-    2).
+    """Floating-point operations of a forward pass for one token; a multiplication with its addition counts 2.
 
-    Matrix products only: layer normalisations, activations and softmax are left out, as usual. The heads are
-        not
-    included: the masked language model head runs for masked tokens alone, the pooler once a sequence.
+    Matrix products only: LayerNorm, activations and softmax are left out, as usual. The sums are of the encoder:
+    the masked language model head runs for masked tokens alone, the pooler once a sequence.
     """
 
     projection: int
@@ -91,8 +88,7 @@ def count_flops(config: AlbertConfig, sequence_length: int | None = None) -> Flo
 
     Args:
         config: the model.
-        sequence_length: tokens in a sequence, which the attention scores depend on; the longest one by
-            default.
+        sequence_length: tokens in a sequence, on which the attention scores depend; None: the longest.
     """
     length = config.max_position_embeddings if sequence_length is None else sequence_length
     e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size

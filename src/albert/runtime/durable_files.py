@@ -102,6 +102,27 @@ def verify_directory(path: Path) -> None:
             raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
 
 
+def is_whole(path: Path) -> bool:
+    """Whether `verify_directory` finds nothing wrong."""
+    try:
+        verify_directory(path)
+    except (DamagedData, MissingInput):
+        return False
+    return True
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory so that no moment shows half of it under its name.
+
+    Raises:
+        WriteFailed, CannotCreate: it cannot be removed.
+    """
+    with _writing(path):
+        dying = _temporary_name(path, "old")
+        os.rename(path, dying)
+        shutil.rmtree(dying)
+
+
 def file_hash(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:

@@ -101,6 +101,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if len(items) != len(value):
             raise InvalidConfiguration(where, f"has {len(value)} items, {len(items)} are expected")
         return tuple(_convert(kind, item, where) for kind, item in zip(items, value, strict=True))
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise InvalidConfiguration(where, f"is {_kind(value)}, an object is expected")
+        return {key: _convert(typing.get_args(hint)[1], item, f"{where}: {key}") for key, item in value.items()}
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

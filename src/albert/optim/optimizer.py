@@ -1,0 +1,57 @@
+"""The optimiser as a value, and the optimiser itself."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+from torch.optim import AdamW, Optimizer
+
+from albert.optim.lamb import Lamb
+from albert.optim.parameter_groups import parameter_groups
+from albert.runtime.errors import InvalidConfiguration
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerRecipe:
+    """Which optimiser, with which constants (paper §4.1: LAMB, peak learning rate 0.00176 at batch 4096).
+
+    Raises:
+        InvalidConfiguration: a value outside its range.
+    """
+
+    kind: Literal["lamb", "adamw"] = "lamb"
+    learning_rate: float = 0.00176
+    """Peak learning rate, reached at the end of the warm-up."""
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-6
+    bias_correction: bool = False
+    """LAMB only: correct the moments' bias, which the reference does not. AdamW always does."""
+    clamp: tuple[float, float] | None = None
+    """LAMB only: bounds of the weight norm in the trust ratio; the reference has none."""
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0:
+            raise InvalidConfiguration("learning_rate", f"is {self.learning_rate}, a number above 0 is needed")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a value from 0 to below 1 is needed")
+
+
+def build_optimizer(recipe: OptimizerRecipe, model: nn.Module) -> Optimizer:
+    """The optimiser of a recipe over a model's parameters."""
+    groups = parameter_groups(model, recipe.weight_decay)
+    betas = (recipe.beta1, recipe.beta2)
+    if recipe.kind == "adamw":
+        for group in groups:
+            del group["adapt"]
+        return AdamW(groups, lr=recipe.learning_rate, betas=betas, eps=recipe.eps)
+    return Lamb(
+        groups,
+        lr=recipe.learning_rate,
+        betas=betas,
+        eps=recipe.eps,
+        bias_correction=recipe.bias_correction,
+        clamp=recipe.clamp,
+    )

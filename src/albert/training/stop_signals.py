@@ -1,0 +1,42 @@
+"""SIGTERM and SIGINT ask for a checkpoint and an end, not for a corpse."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from albert.runtime.errors import AlbertError
+
+
+class Stopped(AlbertError):
+    """The run was asked to end and saved itself; the same command goes on."""
+
+    def __init__(self, subject: object, number: int | None) -> None:
+        number = number or signal.SIGTERM  # another rank heard it
+        super().__init__(subject, f"stopped by {signal.Signals(number).name} after saving", "run the same command to go on")
+        self.exit_code = 128 + number
+
+
+class StopRequest:
+    """The first signal that came, or None."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Handler: only set the flag; a second SIGINT stops at once."""
+        if number == signal.SIGINT and self.number is not None:
+            raise KeyboardInterrupt
+        self.number = number
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopRequest]:
+    """Listen for SIGTERM and SIGINT during the block, then put the old handlers back."""
+    request = StopRequest()
+    old = {number: signal.signal(number, request.note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield request
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

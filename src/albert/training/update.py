@@ -1,0 +1,122 @@
+"""One optimiser update: sums of losses over all micro-batches and ranks, divided once, clipped, applied."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from albert.runtime.devices import Precision, autocast
+from albert.runtime.distributed import World, sum_over_ranks
+from albert.runtime.errors import Diverged
+from albert.training.objective import Batch, Objective
+
+
+@dataclass(frozen=True)
+class UpdateFigures:
+    """What one update was like, over all ranks."""
+
+    losses: Mapping[str, float]
+    """Sums of losses by term."""
+    counts: Mapping[str, int]
+    """Items by term."""
+    correct: Mapping[str, float]
+    """Items answered right by term."""
+    tokens: int
+    gradient_norm: float
+    """Global norm before clipping."""
+    flags: tuple[int, ...]
+    """On how many ranks each flag was up."""
+
+
+def update(
+    model: nn.Module,
+    optimizer: Optimizer,
+    batches: Sequence[Batch],
+    objective: Objective,
+    *,
+    learning_rate: float,
+    clip_norm: float,
+    precision: Precision,
+    device: torch.device,
+    here: World,
+    flags: tuple[bool, ...] = (),
+) -> UpdateFigures:
+    """Take one step.
+
+    Args:
+        model: called through data parallelism when there are several ranks.
+        optimizer: its learning rate is set here.
+        batches: this rank's micro-batches of the step.
+        objective: gives loss sums.
+        learning_rate: of this update.
+        clip_norm: bound of the global gradient norm.
+        precision: "bf16" for mixed precision.
+        device: where the batches go.
+        here: this process among all.
+        flags: decisions that all ranks take together; summed on the way, at no cost of their own.
+
+    Raises:
+        Diverged: a loss or the gradient norm is not finite, on any rank; the weights are as before.
+    """
+    counts = _global_counts(batches, here, device)
+    losses: dict[str, Tensor] = {}
+    correct: dict[str, Tensor] = {}
+    for index, batch in enumerate(batches):
+        with _communication(model, last=index == len(batches) - 1):
+            with autocast(device, precision):
+                sums = objective(model, batch.to(device))
+            terms = [sums.losses[name] / counts[name] for name in sums.losses if counts[name]]
+            # Data parallelism averages gradients over ranks, the sum is wanted.
+            (torch.stack(terms).sum() * here.size).backward()
+        for kept, new in ((losses, sums.losses), (correct, sums.correct)):
+            for name, value in new.items():
+                kept[name] = kept.get(name, torch.zeros_like(value)) + value.detach()
+    norm = float(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
+    totals = _totals([*losses.values(), *correct.values()], flags, here, device)
+    loss_sums = dict(zip(losses, totals, strict=False))
+    _refuse_non_finite(loss_sums, norm)
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return UpdateFigures(
+        losses=loss_sums,
+        counts={name: counts[name] for name in losses},
+        correct=dict(zip(correct, totals[len(losses) :], strict=False)),
+        tokens=counts["tokens"],
+        gradient_norm=norm,
+        flags=tuple(round(total) for total in totals[len(losses) + len(correct) :]),
+    )
+
+
+def _global_counts(batches: Sequence[Batch], here: World, device: torch.device) -> dict[str, int]:
+    counts = {"tokens": sum(batch.n_tokens for batch in batches)}
+    for batch in batches:
+        for name, count in batch.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    summed = sum_over_ranks(torch.tensor(list(counts.values()), dtype=torch.float64, device=device), here)
+    return {name: int(value) for name, value in zip(counts, summed.tolist(), strict=True)}
+
+
+def _totals(sums: list[Tensor], flags: tuple[bool, ...], here: World, device: torch.device) -> list[float]:
+    raised = [torch.tensor(float(flag), dtype=torch.float64, device=device) for flag in flags]
+    return sum_over_ranks(torch.stack([value.double() for value in sums] + raised), here).tolist()
+
+
+def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
+    """Gradients travel between ranks once a step, with the last micro-batch."""
+    if isinstance(model, DistributedDataParallel) and not last:
+        return model.no_sync()
+    return nullcontext()
+
+
+def _refuse_non_finite(losses: Mapping[str, float], norm: float) -> None:
+    for name, value in (*losses.items(), ("gradient norm", norm)):
+        if not math.isfinite(value):
+            remedy = "lower the learning rate, lengthen the warm-up, or use --precision fp32; the last checkpoint is good"
+            raise Diverged(name, f"is {value}: training diverged, nothing of this step entered the weights", remedy)

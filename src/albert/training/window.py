@@ -1,0 +1,43 @@
+"""Sums over the steps since the journal's last line."""
+
+from dataclasses import dataclass, field
+
+from albert.training.update import UpdateFigures
+
+
+@dataclass
+class Window:
+    """Adds up updates, and becomes one line of the journal.
+
+    It is part of the training state, so that a run resumed in the middle of a window writes the same line.
+    """
+
+    steps: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    gradient_norm: float = 0.0
+    losses: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    correct: dict[str, float] = field(default_factory=dict)
+
+    def add(self, figures: UpdateFigures, seconds: float) -> None:
+        """Add one update."""
+        self.steps += 1
+        self.tokens += figures.tokens
+        self.seconds += seconds
+        self.gradient_norm += figures.gradient_norm
+        for mine, more in ((self.losses, figures.losses), (self.counts, figures.counts), (self.correct, figures.correct)):
+            for name, value in more.items():
+                mine[name] = mine.get(name, 0) + value
+
+    def line(self) -> dict[str, float]:
+        """Means over the window: the loss, each term's loss and accuracy, gradient norm, tokens per second."""
+        means = {f"{name}_loss": self.losses[name] / n for name, n in self.counts.items() if n}
+        accuracies = {f"{name}_accuracy": n / self.counts[name] for name, n in self.correct.items() if self.counts[name]}
+        return {
+            "loss": sum(means.values()),
+            **means,
+            **accuracies,
+            "gradient_norm": self.gradient_norm / self.steps,
+            "tokens_per_second": self.tokens / self.seconds,
+        }

@@ -1,4 +1,4 @@
-"""What every test stands on: a fixed number of threads, no network, fixed seeds, and the material beside the checkout.
+"""What every test stands on: a fixed number of threads, no network, fixed seeds, and real data.
 
 Nothing here imports `albert`: the hook that executes the package's annotations must be installed first.
 """
@@ -50,7 +50,7 @@ def checkout() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Real corpora and task data: ``$ALBERT_SHARED``, or ``../shared`` beside the checkout; else the test is skipped."""
+    """Real corpora and task data, in ``$ALBERT_SHARED`` or ``../shared``; skipped without them."""
     place = Path(os.environ.get("ALBERT_SHARED") or CHECKOUT.parent / "shared")
     if not place.is_dir():
         pytest.skip("needs the shared material (set ALBERT_SHARED, or put it beside the checkout)")

@@ -1,4 +1,4 @@
-"""``python -m albert`` is the ``albert`` command; torchrun starts it this way: ``torchrun -m albert pretrain ...``."""
+"""``python -m albert`` is the ``albert`` command, for torchrun: ``torchrun -m albert pretrain ...``."""
 
 from albert.cli.main import run
 

@@ -1,7 +1,7 @@
 """The command table and the error boundary: one line and an exit code for whatever goes wrong.
 
-A command is a module with ``main(arguments: list[str]) -> int | None``. It is imported when it is asked for and not
-before, so that ``albert --help`` answers at once.
+A command is a module with ``main(arguments: list[str]) -> int | None``. It is imported when it is asked for
+and not before, so that ``albert --help`` answers at once.
 """
 
 import errno

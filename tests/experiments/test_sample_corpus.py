@@ -1,0 +1,132 @@
+"""The embedded sample: its promises about balance, about what is held out, and about where it came from."""
+
+import gzip
+import importlib.util
+import json
+from collections import Counter
+
+import pytest
+
+from albert.experiments import sample_corpus as sample
+from albert.text.sentences import split_sentences
+
+
+def test_six_authors_about_equally():
+    sizes = Counter()
+    for chapter in sample.load_chapters():
+        sizes[chapter.author] += len(chapter.text.encode())
+    assert set(sizes) == set(sample.AUTHORS)
+    assert min(sizes.values()) > 400_000 and max(sizes.values()) < 460_000
+    assert 2_000_000 < sizes.total() < 3_000_000
+
+
+def test_chapter_ids_are_unique_and_every_field_is_filled():
+    chapters = sample.load_chapters()
+    assert len({chapter.id for chapter in chapters}) == len(chapters)
+    assert all(chapter.id and chapter.title and chapter.text.strip() for chapter in chapters)
+
+
+def test_every_chapter_is_in_train_or_held_out_and_in_one_only():
+    split = sample.split_chapters()
+    both = [chapter.id for chapter in split.train + split.held_out]
+    assert sorted(both) == sorted(chapter.id for chapter in sample.load_chapters())
+    assert len(set(both)) == len(both)
+
+
+@pytest.mark.parametrize("author", sample.AUTHORS)
+def test_a_sixth_to_a_quarter_of_each_author_is_held_out(author):
+    split = sample.split_chapters()
+    held_out = sum(len(chapter.text) for chapter in split.held_out if chapter.author == author)
+    train = sum(len(chapter.text) for chapter in split.train if chapter.author == author)
+    assert 1 / 6 <= held_out / (held_out + train) <= 1 / 4
+
+
+def test_pretraining_never_sees_a_chapter_of_the_development_passages():
+    train_chapters = {chapter.id for chapter in sample.split_chapters().train}
+    passages = sample.labelled_passages()
+    assert {passage.chapter for passage in passages.dev}.isdisjoint(train_chapters)
+    assert {passage.chapter for passage in passages.train} <= train_chapters
+
+
+def test_no_text_of_a_development_passage_stands_in_the_pretraining_text():
+    train = "\n".join(chapter.text for chapter in sample.split_chapters().train)
+    for passage in sample.labelled_passages().dev:
+        assert max(split_sentences(passage.text), key=len) not in train
+
+
+def test_passages_are_balanced_and_each_is_taken_once():
+    passages = sample.labelled_passages()
+    assert Counter(passage.author for passage in passages.train) == dict.fromkeys(sample.AUTHORS, 500)
+    assert Counter(passage.author for passage in passages.dev) == dict.fromkeys(sample.AUTHORS, 100)
+    texts = [passage.text for passage in passages.train + passages.dev]
+    assert len(set(texts)) == len(texts)
+
+
+def test_passages_are_sixty_to_a_hundred_words():
+    passages = sample.labelled_passages()
+    assert all(60 <= len(passage.text.split()) <= 100 for passage in passages.train + passages.dev)
+
+
+def test_what_was_cut_and_not_taken_is_counted():
+    passages = sample.labelled_passages()
+    cut = sum(len(sample.cut_passages(chapter)) for chapter in sample.load_chapters())
+    assert passages.left_over == cut - len(passages.train) - len(passages.dev)
+
+
+def test_a_passage_is_consecutive_whole_sentences_of_its_chapter():
+    chapter = sample.load_chapters()[0]
+    sentences = split_sentences(chapter.text)
+    position = 0
+    for passage in sample.cut_passages(chapter):
+        while not passage.text.startswith(sentences[position]):
+            position += 1
+        start = position
+        while len(" ".join(sentences[start:position])) < len(passage.text):
+            position += 1
+        assert " ".join(sentences[start:position]) == passage.text
+
+
+def test_a_sentence_too_long_for_any_passage_enters_none():
+    endless, short = "word " * 150 + "end.", "Here is a sentence of just nine words, plainly."
+    chapter = sample.Chapter("id", "Jane Austen", "title", f"{short}\n{endless}\n" + f"{short}\n" * 8)
+    passages = sample.cut_passages(chapter)
+    assert [passage.text for passage in passages] == [" ".join([short] * 7)]
+
+
+def test_the_corpus_file_holds_each_document_whole(tmp_path):
+    chapters = sample.split_chapters().held_out
+    sample.write_text_corpus(tmp_path / "held_out.jsonl", chapters)
+    lines = (tmp_path / "held_out.jsonl").read_text(encoding="utf-8").split("\n")
+    assert [json.loads(line)["text"] for line in lines if line] == [chapter.text for chapter in chapters]
+
+
+def test_the_task_file_has_text_and_label(tmp_path):
+    passages = sample.labelled_passages().dev
+    sample.write_passages(tmp_path / "dev.jsonl", passages)
+    lines = (tmp_path / "dev.jsonl").read_text(encoding="utf-8").split("\n")
+    assert [json.loads(line) for line in lines if line] == [
+        {"text": passage.text, "label": passage.author} for passage in passages
+    ]
+
+
+def test_the_sources_page_names_every_chapter(checkout):
+    page = (checkout / "src/albert/experiments/sample/SOURCE.md").read_text(encoding="utf-8")
+    for chapter in sample.load_chapters():
+        book, _, name = chapter.id.partition(":")
+        assert f"standardebooks/{book}`" in page and f"`{name}`" in page
+    assert "CC0 1.0" in page
+
+
+def test_the_script_rebuilds_the_same_sample(shared, checkout, tmp_path):
+    found = importlib.util.spec_from_file_location("make_sample", checkout / "scripts/make_sample.py")
+    assert found is not None and found.loader is not None
+    script = importlib.util.module_from_spec(found)
+    found.loader.exec_module(script)
+    script.main(shared / "data/corpus/books.jsonl.gz", tmp_path)
+    embedded = checkout / "src/albert/experiments/sample"
+    assert (tmp_path / "SOURCE.md").read_bytes() == (embedded / "SOURCE.md").read_bytes()
+    # The compressed bytes depend on the build of zlib; the text they hold does not.
+    rebuilt, stored = (
+        gzip.decompress((folder / "prose.jsonl.gz").read_bytes()) for folder in (tmp_path, embedded)
+    )
+    assert rebuilt == stored

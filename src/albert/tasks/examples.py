@@ -1,0 +1,89 @@
+"""Rows to examples: the columns a task names, its labels as ids, its scores as numbers, each checked."""
+
+import math
+from dataclasses import dataclass
+
+from albert.runtime.errors import DamagedData, did_you_mean
+from albert.tasks.task import Answer, Choice, Pair, QuestionInContext, Row, Score, Single, Span, Task
+
+
+@dataclass(frozen=True)
+class Example:
+    """One thing to learn from or to answer.
+
+    `texts` holds one or two texts (question first, then context). `target` is a label id or a number and None
+    for a span, whose gold is `answers`.
+    """
+
+    identifier: str
+    where: str
+    texts: tuple[str, ...]
+    target: int | float | None = None
+    answers: tuple[Answer, ...] = ()
+
+
+def to_examples(task: Task, rows: list[Row]) -> list[Example]:
+    """One example per row, in order.
+
+    Raises:
+        DamagedData: a column is absent, a label unknown, a score no number or out of range; the row is named.
+    """
+    columns = text_columns(task)
+    needed = columns if isinstance(task.target, Span) else (*columns, task.target.column)
+    labels = task.target.labels if isinstance(task.target, Choice) else ()
+    label_ids = {label: index for index, label in enumerate(labels)}
+    examples = []
+    for row in rows:
+        _check_columns(needed, row)
+        texts = tuple(row.fields[column] for column in columns)
+        examples.append(Example(row.identifier, row.where, texts, _target(task, row, label_ids), row.answers))
+    return examples
+
+
+def text_columns(task: Task) -> tuple[str, ...]:
+    """The columns that hold the task's text or texts."""
+    match task.inputs:
+        case Single(text):
+            return (text,)
+        case Pair(first, second):
+            return first, second
+        case QuestionInContext(question, context):
+            return question, context
+
+
+def _check_columns(needed: tuple[str, ...], row: Row) -> None:
+    for column in needed:
+        if column not in row.fields:
+            raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
+
+
+def _target(task: Task, row: Row, label_ids: dict[str, int]) -> int | float | None:
+    match task.target:
+        case Choice(labels, column):
+            value = row.fields[column]
+            if value not in label_ids:
+                raise DamagedData(row.where, f"unknown label {value!r} in column {column!r}", _known(labels))
+            return label_ids[value]
+        case Score(column, low, high):
+            return _number(row, column, low, high)
+        case Span():
+            return None
+
+
+def _known(labels: tuple[str, ...]) -> str:
+    shown = ", ".join(repr(label) for label in labels[:8])
+    return f"known labels: {shown}" + (", ..." if len(labels) > 8 else "")
+
+
+def _number(row: Row, column: str, low: float | None, high: float | None) -> float:
+    try:
+        value = float(row.fields[column])
+    except ValueError as error:
+        raise DamagedData(
+            row.where, f"{row.fields[column]!r} in column {column!r} is not a number"
+        ) from error
+    if not math.isfinite(value):
+        raise DamagedData(row.where, f"{row.fields[column]!r} in column {column!r} is not a finite number")
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise DamagedData(row.where, f"{value:g} in column {column!r} is not between {low:g} and {high:g}")
+    return value

@@ -1,0 +1,135 @@
+"""Scores as pure functions of (gold, predicted), in points of 100 as papers print them.
+
+`accuracy`, `f1`, `matthews_correlation` are scikit-learn's, `pearson` and `spearman` SciPy's, times 100; an
+undefined value (no rows, a constant column in a correlation) is None and never NaN. SQuAD's exact match and
+F1 follow the official script's definition (Rajpurkar et al. 2016): lower case, no ASCII punctuation, no
+articles, single spaces, the best over the gold answers.
+"""
+
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn import metrics as sklearn_metrics
+
+from albert.runtime.errors import DamagedData
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def accuracy(gold: Any, predicted: Any) -> float | None:
+    """Share of equal label ids. None without rows."""
+    return None if len(gold) == 0 else 100.0 * float(sklearn_metrics.accuracy_score(gold, predicted))
+
+
+def f1(gold: Any, predicted: Any) -> float | None:
+    """F1 of the class with id 1, as GLUE scores paraphrases; 0 when it is neither gold nor predicted."""
+    if len(gold) == 0:
+        return None
+    return 100.0 * float(
+        sklearn_metrics.f1_score(gold, predicted, pos_label=1, average="binary", zero_division=0.0)
+    )
+
+
+def macro_f1(gold: Any, predicted: Any) -> float | None:
+    """Mean over the classes seen (gold or predicted) of their F1."""
+    if len(gold) == 0:
+        return None
+    return 100.0 * float(sklearn_metrics.f1_score(gold, predicted, average="macro", zero_division=0.0))
+
+
+def matthews_correlation(gold: Any, predicted: Any) -> float | None:
+    """Matthews correlation; 0 by convention when gold or predicted is one class only."""
+    if len(gold) == 0:
+        return None
+    if len(np.unique(np.concatenate([np.asarray(gold), np.asarray(predicted)]))) < 2:
+        return 0.0  # scikit-learn's convention, without its warning about a single label
+    return 100.0 * float(sklearn_metrics.matthews_corrcoef(gold, predicted))
+
+
+def pearson(gold: Any, predicted: Any) -> float | None:
+    """Linear correlation. None with fewer than two rows or when a side is constant (to 13 digits, SciPy's
+    limit).
+    """
+    gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
+    if len(gold) < 2 or any(
+        np.linalg.norm(side - side.mean()) <= 1e-13 * abs(side.mean()) for side in (gold, predicted)
+    ):
+        return None
+    return _finite_points(stats.pearsonr(gold, predicted)[0])
+
+
+def spearman(gold: Any, predicted: Any) -> float | None:
+    """Rank correlation (mean rank for ties). None with fewer than two rows or when a side is constant."""
+    gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
+    if len(gold) < 2 or np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+        return None
+    return _finite_points(stats.spearmanr(gold, predicted)[0])
+
+
+def mean_absolute_error(gold: Any, predicted: Any) -> float | None:
+    """Mean distance between gold and predicted numbers, in the target's own unit (not points)."""
+    return None if len(gold) == 0 else float(sklearn_metrics.mean_absolute_error(gold, predicted))
+
+
+def _finite_points(value: float) -> float | None:
+    return 100.0 * float(value) if math.isfinite(value) else None
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without ASCII punctuation and articles, runs of whitespace made one space."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
+
+
+def answer_exact_match(gold: Iterable[str], predicted: str) -> float:
+    """1.0 when the prediction equals one gold answer after normalisation, else 0.0."""
+    normal = normalize_answer(predicted)
+    return max((float(normalize_answer(answer) == normal) for answer in gold), default=0.0)
+
+
+def answer_f1(gold: Iterable[str], predicted: str) -> float:
+    """The best word-overlap F1 (0..1) between the prediction and a gold answer, after normalisation."""
+    return max((_overlap(answer, predicted) for answer in gold), default=0.0)
+
+
+def _overlap(answer: str, predicted: str) -> float:
+    answer_words, predicted_words = normalize_answer(answer).split(), normalize_answer(predicted).split()
+    same = sum((Counter(answer_words) & Counter(predicted_words)).values())
+    if same == 0:
+        return 0.0
+    precision, recall = same / len(predicted_words), same / len(answer_words)
+    return (2 * precision * recall) / (precision + recall)
+
+
+def span_exact_match(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
+    """SQuAD 1.1's exact match over questions. None without questions."""
+    return _mean_points(
+        [answer_exact_match(answers, text) for answers, text in zip(gold, predicted, strict=True)]
+    )
+
+
+def span_f1(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
+    """SQuAD 1.1's F1 over questions. None without questions."""
+    return _mean_points([answer_f1(answers, text) for answers, text in zip(gold, predicted, strict=True)])
+
+
+def _mean_points(values: list[float]) -> float | None:
+    return None if not values else 100.0 * sum(values) / len(values)
+
+
+def in_order(identifiers: Sequence[str], predictions: Mapping[str, Any], where: str) -> list[Any]:
+    """Predictions in the order of the rows; DamagedData when one is missing: no subset is scored."""
+    missing = [identifier for identifier in identifiers if identifier not in predictions]
+    if missing:
+        raise DamagedData(
+            where,
+            f"{len(missing):,} of {len(identifiers):,} rows have no prediction, the first is {missing[0]!r}",
+            "predict every row; a subset is not scored",
+        )
+    return [predictions[identifier] for identifier in identifiers]

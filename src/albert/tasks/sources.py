@@ -1,0 +1,124 @@
+"""Files to rows: where a task's files are looked for, and tab-separated tables read exactly as they are.
+
+Nothing is skipped: every line is a row or an error that names file and line.
+"""
+
+import gzip
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
+from albert.tasks.task import Row, Rows
+
+
+@dataclass(frozen=True)
+class TabSeparated:
+    """Tables of a benchmark: tab-separated, no quoting, one file per split in `DATA/<folder>/` or in DATA
+    itself.
+
+    `files` maps a split to a file name (`.gz` is tried too). `columns` names the columns of files without a
+    header.
+    """
+
+    folder: str
+    files: Mapping[str, str]
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The declared splits."""
+        return tuple(self.files)
+
+    def read(self, data: Path, split: str) -> Rows:
+        """Every row of a split; ragged rows are errors."""
+        path = find_split(data, self.folder, self.files, split)
+        return read_tab_separated(path, self.columns)
+
+
+def find_split(data: Path, folder: str, files: Mapping[str, str], split: str) -> Path:
+    """The file of a split, in `data/folder` or in `data`, plain or `.gz`.
+
+    Raises:
+        InvalidConfiguration: no such split.
+        MissingInput: no such file; the message says what is expected where.
+    """
+    if split not in files:
+        raise InvalidConfiguration(f"split {split}", "unknown", did_you_mean(split, files))
+    name = files[split]
+    for place in (data / folder, data):
+        for candidate in (place / name, place / f"{name}.gz"):
+            if candidate.is_file():
+                return candidate
+    raise MissingInput(
+        data, f"has no {name}", f"expected {data / folder / name} or {data / name} (or the same .gz)"
+    )
+
+
+def read_text(path: Path) -> str:
+    """A whole UTF-8 text file, gunzipped where its name ends in `.gz`; a byte order mark is dropped.
+
+    Raises:
+        MissingInput: the file is absent or cannot be read.
+        DamagedData: damaged gzip, or bytes that are not UTF-8 (with the line).
+    """
+    try:
+        raw = path.read_bytes()
+        if path.suffix == ".gz":
+            raw = gzip.decompress(raw)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DamagedData(path, f"damaged gzip ({error})", "fetch the file again") from error
+    except OSError as error:
+        raise MissingInput(path, error.strerror or str(error)) from error
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DamagedData(
+            f"{path}:{line}", f"not UTF-8 (byte {error.start})", "convert the file to UTF-8"
+        ) from error
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be written as UTF-8; JSON's escapes may leave half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a text file, split at line feeds only (other Unicode line ends are text)."""
+    lines = read_text(path).split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def read_tab_separated(path: Path, columns: Sequence[str] | None = None) -> Rows:
+    """Every line as a row, without any quoting; the header line names the columns unless `columns` does.
+
+    Raises:
+        MissingInput: the file is absent or has no rows.
+        DamagedData: a row with another number of fields than there are columns.
+    """
+    lines = lines_of(path)
+    first = 0
+    if columns is None:
+        columns, first = (lines[0].split("\t") if lines else []), 1
+    if len(lines) <= first:
+        raise MissingInput(path, "has no rows")
+    if len(set(columns)) != len(columns):
+        raise DamagedData(f"{path}:1", "two columns have the same name")
+    rows = []
+    for index, line in enumerate(lines[first:]):
+        fields = line.split("\t")
+        where = f"{path}:{first + index + 1}"
+        if len(fields) != len(columns):
+            raise DamagedData(
+                where, f"has {len(fields)} tab-separated fields where {len(columns)} are expected"
+            )
+        rows.append(Row(str(index), where, dict(zip(columns, fields, strict=True))))
+    return Rows(rows, {"rows": len(rows)})

@@ -1,0 +1,135 @@
+"""SQuAD (Rajpurkar et al. 2016): questions whose answer is a piece of a Wikipedia paragraph.
+
+The official JSON layout is read; every question of a file is kept, and what does not fit is counted.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from albert.runtime.errors import DamagedData, MissingInput
+from albert.tasks.metrics import span_exact_match, span_f1
+from albert.tasks.sources import find_split, is_unicode, read_text
+from albert.tasks.task import Answer, Published, QuestionInContext, Row, Rows, Span, Task, TaskRecipe
+
+_RELEASE = "google-research/albert README, v2 results, dev"
+
+
+@dataclass(frozen=True)
+class QuestionFiles:
+    """Files in SQuAD's JSON layout, one per split, in `DATA/<folder>/` or in DATA itself, plain or `.gz`."""
+
+    folder: str
+    files: Mapping[str, str]
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The declared splits."""
+        return tuple(self.files)
+
+    def read(self, data: Path, split: str) -> Rows:
+        """Every question of a split; see `read_questions`."""
+        return read_questions(find_split(data, self.folder, self.files, split))
+
+
+def read_questions(path: Path) -> Rows:
+    """Every question with its context and answers.
+
+    An answer that is not at its offset is located when its text occurs exactly once in the context; otherwise
+    it keeps its text (evaluation goes by text) and has no start. Both are counted, no question is dropped.
+
+    Raises:
+        MissingInput: the file is absent or holds no question.
+        DamagedData: not the SQuAD layout, or two questions with one id; the place in the file is named.
+    """
+    counts: Counter[str] = Counter(answers=0, answers_relocated=0, answers_not_found=0)
+    rows = list(_rows(path, _articles(path), counts))
+    if not rows:
+        raise MissingInput(path, "holds no question")
+    seen: set[str] = set()
+    for row in rows:
+        if row.identifier in seen:
+            raise DamagedData(row.where, f"a second question has the id {row.identifier!r}")
+        seen.add(row.identifier)
+    return Rows(rows, {"rows": len(rows), **counts})
+
+
+def _articles(path: Path) -> list[Any]:
+    try:
+        content = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise DamagedData(path, f"not JSON ({error})") from error
+    return _get(content, "data", list, str(path))
+
+
+def _rows(path: Path, articles: list[Any], counts: Counter[str]):
+    for a, article in enumerate(articles):
+        for p, paragraph in enumerate(_get(article, "paragraphs", list, f"{path}: data[{a}]")):
+            place = f"{path}: data[{a}].paragraphs[{p}]"
+            context = _get(paragraph, "context", str, place)
+            for q, question in enumerate(_get(paragraph, "qas", list, place)):
+                where = f"{place}.qas[{q}]"
+                answers = [
+                    _answer(item, context, where, counts) for item in _get(question, "answers", list, where)
+                ]
+                fields = {"question": _get(question, "question", str, where), "context": context}
+                yield Row(_get(question, "id", str, where), where, fields, tuple(answers))
+
+
+def _answer(item: Any, context: str, where: str, counts: Counter[str]) -> Answer:
+    text, start = _get(item, "text", str, where), _get(item, "answer_start", int, where)
+    counts["answers"] += 1
+    if start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    if text and context.count(text) == 1:
+        counts["answers_relocated"] += 1
+        return Answer(text, context.index(text))
+    counts["answers_not_found"] += 1
+    return Answer(text, None)
+
+
+def _get(value: Any, key: str, kind: type, where: str) -> Any:
+    if not isinstance(value, dict) or key not in value:
+        raise DamagedData(where, f"has no {key!r}", "expected the SQuAD JSON layout")
+    if not isinstance(value[key], kind):
+        raise DamagedData(where, f"{key!r} is not a {kind.__name__}", "expected the SQuAD JSON layout")
+    if kind is str and not is_unicode(value[key]):
+        raise DamagedData(where, f"{key!r} holds half of a surrogate pair", "fetch the file again")
+    return value[key]
+
+
+SQUAD_1 = Task(
+    name="squad-1.1",
+    description="Find the answer to a question in a paragraph (Rajpurkar et al. 2016)",
+    source=QuestionFiles("squad", {"train": "train-v1.1.json", "dev": "dev-v1.1.json"}),
+    inputs=QuestionInContext("question", "context"),
+    target=Span(may_be_absent=False),
+    metrics=(span_f1, span_exact_match),
+    recipe=TaskRecipe(  # Table 14
+        learning_rate=5e-5,
+        batch_size=48,
+        steps=3649,
+        examples=87599,
+        warmup_share=365 / 3649,
+        encoder_dropout=0.0,
+        head_dropout=0.1,
+        max_length=384,
+        question_length=64,
+        stride=128,
+    ),
+    published=tuple(
+        Published(f"albert-{size}-v2", metric, score, _RELEASE)
+        for size, scores in {
+            "base": (90.2, 83.2),
+            "large": (91.8, 85.2),
+            "xlarge": (92.9, 86.4),
+            "xxlarge": (94.6, 89.1),
+        }.items()
+        for metric, score in zip(("span_f1", "span_exact_match"), scores, strict=True)
+    ),
+)
+
+TASKS = (SQUAD_1,)

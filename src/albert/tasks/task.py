@@ -1,0 +1,204 @@
+"""What a task is: a frozen declaration from which everything else follows.
+
+A declaration names where the rows come from, which columns are the text, what is asked (the *target*), how
+answers are scored, the published recipe and the published scores. The kind of target (`Choice`, `Score`,
+`Span`) decides features, head and decoding; nothing in the package asks for a task's name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from albert.runtime.errors import InvalidConfiguration
+
+
+@dataclass(frozen=True)
+class Single:
+    """One text: `[CLS] text [SEP]`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two texts: `[CLS] first [SEP] second [SEP]`; the fields are column names."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class QuestionInContext:
+    """A question and the text that holds its answer: `[CLS] question [SEP] context [SEP]`."""
+
+    question: str
+    context: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several classes. `labels` are the values found in `column`; a label's place in the tuple is its
+    id.
+
+    `names` says the labels in words where the files hold only digits; a model directory shows the names.
+    """
+
+    labels: tuple[str, ...]
+    column: str
+    names: tuple[str, ...] | None = None
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The labels as a reader wants to see them."""
+        return self.names if self.names is not None else self.labels
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number (regression); values outside `low`..`high` are errors in the data. None means no limit."""
+
+    column: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of the context; `may_be_absent` when a question may have no answer there."""
+
+    may_be_absent: bool = False
+    max_answer_tokens: int = 30
+
+
+Inputs = Single | Pair | QuestionInContext
+Target = Choice | Score | Span
+Metric = Callable[[Any, Any], float | None]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A gold answer: its text and where it begins in the context (characters), None when that place is
+    unknown.
+    """
+
+    text: str
+    start: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a file: its identifier, `file:line` for messages, its fields, and gold answers of a span
+    task.
+    """
+
+    identifier: str
+    where: str
+    fields: Mapping[str, str]
+    answers: tuple[Answer, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All rows of a split in file order, and what had to be counted while reading them."""
+
+    rows: list[Row]
+    counts: Mapping[str, int]
+
+
+class Source(Protocol):
+    """Where a task's rows come from."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that can be read, e.g. `("train", "dev")`."""
+        ...
+
+    def read(self, data: Path, split: str) -> Rows:
+        """Every row of a split. Raises MissingInput and DamagedData with the file (and line) named."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRecipe:
+    """How a task is fine-tuned. Lengths are in tokens, special tokens included; dropouts are probabilities.
+
+    Exactly one of `steps` and `epochs` is set. `examples` is the training set size that `steps` was chosen
+    for: with another number of rows the number of epochs is kept, not the number of steps.
+    """
+
+    learning_rate: float
+    batch_size: int
+    steps: int | None = None
+    examples: int | None = None
+    epochs: float | None = None
+    warmup_share: float = 0.1
+    weight_decay: float = 0.01
+    max_length: int = 512
+    encoder_dropout: float | None = None
+    head_dropout: float = 0.1
+    question_length: int = 64
+    stride: int = 128
+
+    def total_steps(self, training_examples: int) -> int:
+        """Optimiser updates for a training set of that size.
+
+        Raises InvalidConfiguration when both or neither of `steps` and `epochs` are set.
+        """
+        if (self.steps is None) == (self.epochs is None):
+            raise InvalidConfiguration(
+                "recipe", "exactly one of steps and epochs must be set", "give --steps or --epochs"
+            )
+        if self.epochs is not None:
+            return max(1, round(self.epochs * training_examples / self.batch_size))
+        steps = self.steps if self.steps is not None else 0
+        if self.examples is not None and training_examples != self.examples:
+            return max(1, round(steps * training_examples / self.examples))
+        return steps
+
+    def check(self) -> None:
+        """Raises InvalidConfiguration, naming the field, when a value cannot work."""
+        positive = (
+            "learning_rate",
+            "batch_size",
+            "steps",
+            "epochs",
+            "max_length",
+            "question_length",
+            "stride",
+        )
+        for name in positive:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidConfiguration(name, f"must be above 0, is {value}")
+        for name in ("warmup_share", "encoder_dropout", "head_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise InvalidConfiguration(name, f"must be at least 0 and below 1, is {value}")
+        if self.max_length < 8:
+            raise InvalidConfiguration("max_length", f"must be at least 8 tokens, is {self.max_length}")
+        self.total_steps(1)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A score from the literature on the development set, in the metric's own scale (points of 100)."""
+
+    model: str
+    metric: str
+    score: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A declared task. `metrics[0]` is the one a model is chosen by."""
+
+    name: str
+    source: Source
+    inputs: Inputs
+    target: Target
+    metrics: tuple[Metric, ...]
+    recipe: TaskRecipe
+    published: tuple[Published, ...] = ()
+    description: str = ""

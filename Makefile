@@ -24,7 +24,7 @@ lint: .venv/.installed-dev
 	$(BIN)/ruff format --check .
 
 types: .venv/.installed-dev
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 floors: .venv/.installed-dev
 	$(BIN)/lint-imports

@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -17,83 +18,82 @@ FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "base
 LONGEST_FILE = 300
 
 
-def shown(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+def places(rule: Callable[[Path, ast.Module], Iterable[int]]) -> list[str]:
+    """Where a rule is broken in the package, as "file:line"."""
+    return [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in FILES
+        for line in rule(path, ast.parse(path.read_text(encoding="utf-8")))
+    ]
 
 
-each_file = pytest.mark.parametrize("path", FILES, ids=shown)
+def test_a_file_can_be_read_in_one_sitting():
+    lengths = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in FILES}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
 
 
-@each_file
-def test_a_file_can_be_read_in_one_sitting(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+def test_a_file_is_named_after_its_one_idea():
+    names = {part for path in FILES for part in path.relative_to(PACKAGE).with_suffix("").parts}
+    assert names & FORBIDDEN_NAMES == set()
 
 
-@each_file
-def test_a_file_is_named_after_its_one_idea(path):
-    assert path.stem not in FORBIDDEN_NAMES and path.parent.name not in FORBIDDEN_NAMES
+def test_a_file_says_what_it_is():
+    assert places(lambda path, tree: [] if ast.get_docstring(tree) else [1]) == []
 
 
-@each_file
-def test_a_file_says_what_it_is(path):
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-
-
-@each_file
-def test_imports_stand_at_the_top(path):
+def test_imports_stand_at_the_top():
     """Only the command table imports late, and it does so by name, so that `albert --help` stays light."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    late = [
-        inner.lineno
-        for outer in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(outer, functions)
-        for inner in ast.walk(outer)
-        if isinstance(inner, ast.Import | ast.ImportFrom)
-        or (path != PACKAGE / "cli" / "main.py" and _imports_by_name(inner))
-    ]
-    assert late == []
+
+    def imports_by_name(node: ast.AST) -> bool:
+        called = getattr(node, "func", None)
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        return name in ("import_module", "__import__")
+
+    def late(path: Path, tree: ast.Module) -> Iterable[int]:
+        return [
+            inner.lineno
+            for outer in ast.walk(tree)
+            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for inner in ast.walk(outer)
+            if isinstance(inner, ast.Import | ast.ImportFrom)
+            or (
+                isinstance(inner, ast.Call) and imports_by_name(inner) and path != PACKAGE / "cli" / "main.py"
+            )
+        ]
+
+    assert places(late) == []
 
 
-def _imports_by_name(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return called in ("import_module", "__import__")
+def test_no_failure_is_swallowed():
+    def silent(path: Path, tree: ast.Module) -> Iterable[int]:
+        return [
+            handler.lineno
+            for handler in ast.walk(tree)
+            if isinstance(handler, ast.ExceptHandler)
+            and (handler.type is None or all(isinstance(line, ast.Pass) for line in handler.body))
+        ]
+
+    assert places(silent) == []
 
 
-@each_file
-def test_no_failure_is_swallowed(path):
-    silent = [
-        handler.lineno
-        for handler in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(handler, ast.ExceptHandler) and all(isinstance(line, ast.Pass) for line in handler.body)
-    ]
-    bare = [
-        handler.lineno
-        for handler in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(handler, ast.ExceptHandler) and handler.type is None
-    ]
-    assert (silent, bare) == ([], [])
+def test_nothing_is_left_for_later():
+    left = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b|NotImplementedError")
+    assert [str(path) for path in FILES if left.search(path.read_text(encoding="utf-8"))] == []
 
 
-@each_file
-def test_nothing_is_left_for_later(path):
-    text = path.read_text(encoding="utf-8")
-    assert re.findall(r"\b(?:TODO|FIXME|XXX|HACK)\b|NotImplementedError", text) == []
+def test_nothing_is_unpickled():
+    """No pickle is ever loaded: a model file cannot run code."""
 
+    def unpickles(path: Path, tree: ast.Module) -> Iterable[int]:
+        for node in ast.walk(tree):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if {"pickle", "cloudpickle", "dill", "joblib"} & {name.split(".")[0] for name in names}:
+                yield node.lineno
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
+                yield node.lineno
 
-@each_file
-def test_nothing_is_unpickled(path):
-    modules = [
-        name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in (
-            [node.module or ""] if isinstance(node, ast.ImportFrom) else [n.name for n in node.names]
-        )
-    ]
-    assert {"pickle", "cloudpickle", "dill", "joblib"}.isdisjoint(name.split(".")[0] for name in modules)
-    assert "torch.load(" not in path.read_text(encoding="utf-8")
+    assert places(unpickles) == []
 
 
 def test_every_room_stands_on_a_floor():
@@ -102,10 +102,8 @@ def test_every_room_stands_on_a_floor():
     assert sorted(room for floor in floors for room in floor.split(" | ")) == ROOMS
 
 
-def test_tests_mirror_the_rooms():
-    rooms_of_tests = {folder.name for folder in (ROOT / "tests").iterdir() if any(folder.glob("test_*.py"))}
-    assert rooms_of_tests <= set(ROOMS)
-    assert set(ROOMS) <= rooms_of_tests
+def test_every_room_has_tests_of_its_own():
+    assert [room for room in ROOMS if not any((ROOT / "tests" / room).glob("test_*.py"))] == []
 
 
 @pytest.mark.parametrize("room", ROOMS)

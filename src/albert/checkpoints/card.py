@@ -1,0 +1,134 @@
+"""The model card: a README.md with the front matter that the Hugging Face Hub reads, and code that works.
+
+Everything comes in as plain values; nothing is guessed, and a section without content is left out.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+_EXAMPLES = {
+    "AlbertForPreTraining": """from transformers import pipeline
+
+fill = pipeline("fill-mask", model="{name}")
+for answer in fill("The capital of France is [MASK]."):
+    print(answer["token_str"], answer["score"])""",
+    "AlbertForSequenceClassification": """from transformers import pipeline
+
+classify = pipeline("text-classification", model="{name}")
+print(classify("The picture is a delight."))""",
+    "AlbertForQuestionAnswering": """import torch
+from transformers import AlbertForQuestionAnswering, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AlbertForQuestionAnswering.from_pretrained("{name}").eval()
+inputs = tokenizer("Who wrote it?", "The letter was written by Ada.", return_tensors="pt")
+with torch.inference_mode():
+    outputs = model(**inputs)
+start, end = int(outputs.start_logits.argmax()), int(outputs.end_logits.argmax())
+print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))""",
+    "AlbertModel": """import torch
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoModel.from_pretrained("{name}").eval()
+with torch.inference_mode():
+    hidden = model(**tokenizer("The letter was written by Ada.", return_tensors="pt")).last_hidden_state
+print(hidden.shape)""",
+}
+_PIPELINE_TAGS = {
+    "AlbertForPreTraining": "fill-mask",
+    "AlbertForSequenceClassification": "text-classification",
+    "AlbertForQuestionAnswering": "question-answering",
+    "AlbertModel": "feature-extraction",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What a card says.
+
+    Args:
+        name: how the model is called.
+        architecture: the transformers class, `AlbertForPreTraining` and so on.
+        description: one or two sentences.
+        parameters: parameter counts by part, in the order they are shown.
+        recipe: how it was trained, as plain values.
+        data: what it was trained on, a line each.
+        scores: metric -> value, for people; the evaluation set belongs into the metric's name.
+        language: ISO codes.
+        tags: tags beside `albert`.
+        license: an identifier of the Hub, when one is known.
+        versions: package -> version.
+        location: the directory or Hub id in the example; the name when empty.
+        limits: what a user has to know before relying on it, a line each.
+    """
+
+    name: str
+    architecture: str
+    description: str = ""
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    recipe: Mapping[str, object] = field(default_factory=dict)
+    data: Sequence[str] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
+    language: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    license: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    location: str = ""
+    limits: Sequence[str] = ()
+
+    def render(self) -> str:
+        """The card as Markdown with YAML front matter."""
+        sections = [self._front_matter(), f"# {_line(self.name)}"]
+        if self.description:
+            sections.append(self.description.strip())
+        example = _EXAMPLES.get(self.architecture)
+        if example:
+            location = (self.location or self.name).replace("\\", "/").replace('"', "")
+            sections.append("## Use\n\n```python\n" + example.replace("{name}", location) + "\n```")
+        if self.parameters:
+            rows = {key: f"{value:,}" for key, value in self.parameters.items()}
+            sections.append("## Parameters\n\n" + _table("part", "parameters", rows))
+        if self.scores:
+            rows = {key: f"{value:.4g}" for key, value in self.scores.items()}
+            sections.append("## Scores\n\n" + _table("metric", "score", rows))
+        if self.data:
+            sections.append("## Data\n\n" + "\n".join(f"- {_line(item)}" for item in self.data))
+        if self.recipe:
+            rows = {key: json.dumps(value, default=str) for key, value in self.recipe.items()}
+            sections.append("## Recipe\n\n" + _table("setting", "value", rows))
+        if self.limits:
+            sections.append("## Limits\n\n" + "\n".join(f"- {_line(item)}" for item in self.limits))
+        if self.versions:
+            sections.append("## Versions\n\n" + _table("package", "version", dict(self.versions)))
+        return "\n\n".join(sections) + "\n"
+
+    def _front_matter(self) -> str:
+        lines = ["---", "library_name: transformers"]
+        if self.license:
+            lines.append(f"license: {_yaml(self.license)}")
+        if self.language:
+            lines += ["language:", *(f"- {_yaml(code)}" for code in self.language)]
+        if self.architecture in _PIPELINE_TAGS:
+            lines.append(f"pipeline_tag: {_PIPELINE_TAGS[self.architecture]}")
+        lines += ["tags:", *(f"- {_yaml(tag)}" for tag in dict.fromkeys(["albert", *self.tags]))]
+        return "\n".join([*lines, "---"])
+
+
+def _yaml(text: str) -> str:
+    """A YAML scalar: a JSON string is one, whatever the text holds (`no`, a colon, a quote)."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _line(text: str) -> str:
+    return " ".join(str(text).split())
+
+
+def _table(key: str, value: str, rows: Mapping[str, str]) -> str:
+    body = [f"| {_cell(name)} | {_cell(text)} |" for name, text in rows.items()]
+    return "\n".join([f"| {key} | {value} |", "|---|---|", *body])
+
+
+def _cell(text: str) -> str:
+    return _line(text).replace("|", "\\|")

@@ -1,0 +1,153 @@
+"""`config.json`: our configuration under the keys of transformers' AlbertConfig, every one written out.
+
+Every one, because what is left out means the default there, and those are the sizes of xxlarge.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from albert.checkpoints.huggingface import exported_groups
+from albert.model.config import AlbertConfig
+from albert.runtime.errors import InvalidConfiguration, did_you_mean
+from albert.runtime.strict_json import from_json, read_json_object, to_json
+
+CONFIG_NAME = "config.json"
+_FIELDS = tuple(f.name for f in fields(AlbertConfig))
+_TRANSFORMERS_DEFAULTS: dict[str, Any] = {
+    "vocab_size": 30000,
+    "embedding_size": 128,
+    "hidden_size": 4096,
+    "num_hidden_layers": 12,
+    "num_hidden_groups": 1,
+    "num_attention_heads": 64,
+    "intermediate_size": 16384,
+    "inner_group_num": 1,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+    "classifier_dropout_prob": 0.1,
+}
+_ALWAYS_WRITTEN = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "tie_word_embeddings": True}
+_NOT_CARRIED = {
+    "architectures",
+    "model_type",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "_name_or_path",
+}
+
+
+def config_to_json(
+    config: AlbertConfig,
+    architecture: str,
+    dtype: torch.dtype,
+    num_labels: int,
+    extra: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What `config.json` holds.
+
+    Args:
+        config: the model's configuration.
+        architecture: the transformers class that opens the weights.
+        dtype: of the weights.
+        num_labels: outputs of the head, which transformers derives from `id2label`.
+        extra: further keys, of a task say: `id2label`, `problem_type`, `sentence_objective`, ...
+
+    Raises:
+        InvalidConfiguration: `id2label` does not name every output, or `extra` names a size of the model.
+    """
+    for key in extra:
+        if key in _FIELDS:
+            raise InvalidConfiguration(key, "is a field of the model's configuration", "set it there")
+    values = to_json(config)
+    values["num_hidden_groups"] = exported_groups(config)
+    if config.embedding_size == config.hidden_size:
+        values["embedding_projection"] = config.projects_embeddings
+    else:
+        del values["embedding_projection"]
+    labels = labels_of(extra, num_labels)
+    return {
+        "architectures": [architecture],
+        "model_type": "albert",
+        **values,
+        **_ALWAYS_WRITTEN,
+        "dtype": str(dtype).removeprefix("torch."),
+        **{key: to_json(value) for key, value in extra.items() if key not in _NOT_CARRIED},
+        "id2label": {str(index): label for index, label in enumerate(labels)},
+        "label2id": {label: index for index, label in enumerate(labels)},
+    }
+
+
+def labels_of(extra: Mapping[str, Any], num_labels: int) -> list[str]:
+    """The names of a head's outputs, `LABEL_0`, `LABEL_1`, ... when nobody named them.
+
+    Raises:
+        InvalidConfiguration: there are names, but not one for each output.
+    """
+    named = extra.get("id2label")
+    if named is None:
+        return [f"LABEL_{index}" for index in range(num_labels)]
+    given = {str(index): str(label) for index, label in named.items()} if isinstance(named, Mapping) else {}
+    if set(given) != {str(index) for index in range(num_labels)} or len(set(given.values())) != num_labels:
+        raise InvalidConfiguration(
+            "id2label",
+            f"names {sorted(given)}, the head has {num_labels} outputs",
+            "give each one its own name",
+        )
+    return [given[str(index)] for index in range(num_labels)]
+
+
+def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
+    """The configuration in a model directory, and every other key that is beside it.
+
+    `id2label` comes back with numbers for keys. A model of equal embedding and hidden size that does not say
+    `"embedding_projection": false` keeps the map that transformers always has.
+
+    Raises:
+        MissingInput: no `config.json`.
+        DamagedData: not JSON.
+        InvalidConfiguration: of another kind of model, or with values that no ALBERT has.
+    """
+    path = directory / CONFIG_NAME
+    content = read_json_object(path)
+    kind = content.get("model_type", "albert" if "embedding_size" in content else "no model type")
+    if kind != "albert":
+        raise InvalidConfiguration(path, f"describes a model of type {kind!r}, not 'albert'")
+    values = _TRANSFORMERS_DEFAULTS | {key: content[key] for key in _FIELDS if key in content}
+    if values.get("sharing", "all") != "all":
+        values["num_hidden_groups"] = 1  # written once a layer for transformers
+    if values["embedding_size"] == values["hidden_size"]:
+        values["embedding_projection"] = None if values.get("embedding_projection") is False else True
+    config = from_json(AlbertConfig, values, str(path))
+    extra = {key: value for key, value in content.items() if key not in _FIELDS}
+    if isinstance(extra.get("id2label"), dict):
+        extra["id2label"] = _numbered(extra["id2label"], path)
+    return config, extra
+
+
+def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> AlbertConfig:
+    """The configuration with some fields set anew: another dropout, another number of heads or layers.
+
+    Raises:
+        InvalidConfiguration: no such field, or a value that does not fit.
+    """
+    for key in overrides:
+        if key not in _FIELDS:
+            raise InvalidConfiguration(key, "is no field of the configuration", did_you_mean(key, _FIELDS))
+    return replace(config, **overrides)
+
+
+def _numbered(id2label: dict[str, Any], path: Path) -> dict[int, str]:
+    try:
+        return {int(index): str(label) for index, label in id2label.items()}
+    except ValueError as error:
+        raise InvalidConfiguration(f"{path}: id2label", "has a key that is not a number") from error

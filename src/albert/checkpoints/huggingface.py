@@ -1,0 +1,230 @@
+"""One table of names between our modules and transformers' ALBERT, read in both directions.
+
+Two things differ in more than the name. Attention-only and feed-forward-only sharing do not exist in
+transformers: the shared half is written once for each layer, and read back as one after checking that the
+copies are still equal. And transformers always has an embedding-to-hidden map, even when both sizes are
+equal: there we write the identity.
+
+Source of the names: transformers 5, `models/albert/modeling_albert.py`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from albert.model.config import AlbertConfig
+from albert.model.parameter_sharing import sharing_plan
+from albert.runtime.errors import DamagedData
+
+BACKBONE_PREFIX = "albert."
+_PARAMETERS = ("weight", "bias")
+_EMBEDDINGS = {
+    "embeddings.word_embeddings.weight": "embeddings.word_embeddings.weight",
+    "embeddings.position_embeddings.weight": "embeddings.position_embeddings.weight",
+    "embeddings.token_type_embeddings.weight": "embeddings.token_type_embeddings.weight",
+    "embeddings.layer_norm.weight": "embeddings.LayerNorm.weight",
+    "embeddings.layer_norm.bias": "embeddings.LayerNorm.bias",
+}
+_PROJECTION = {
+    "embeddings.projection.weight": "encoder.embedding_hidden_mapping_in.weight",
+    "embeddings.projection.bias": "encoder.embedding_hidden_mapping_in.bias",
+}
+_ATTENTION = {
+    "query": "attention.query",
+    "key": "attention.key",
+    "value": "attention.value",
+    "dense": "attention.dense",
+    "layer_norm": "attention.LayerNorm",
+}
+_FEED_FORWARD = {"intermediate": "ffn", "output": "ffn_output", "layer_norm": "full_layer_layer_norm"}
+_POOLER = {"pooler.weight": "pooler.weight", "pooler.bias": "pooler.bias"}
+HEADS = {
+    "predictions.dense.weight": "predictions.dense.weight",
+    "predictions.dense.bias": "predictions.dense.bias",
+    "predictions.layer_norm.weight": "predictions.LayerNorm.weight",
+    "predictions.layer_norm.bias": "predictions.LayerNorm.bias",
+    "predictions.bias": "predictions.bias",
+    "sop_classifier.classifier.weight": "sop_classifier.classifier.weight",
+    "sop_classifier.classifier.bias": "sop_classifier.classifier.bias",
+    "classifier.weight": "classifier.weight",
+    "classifier.bias": "classifier.bias",
+    "qa_outputs.outputs.weight": "qa_outputs.weight",
+    "qa_outputs.outputs.bias": "qa_outputs.bias",
+}
+# Copies that old files hold of tensors that are tied, and buffers that were saved once.
+_TIED = {
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+    "predictions.decoder.bias": "predictions.bias",
+}
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """What `from_transformers` found.
+
+    Args:
+        tensors: our name (of a model with heads, that is with `albert.` before the backbone) -> tensor.
+        unexpected: names in the file that no model of ours has.
+        dropped: names that say nothing new: copies of tied tensors, saved buffers, an identity map.
+    """
+
+    tensors: dict[str, Tensor]
+    unexpected: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+def exported_groups(config: AlbertConfig) -> int:
+    """How many layer groups transformers needs to hold this model."""
+    return config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
+
+
+def backbone_names(config: AlbertConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every name of our `AlbertModel` with the names of the copies that transformers has of it.
+
+    The projection is among them only when our model has one.
+    """
+    for ours, theirs in _EMBEDDINGS.items():
+        yield ours, (theirs,)
+    if config.projects_embeddings:
+        for ours, theirs in _PROJECTION.items():
+            yield ours, (theirs,)
+    attentions, feed_forwards = _places(config)
+    rooms = (("attentions", attentions, _ATTENTION), ("feed_forwards", feed_forwards, _FEED_FORWARD))
+    for room, blocks, parts in rooms:
+        for block, places in blocks.items():
+            for ours, theirs in parts.items():
+                for parameter in _PARAMETERS:
+                    yield (
+                        f"encoder.{room}.{block}.{ours}.{parameter}",
+                        tuple(f"{place}.{theirs}.{parameter}" for place in places),
+                    )
+    for ours, theirs in _POOLER.items():
+        yield ours, (theirs,)
+
+
+def to_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig) -> dict[str, Tensor]:
+    """Tensors under transformers' names, shared halves written out, no tensor twice in memory.
+
+    Args:
+        tensors: the state of one of our models; names of a bare `AlbertModel` have no prefix `albert.`.
+        config: its configuration.
+
+    Raises:
+        KeyError: a name that is not in the table (a fault of the program).
+    """
+    bare = not any(name.startswith(BACKBONE_PREFIX) for name in tensors)
+    prefix = "" if bare else BACKBONE_PREFIX
+    backbone = backbone_names(config)
+    table = {prefix + ours: tuple(prefix + name for name in theirs) for ours, theirs in backbone}
+    table |= {ours: (theirs,) for ours, theirs in HEADS.items()}
+    written: dict[str, Tensor] = {}
+    for ours, tensor in tensors.items():
+        for copy, theirs in enumerate(table[ours]):
+            written[theirs] = tensor.clone() if copy else tensor
+    if not config.projects_embeddings:
+        weight, bias = (prefix + name for name in _PROJECTION.values())
+        like = tensors[prefix + "embeddings.word_embeddings.weight"]
+        written[weight] = torch.eye(config.hidden_size, dtype=like.dtype, device=like.device)
+        written[bias] = torch.zeros(config.hidden_size, dtype=like.dtype, device=like.device)
+    return written
+
+
+def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where: str) -> Renamed:
+    """Tensors under our names, copies folded together again.
+
+    Args:
+        tensors: a file's content, with or without the prefix `albert.`.
+        config: the configuration beside it.
+        where: how to call the file in an error.
+
+    Raises:
+        DamagedData: copies that ought to be equal are not: of a shared block, of a tied tensor, or a map
+            that ought to be the identity is another one.
+    """
+    prefixed = any(name.startswith(BACKBONE_PREFIX) for name in tensors)
+    content = dict(tensors) if prefixed else {_with_prefix(name): tensor for name, tensor in tensors.items()}
+    dropped = [name for name in (BACKBONE_PREFIX + buffer for buffer in _BUFFERS) if name in content]
+    dropped += _equal_ties(content, where)
+    if not config.projects_embeddings:
+        dropped += _identity_map(content, where)
+    for name in dropped:
+        del content[name]
+    found: dict[str, Tensor] = {}
+    for ours, theirs in backbone_names(config):
+        names = [BACKBONE_PREFIX + name for name in theirs]
+        copies = {name: content.pop(name) for name in names if name in content}
+        if copies:
+            found[BACKBONE_PREFIX + ours] = _one_of(copies, config, where)
+    for ours, theirs in HEADS.items():
+        if theirs in content:
+            found[ours] = content.pop(theirs)
+    return Renamed(found, tuple(sorted(content)), tuple(sorted(dropped)))
+
+
+def _places(config: AlbertConfig) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+    """For every attention and feed-forward block of ours, transformers' layers that hold a copy of it."""
+    groups, inner = exported_groups(config), config.inner_group_num
+    attentions: dict[int, list[str]] = {}
+    feed_forwards: dict[int, list[str]] = {}
+    for step, application in enumerate(sharing_plan(config)):
+        layer, layer_of_group = divmod(step, inner)
+        group = layer * groups // config.num_hidden_layers
+        place = f"encoder.albert_layer_groups.{group}.albert_layers.{layer_of_group}"
+        for blocks, block in ((attentions, application.attention), (feed_forwards, application.feed_forward)):
+            places = blocks.setdefault(block, [])
+            if place not in places:
+                places.append(place)
+    return attentions, feed_forwards
+
+
+def _with_prefix(name: str) -> str:
+    head = name.split(".", 1)[0]
+    return name if head in {theirs.split(".", 1)[0] for theirs in HEADS.values()} else BACKBONE_PREFIX + name
+
+
+def _equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
+    copies = []
+    for copy, original in _TIED.items():
+        if copy not in content:
+            continue
+        if original not in content:  # the file holds the pair under its other name
+            content[original] = content.pop(copy)
+            continue
+        if not torch.equal(content[copy], content[original]):
+            raise DamagedData(
+                where,
+                f"{copy} and {original} are tied in ALBERT but differ in this file",
+                f"save the model again with the two tied, or remove {copy}",
+            )
+        copies.append(copy)
+    return copies
+
+
+def _identity_map(content: Mapping[str, Tensor], where: str) -> list[str]:
+    weight_name, bias_name = (BACKBONE_PREFIX + name for name in _PROJECTION.values())
+    if weight_name not in content or bias_name not in content:
+        return []
+    weight, bias = content[weight_name], content[bias_name]
+    identity = torch.eye(*weight.shape, dtype=weight.dtype) if weight.ndim == 2 else weight.new_empty(0)
+    if not torch.equal(weight, identity) or bool(bias.any()):
+        raise DamagedData(
+            where,
+            f'{weight_name} is not the identity map, but config.json says "embedding_projection": false',
+            'set "embedding_projection": true in config.json to keep the map',
+        )
+    return [weight_name, bias_name]
+
+
+def _one_of(copies: Mapping[str, Tensor], config: AlbertConfig, where: str) -> Tensor:
+    (first, tensor), *others = copies.items()
+    for name, other in others:
+        if not torch.equal(tensor, other):
+            raise DamagedData(
+                where,
+                f'{name} differs from {first}, but config.json says "sharing": "{config.sharing}"',
+                'set "sharing": "none" in config.json to open it as a model whose layers are all their own',
+            )
+    return tensor

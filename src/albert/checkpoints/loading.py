@@ -1,0 +1,148 @@
+"""Tensors into a model, every one accounted for: what was missing, unexpected, dropped, or drawn anew."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from albert.checkpoints.huggingface import BACKBONE_PREFIX, HEADS, Renamed, backbone_names
+from albert.model.albert import AlbertForQuestionAnswering, AlbertModel
+from albert.model.config import AlbertConfig
+from albert.model.initialization import initialize
+from albert.runtime.errors import DamagedData, InvalidConfiguration
+
+_POOLER = "pooler."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadingReport:
+    """What became of every tensor, by the names in the file.
+
+    Args:
+        source: the file.
+        verified: whether every file was checked against a manifest; False: there was none, or nobody asked.
+        missing: tensors of the model that the file lacks.
+        newly_initialised: the missing ones that this model uses, drawn at random: it has to be trained.
+        unexpected: tensors of the file that this model has no place for.
+        dropped: tensors that say nothing new: equal copies of tied ones, saved buffers, an identity map.
+    """
+
+    source: str
+    verified: bool
+    missing: tuple[str, ...] = ()
+    newly_initialised: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The report for people: the source, then a line for each finding."""
+        state = "checked against its manifest" if self.verified else "unverified: no manifest was checked"
+        lines = [f"{self.source}: {state}"]
+        findings = (
+            ("missing", self.missing),
+            ("newly initialised, at random", self.newly_initialised),
+            ("in the file but not used", self.unexpected),
+            ("in the file but saying nothing new", self.dropped),
+        )
+        return lines + [f"{what}: {len(names)} ({_abridged(names)})" for what, names in findings if names]
+
+
+def load_tensors(
+    model: nn.Module,
+    renamed: Renamed,
+    config: AlbertConfig,
+    source: str,
+    verified: bool,
+    dtype: torch.dtype,
+    new_head: bool,
+) -> LoadingReport:
+    """Fill a model that was built on the meta device, and draw what the file does not have.
+
+    Args:
+        model: one of our models, without memory of its own.
+        renamed: the file's tensors by our names.
+        config: the model's configuration.
+        source: the file, for errors and the report.
+        verified: whether the file was checked against a manifest.
+        dtype: of the loaded parameters.
+        new_head: leave the file's head aside and draw a new one.
+
+    Raises:
+        DamagedData: a part of the encoder is missing.
+        InvalidConfiguration: a tensor has another shape than the model.
+    """
+    prefix = BACKBONE_PREFIX if not isinstance(model, AlbertModel) else ""
+    in_file = {BACKBONE_PREFIX + ours: BACKBONE_PREFIX + theirs[0] for ours, theirs in backbone_names(config)}
+    in_file |= HEADS
+    wanted = {(BACKBONE_PREFIX if not prefix else "") + name: name for name in model.state_dict()}
+    found = {
+        wanted[name]: tensor
+        for name, tensor in renamed.tensors.items()
+        if name in wanted and not (new_head and name in HEADS)
+    }
+    unused = [in_file[name] for name in renamed.tensors if wanted.get(name) not in found]
+    missing = [name for name, ours in wanted.items() if ours not in found]
+    _refuse_a_part_of_an_encoder([in_file[name] for name in missing if _belongs_to_encoder(name)], source)
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    for name, ours in wanted.items():
+        if ours in found and tuple(found[ours].shape) != shapes[ours]:
+            _refuse_shape(in_file[name], tuple(found[ours].shape), shapes[ours], name in HEADS, source)
+    model.load_state_dict({name: t.to(dtype) for name, t in found.items()}, strict=False, assign=True)
+    _draw(model, config.initializer_range, dtype)
+    idle = isinstance(model, AlbertForQuestionAnswering)
+    return LoadingReport(
+        source=source,
+        verified=verified,
+        missing=tuple(in_file[name] for name in missing),
+        newly_initialised=tuple(in_file[name] for name in missing if not (idle and _is_pooler(name))),
+        unexpected=tuple(sorted([*unused, *renamed.unexpected])),
+        dropped=renamed.dropped,
+    )
+
+
+def _belongs_to_encoder(name: str) -> bool:
+    return name.startswith(BACKBONE_PREFIX) and not _is_pooler(name)
+
+
+def _is_pooler(name: str) -> bool:
+    return name.startswith(BACKBONE_PREFIX + _POOLER)
+
+
+def _refuse_a_part_of_an_encoder(missing: list[str], source: str) -> None:
+    if missing:
+        raise DamagedData(
+            source,
+            f"lacks {len(missing)} of the encoder's tensors ({_abridged(missing)})",
+            "config.json does not describe these weights, or they are not those of an ALBERT",
+        )
+
+
+def _refuse_shape(
+    name: str, found: tuple[int, ...], expected: tuple[int, ...], is_head: bool, source: str
+) -> None:
+    remedy = (
+        "ask for as many labels as the file has, or for a new head"
+        if is_head
+        else "the configuration must describe these weights"
+    )
+    raise InvalidConfiguration(source, f"{name} has shape {found}, the model asks for {expected}", remedy)
+
+
+def _draw(model: nn.Module, standard_deviation: float, dtype: torch.dtype) -> None:
+    """Give memory and initial values to the parameters that are still on the meta device."""
+    for module in model.modules():
+        own = dict(module.named_parameters(recurse=False))
+        if not any(parameter.is_meta for parameter in own.values()):
+            continue
+        for name, parameter in own.items():
+            if parameter.is_meta:
+                module.register_parameter(name, nn.Parameter(torch.zeros(parameter.shape, dtype=dtype)))
+        if not any(True for _ in module.children()):  # a bias beside children (the decoder's) stays zero
+            initialize(module, standard_deviation)
+        for name, parameter in own.items():
+            if not parameter.is_meta:
+                module.register_parameter(name, parameter)
+
+
+def _abridged(names: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")

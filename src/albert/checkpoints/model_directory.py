@@ -1,0 +1,236 @@
+"""A model directory: what we write transformers opens, and what transformers writes we open.
+
+`config.json`, `model.safetensors`, the tokenizer's files and `README.md`; from `save_model_directory` also
+`MANIFEST.json`, against which `open_model` checks every file.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from albert.checkpoints.card import ModelCard
+from albert.checkpoints.config_file import CONFIG_NAME, config_to_json, read_config, with_overrides
+from albert.checkpoints.huggingface import from_transformers, to_transformers
+from albert.checkpoints.loading import LoadingReport, load_tensors
+from albert.checkpoints.location import find_model
+from albert.checkpoints.tensor_files import WEIGHTS_NAME, read_tensors, write_tensors
+from albert.model.albert import (
+    AlbertForPreTraining,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertModel,
+)
+from albert.model.config import AlbertConfig
+from albert.model.parameter_count import count_parameters
+from albert.runtime.durable_files import MANIFEST_NAME, new_directory, verify_directory, write_text
+from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.strict_json import save_json
+from albert.text.tokenizer import Tokenizer
+
+__all__ = ["Kind", "OpenedModel", "open_model", "read_config", "save_model_directory", "write_model"]
+
+Kind = Literal["pretraining", "classification", "question_answering", "encoder"]
+ARCHITECTURES: dict[type[nn.Module], str] = {
+    AlbertForPreTraining: "AlbertForPreTraining",
+    AlbertForSequenceClassification: "AlbertForSequenceClassification",
+    AlbertForQuestionAnswering: "AlbertForQuestionAnswering",
+    AlbertModel: "AlbertModel",
+}
+TOKENIZER_FILES = ("spiece.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+CARD_NAME = "README.md"
+FINGERPRINT_KEY = "tokenizer_fingerprint"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedModel:
+    """A model in evaluation mode on the CPU, and what is known about it.
+
+    Args:
+        model: one of the four model classes.
+        config: its configuration.
+        extra: the other keys of `config.json`: `id2label`, `problem_type`, `sentence_objective`, ...
+        loading_report: what became of every tensor.
+        directory: where it was read from.
+    """
+
+    model: nn.Module
+    config: AlbertConfig
+    extra: dict[str, Any]
+    loading_report: LoadingReport
+    directory: Path
+
+
+def write_model(
+    directory: Path,
+    model: nn.Module,
+    tokenizer_directory: Path | None,
+    *,
+    extra: Mapping[str, Any] | None = None,
+    card: str | None = None,
+    architecture: str | None = None,
+) -> None:
+    """Write a model into an existing directory.
+
+    Args:
+        directory: where; `save_model_directory` makes one that is whole or absent.
+        model: one of the four model classes, on any device.
+        tokenizer_directory: whose tokenizer files are copied; None writes a model without one.
+        extra: further keys of `config.json`.
+        card: the text of `README.md`; None writes a short one.
+        architecture: the transformers class to name, where it is not the one of the same name
+            (`AlbertForMultipleChoice` has the weights of a classifier with one output).
+
+    Raises:
+        MissingInput: the tokenizer's directory lacks its files.
+        DamagedData: the tokenizer has more pieces than the model has embeddings.
+        InvalidConfiguration: `extra` contradicts the model.
+    """
+    config = _config_of(model)
+    named = architecture or ARCHITECTURES[type(model)]
+    keys = dict(extra or {})
+    if tokenizer_directory is not None:
+        keys[FINGERPRINT_KEY] = _copy_tokenizer(tokenizer_directory, directory, config)
+    tensors = to_transformers(_exported(model), config)
+    dtype = next(iter(tensors.values())).dtype
+    content = config_to_json(config, named, dtype, _num_labels(model), keys)
+    save_json(directory / CONFIG_NAME, content)
+    write_tensors(directory / WEIGHTS_NAME, tensors)
+    write_text(
+        directory / CARD_NAME, card if card is not None else _short_card(directory.name, named, config)
+    )
+
+
+def save_model_directory(
+    path: Path,
+    model: nn.Module,
+    tokenizer_directory: Path | None,
+    *,
+    extra: Mapping[str, Any] | None = None,
+    card: str | None = None,
+    architecture: str | None = None,
+    replace: bool = False,
+) -> None:
+    """`write_model` into a new directory that is whole or absent, with a manifest of every file.
+
+    Raises:
+        CannotCreate: `path` exists and `replace` is false.
+        WriteFailed: the disk is full or failed; nothing is left behind.
+    """
+    with new_directory(path, replace=replace) as directory:
+        named = architecture or ARCHITECTURES[type(model)]
+        text = card if card is not None else _short_card(path.name, named, _config_of(model))
+        write_model(directory, model, tokenizer_directory, extra=extra, card=text, architecture=architecture)
+
+
+def open_model(
+    path_or_id: str | Path,
+    kind: Kind,
+    num_labels: int | None = None,
+    *,
+    new_head: bool = False,
+    overrides: Mapping[str, Any] | None = None,
+    dtype: torch.dtype = torch.float32,
+    verify: bool = True,
+) -> OpenedModel:
+    """Open a model directory, or fetch one from the Hugging Face Hub.
+
+    Args:
+        path_or_id: a directory, or a Hub id such as `albert/albert-base-v2`.
+        kind: the head that is wanted; one that the file lacks is drawn at random, which the report says.
+        num_labels: outputs of a classification head; None: as many as the file says.
+        new_head: leave the file's head aside, so that a model of one task can start another.
+        overrides: fields of the configuration to set anew, `{"hidden_dropout_prob": 0.1}` say.
+        dtype: of the parameters.
+        verify: whether to check every file when there is a manifest.
+
+    Raises:
+        MissingInput: no such directory, or no weights that can be read safely.
+        Unavailable: the Hub does not have it, or cannot be reached.
+        DamagedData: a file is damaged, or the weights are not what `config.json` says.
+        InvalidConfiguration: a shape or a setting does not fit.
+    """
+    directory = find_model(path_or_id)
+    has_manifest = (directory / MANIFEST_NAME).is_file()
+    if has_manifest and verify:
+        verify_directory(directory)
+    config, extra = read_config(directory)
+    config = with_overrides(config, overrides or {})
+    tensors, source = read_tensors(directory)
+    renamed = from_transformers(tensors, config, source)
+    with torch.device("meta"):
+        model = _build(kind, config, _labels(num_labels, renamed.tensors, extra, new_head))
+    report = load_tensors(model, renamed, config, source, has_manifest and verify, dtype, new_head)
+    return OpenedModel(
+        model=model.eval(), config=config, extra=extra, loading_report=report, directory=directory
+    )
+
+
+def _build(kind: Kind, config: AlbertConfig, num_labels: int) -> nn.Module:
+    match kind:
+        case "pretraining":
+            return AlbertForPreTraining(config)
+        case "classification":
+            return AlbertForSequenceClassification(config, num_labels)
+        case "question_answering":
+            return AlbertForQuestionAnswering(config)
+        case "encoder":
+            return AlbertModel(config)
+
+
+def _labels(
+    asked: int | None, tensors: Mapping[str, Tensor], extra: Mapping[str, Any], new_head: bool
+) -> int:
+    if asked is not None:
+        return asked
+    if "classifier.bias" in tensors and not new_head:
+        return tensors["classifier.bias"].numel()
+    named = extra.get("id2label")
+    return len(named) if named else 2  # transformers' default
+
+
+def _exported(model: nn.Module) -> dict[str, Tensor]:
+    state = model.state_dict()
+    if isinstance(model, AlbertForQuestionAnswering):  # transformers' has no pooler, and ours does not use it
+        return {name: tensor for name, tensor in state.items() if not name.startswith("albert.pooler.")}
+    return state
+
+
+def _config_of(model: nn.Module) -> AlbertConfig:
+    config = getattr(model, "config", None)
+    if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
+        raise TypeError(f"{type(model).__name__} is not one of the model classes")
+    return config
+
+
+def _num_labels(model: nn.Module) -> int:
+    return model.classifier.out_features if isinstance(model, AlbertForSequenceClassification) else 2
+
+
+def _copy_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> str:
+    """Copy the files and return the tokenizer's fingerprint."""
+    tokenizer = Tokenizer.load(source)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise DamagedData(
+            source,
+            f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings",
+            "use the tokenizer that the model was trained with",
+        )
+    for name in TOKENIZER_FILES:
+        if not (source / name).is_file():
+            raise MissingInput(source / name, "no such file", "`albert tokenizer train` writes it")
+        shutil.copyfile(source / name, directory / name)
+    return tokenizer.fingerprint
+
+
+def _short_card(name: str, architecture: str, config: AlbertConfig) -> str:
+    parts = count_parameters(config).by_part()
+    if architecture != "AlbertForPreTraining":
+        parts = {part: n for part, n in parts.items() if "head" not in part and part != "pretraining"}
+    return ModelCard(
+        name=name, location="path/to/this/directory", architecture=architecture, parameters=parts
+    ).render()

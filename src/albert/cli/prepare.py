@@ -1,0 +1,111 @@
+"""`albert prepare`: text and a tokenizer to token shards."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional
+
+from albert.cli.command_line import parse
+from albert.text.corpus import DocumentBoundary
+from albert.text.prepare import SHARD_BYTES, PreparationReport, prepare
+from albert.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Turn text into token shards for pre-training, in parallel.
+
+    Sentences and documents keep their boundaries; a share of the documents is held out for evaluation. The result
+    does not depend on the number of workers.
+
+    Example: albert prepare corpus/ --tokenizer tokenizer --output data
+    """
+
+    corpus: Positional[tuple[str, ...]]
+    """Files, folders or patterns of .txt and .jsonl text, gzipped or not."""
+    tokenizer: Path
+    """A directory with spiece.model, or the file itself: `albert tokenizer train` makes one, the released ones fit."""
+    output: Path
+    """The directory to make."""
+    held_out: float = 0.01
+    """Share of the documents kept for evaluation; a hash of each document's text selects them."""
+    workers: int | None = None
+    """Processes; one per processor by default."""
+    seed: int = 0
+    """Seed of the selection."""
+    text_field: str = "text"
+    """The key of the text in a JSON line."""
+    documents: DocumentBoundary = "file"
+    """What a document is in a .txt file: the whole file, or what stands between blank lines."""
+    language: str = "en"
+    """Language of the sentence splitter (ISO 639-1)."""
+    shard_megabytes: float = SHARD_BYTES / 1e6
+    """Text of one shard, in millions of bytes; each worker holds one in memory."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run `albert prepare`."""
+    options = parse(Prepare, arguments, "albert prepare")
+    report = prepare(
+        [Path(place) for place in options.corpus],
+        Tokenizer.load(options.tokenizer),
+        options.output,
+        held_out=options.held_out,
+        workers=options.workers,
+        seed=options.seed,
+        text_field=options.text_field,
+        documents=options.documents,
+        language=options.language,
+        shard_bytes=round(options.shard_megabytes * 1e6),
+        replace=options.replace,
+    )
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(summary(report))
+    for line in remarks(report):
+        console.print(line, markup=False)
+    console.print(f"[bold]{options.output}[/bold] is ready")
+    console.print(f"next: albert pretrain smoke --data {options.output} --output run", markup=False)
+    return 0
+
+
+def summary(report: PreparationReport) -> Table:
+    """A table of what each split holds and what was dropped."""
+    table = Table()
+    for name in ("", "documents", "sentences", "tokens", "unknown", "bytes per token", "MB of text"):
+        table.add_column(name, justify="left" if not name else "right")
+    for split, counts in report.splits.items():
+        tokens = max(counts.tokens, 1)
+        table.add_row(
+            split,
+            f"{counts.documents:,}",
+            f"{counts.sentences:,}",
+            f"{counts.tokens:,}",
+            f"{counts.unknown_tokens / tokens:.4%}",
+            f"{counts.bytes / tokens:.2f}",
+            f"{counts.bytes / 1e6:,.1f}",
+        )
+    for reason, count in sorted(report.documents_dropped.items()):
+        size = report.bytes_dropped[reason]
+        table.add_row(f"dropped: {reason}", f"{count:,}", "", "", "", "", f"{size / 1e6:,.1f}")
+    table.add_section()
+    table.add_row("read", f"{report.documents_in:,}", "", "", "", "", f"{report.bytes_in / 1e6:,.1f}")
+    return table
+
+
+def remarks(report: PreparationReport) -> list[str]:
+    """Speed, and whatever was left out or mended."""
+    rate = report.bytes_in / 1e6 / max(report.seconds, 1e-9)
+    processes = "1 process" if report.workers == 1 else f"{report.workers} processes"
+    lines = [f"{report.files} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
+    for count, what in (
+        (report.files_ignored, "files of other kinds ignored"),
+        (report.sentences_dropped, "sentences without a token left out"),
+        (report.surrogates_repaired, "half surrogates replaced by U+FFFD"),
+    ):
+        if count:
+            lines.append(f"{count:,} {what}")
+    return lines

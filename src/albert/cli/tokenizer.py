@@ -1,0 +1,133 @@
+"""`albert tokenizer train`: a SentencePiece vocabulary from text."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from tyro.conf import Positional
+
+from albert.cli.command_line import parse
+from albert.runtime.durable_files import new_directory
+from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
+from albert.runtime.progress import progress
+from albert.text.corpus import CorpusReport, DocumentBoundary, read_corpus
+from albert.text.corpus_files import find_corpus_files
+from albert.text.tokenizer import train_tokenizer
+from albert.text.vocabulary_training import TrainingReport
+
+USAGE = """usage: albert tokenizer train CORPUS... --output DIR [options]
+
+Commands:
+  train   a SentencePiece vocabulary from text
+
+Example: albert tokenizer train corpus/ --output tokenizer"""
+
+
+@dataclass(frozen=True)
+class TrainTokenizer:
+    """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
+
+    The result holds spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
+
+    Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
+    """
+
+    corpus: Positional[tuple[str, ...]]
+    """Files, folders or patterns of .txt and .jsonl text, gzipped or not."""
+    output: Path
+    """The directory to make."""
+    vocab_size: int = 30_000
+    """Number of pieces, the five special ones included."""
+    lower_case: bool = True
+    """Lower-case letters, as the released models do."""
+    keep_accents: bool = False
+    """Keep accents, for languages that need them; the released English models drop them."""
+    text_field: str = "text"
+    """The key of the text in a JSON line."""
+    documents: DocumentBoundary = "file"
+    """What a document is in a .txt file: the whole file, or what stands between blank lines."""
+    language: str = "en"
+    """Language of the sentence splitter (ISO 639-1)."""
+    character_coverage: float = 0.99995
+    """Share of the characters' occurrences that gets pieces of its own; the rest is unknown."""
+    megabytes: float = 100.0
+    """Text used at most, in millions of bytes; of a larger corpus a sample of documents is drawn."""
+    sentences: int = 2_000_000
+    """Sentences used at most; memory grows with them."""
+    seed: int = 0
+    """Seed of both draws."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run `albert tokenizer`; only `train` so far."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    if arguments[0] != "train":
+        raise UsageError(
+            f"albert tokenizer: {arguments[0]}", "no such command", did_you_mean(arguments[0], ["train"])
+        )
+    return _train(parse(TrainTokenizer, arguments[1:], "albert tokenizer train"))
+
+
+def _train(options: TrainTokenizer) -> int:
+    if not 0.9 <= options.character_coverage <= 1:
+        raise InvalidConfiguration(
+            "--character-coverage", f"{options.character_coverage} is not between 0.9 and 1"
+        )
+    for name in ("vocab_size", "megabytes", "sentences"):
+        if getattr(options, name) <= 0:
+            raise InvalidConfiguration(
+                "--" + name.replace("_", "-"), f"{getattr(options, name)} is not positive"
+            )
+    begin = time.monotonic()
+    paths = [Path(place) for place in options.corpus]
+    size_on_disk = sum(file.size for file in find_corpus_files(paths)[0])
+    read, used = CorpusReport(), TrainingReport()
+    with new_directory(options.output, replace=options.replace) as directory:
+        with progress("Reading", total=size_on_disk / 1e6, unit="MB on disk") as bar:
+            documents = read_corpus(
+                paths,
+                text_field=options.text_field,
+                documents=options.documents,
+                report=read,
+                advance=lambda amount: bar.advance(amount / 1e6),
+            )
+            tokenizer = train_tokenizer(
+                (document.text for document in documents),
+                options.vocab_size,
+                lower_case=options.lower_case,
+                keep_accents=options.keep_accents,
+                character_coverage=options.character_coverage,
+                input_sentence_size=options.sentences,
+                maximum_bytes=int(options.megabytes * 1e6),
+                seed=options.seed,
+                language=options.language,
+                report=used,
+            )
+        tokenizer.save(directory)
+    _tell(options, tokenizer.vocab_size, read, used, time.monotonic() - begin)
+    return 0
+
+
+def _tell(
+    options: TrainTokenizer, pieces: int, read: CorpusReport, used: TrainingReport, seconds: float
+) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    dropped = "".join(f", {count:,} dropped ({reason})" for reason, count in read.dropped.items())
+    console.print(
+        f"read {read.documents_in:,} documents{dropped}, {read.bytes_in / 1e6:,.1f} MB of text from {read.files} files"
+        + (f" ({read.files_ignored} files of other kinds ignored)" if read.files_ignored else "")
+    )
+    console.print(
+        f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB, {used.sentences:,} sentences"
+        f" ({min(used.sentences, options.sentences):,} drawn; {used.sentences_cut:,} long ones cut)"
+    )
+    if read.surrogates_repaired:
+        console.print(f"replaced {read.surrogates_repaired:,} half surrogates by U+FFFD")
+    console.print(f"[bold]{options.output}[/bold]: {pieces:,} pieces in {seconds:,.0f} s")
+    corpus = " ".join(options.corpus)
+    console.print(f"next: albert prepare {corpus} --tokenizer {options.output} --output data", markup=False)

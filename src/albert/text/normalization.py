@@ -1,0 +1,105 @@
+"""ALBERT's text normalisation, and where every normalised character came from.
+
+White space is collapsed, ``` `` ``` and ``''`` become ``"``, compatibility characters are decomposed, combining marks
+dropped, letters lower-cased: what the reference does before SentencePiece (Lan et al. 2019, appendix; its released
+vocabulary knows no other text). Each step maps single characters or short runs, so the way back to the original text
+is exact and no answer ever has to be searched for.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from jaxtyping import Int64
+
+_QUOTE_PAIR = re.compile("``|''")
+_WORD = re.compile(r"\S+")
+REPLACEMENT_CHARACTER = "\ufffd"
+
+
+@dataclass(frozen=True)
+class NormalizedText:
+    """A normalised text and its way back.
+
+    Attributes:
+        text: the normalised text.
+        starts: where in the original each normalised character begins.
+        ends: where in the original it ends, exclusive; a pair of quotes or a run of blanks covers several characters.
+    """
+
+    text: str
+    starts: Int64[np.ndarray, " characters"]
+    ends: Int64[np.ndarray, " characters"]
+
+
+def normalize(text: str, lower_case: bool = True, keep_accents: bool = False) -> str:
+    """The normalised text; nothing is left of a text without visible characters."""
+    text = text.replace("``", '"').replace("''", '"')
+    if text.isascii():
+        text = text.lower() if lower_case else text
+    else:
+        text = text.translate(_characters(lower_case, keep_accents))
+    return " ".join(text.split())
+
+
+def normalize_with_alignment(
+    text: str, lower_case: bool = True, keep_accents: bool = False
+) -> NormalizedText:
+    """`normalize`, with the original place of every character of the result."""
+    table = _characters(lower_case, keep_accents)
+    mapped = [table[ord(character)] for character in text]
+    ends_of_sources = np.arange(1, len(text) + 1, dtype=np.int64)
+    for pair in _QUOTE_PAIR.finditer(text):
+        mapped[pair.start()], mapped[pair.start() + 1] = '"', ""
+        ends_of_sources[pair.start()] = pair.end()
+    lengths = np.fromiter(map(len, mapped), dtype=np.int64, count=len(mapped))
+    starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
+    ends = np.repeat(ends_of_sources, lengths)
+    return _collapse_blanks("".join(mapped), starts, ends)
+
+
+def _collapse_blanks(text: str, starts: np.ndarray, ends: np.ndarray) -> NormalizedText:
+    words = list(_WORD.finditer(text))
+    collapsed = " ".join(word.group() for word in words)
+    if collapsed == text:
+        return NormalizedText(text, starts, ends)
+    new_starts, new_ends = [starts[:0]], [ends[:0]]
+    for index, word in enumerate(words):
+        if index:
+            new_starts.append(starts[words[index - 1].end()][None])
+            new_ends.append(ends[word.start() - 1][None])
+        new_starts.append(starts[word.start() : word.end()])
+        new_ends.append(ends[word.start() : word.end()])
+    return NormalizedText(collapsed, np.concatenate(new_starts), np.concatenate(new_ends))
+
+
+class _CharacterTable(dict[int, str]):
+    """What a single character becomes; filled as characters are met."""
+
+    def __init__(self, lower_case: bool, keep_accents: bool) -> None:
+        super().__init__()
+        self._lower_case, self._keep_accents = lower_case, keep_accents
+
+    def __missing__(self, code: int) -> str:
+        self[code] = result = self._normalized(chr(code))
+        return result
+
+    def _normalized(self, character: str) -> str:
+        if "\ud800" <= character <= "\udfff":
+            return REPLACEMENT_CHARACTER  # half of a surrogate pair is no text and cannot be encoded
+        if self._keep_accents:
+            # SentencePiece composes (NFKC) by itself; what grows is expanded here, so that every offset has a source.
+            composed = unicodedata.normalize("NFKC", character)
+            parts = composed if len(composed) > 1 else character
+        else:
+            parts = unicodedata.normalize("NFKD", character)
+            parts = "".join(part for part in parts if unicodedata.combining(part) == 0)
+        # One character at a time, so that a final sigma is a sigma, as in the `tokenizers` library.
+        return "".join(part.lower() for part in parts) if self._lower_case else parts
+
+
+@cache
+def _characters(lower_case: bool, keep_accents: bool) -> _CharacterTable:
+    return _CharacterTable(lower_case, keep_accents)

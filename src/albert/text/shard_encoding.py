@@ -1,0 +1,146 @@
+"""One unit of preparation: a run of documents to the arrays of one shard. A pure function, whoever runs it."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from albert.runtime.randomness import stream_key
+from albert.text.sentences import split_sentences
+from albert.text.tokenizer import Tokenizer
+
+SPLITS = ("train", "held_out")
+TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME = "{}.tokens.bin", "{}.sentences.npy", "{}.documents.npy"
+
+
+@dataclass
+class SplitCounts:
+    """What one split holds; `bytes` are bytes of UTF-8 text."""
+
+    documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    unknown_tokens: int = 0
+    bytes: int = 0
+
+    def add(self, other: "SplitCounts") -> None:
+        """Add the counts of another part of the same split."""
+        for name in ("documents", "sentences", "tokens", "unknown_tokens", "bytes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """The documents of one shard and all that encoding them depends on."""
+
+    number: int
+    texts: tuple[str, ...]
+    tokenizer: Tokenizer
+    held_out: float
+    seed: int
+    language: str
+    directory: Path
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What was written for one job, and what was dropped because no token was left of it."""
+
+    number: int
+    documents_in: int
+    bytes_in: int
+    splits: dict[str, SplitCounts]
+    documents_dropped: int
+    bytes_dropped: int
+    sentences_dropped: int
+
+
+@dataclass
+class _Arrays:
+    counts: SplitCounts = field(default_factory=SplitCounts)
+    tokens: list[np.ndarray] = field(default_factory=list)
+    sentence_lengths: list[np.ndarray] = field(default_factory=list)
+    document_lengths: list[int] = field(default_factory=list)
+
+
+def is_held_out(text: str, share: float, seed: int) -> bool:
+    """Whether a document belongs to the held-out split: a hash of its text and the seed decides.
+
+    Equal texts land on one side, whatever their place in the corpus.
+    """
+    key = stream_key("held out", seed).to_bytes(16, "little")
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=8).digest()
+    return int.from_bytes(digest, "big") < share * 2.0**64
+
+
+def token_type(vocab_size: int) -> np.dtype:
+    """The smallest type on disk that holds every id: little-endian uint16 up to 65,536 pieces, else uint32."""
+    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+def shard_name(number: int) -> str:
+    """The name of a shard's files before the suffix."""
+    return f"{number:05d}"
+
+
+def encode_shard(job: ShardJob) -> ShardResult:
+    """Split, encode and write the documents of one shard below `job.directory`."""
+    arrays = {split: _Arrays() for split in SPLITS}
+    type_on_disk = token_type(job.tokenizer.vocab_size)
+    dropped = bytes_dropped = sentences_dropped = bytes_in = 0
+    for text in job.texts:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        bytes_in += size
+        tokens, lengths = _encoded(text, job.tokenizer, job.language)
+        filled = lengths[lengths > 0]
+        sentences_dropped += len(lengths) - len(filled)
+        if len(filled) == 0:
+            dropped += 1
+            bytes_dropped += size
+            continue
+        part = arrays["held_out" if is_held_out(text, job.held_out, job.seed) else "train"]
+        part.tokens.append(tokens.astype(type_on_disk))
+        part.sentence_lengths.append(filled.astype("<u4"))
+        part.document_lengths.append(len(filled))
+        unknown = int(np.count_nonzero(tokens == job.tokenizer.unk_id))
+        part.counts.add(SplitCounts(1, len(filled), len(tokens), unknown, size))
+    for split, part in arrays.items():
+        if part.document_lengths:
+            _write(job.directory / split, shard_name(job.number), part)
+    return ShardResult(
+        number=job.number,
+        documents_in=len(job.texts),
+        bytes_in=bytes_in,
+        splits={split: part.counts for split, part in arrays.items()},
+        documents_dropped=dropped,
+        bytes_dropped=bytes_dropped,
+        sentences_dropped=sentences_dropped,
+    )
+
+
+def _encoded(text: str, tokenizer: Tokenizer, language: str) -> tuple[np.ndarray, np.ndarray]:
+    """All tokens of a document and how many each of its sentences has."""
+    sentences = split_sentences(text, language)
+    encoded: Sequence[Sequence[int]] = tokenizer.encode_batch(sentences, threads=1) if sentences else []
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    tokens = np.fromiter(
+        (number for ids in encoded for number in ids), dtype=np.int64, count=int(lengths.sum())
+    )
+    return tokens, lengths
+
+
+def _write(directory: Path, name: str, part: _Arrays) -> None:
+    directory.mkdir(exist_ok=True)
+    with open(directory / TOKENS_NAME.format(name), "wb") as file:
+        for tokens in part.tokens:
+            tokens.tofile(file)
+    np.save(
+        directory / SENTENCES_NAME.format(name), np.concatenate(part.sentence_lengths), allow_pickle=False
+    )
+    np.save(
+        directory / DOCUMENTS_NAME.format(name),
+        np.array(part.document_lengths, dtype="<u4"),
+        allow_pickle=False,
+    )

@@ -1,0 +1,252 @@
+"""The tokenizer: ALBERT's normalisation, then SentencePiece unigram, with exact offsets into the original text."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+from jaxtyping import Bool
+from sentencepiece import sentencepiece_model_pb2 as model_format
+
+from albert.runtime.durable_files import write_bytes, write_text
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.strict_json import read_json_object
+from albert.text.normalization import normalize, normalize_with_alignment
+from albert.text.tokenizer_files import (
+    BLANK,
+    SPECIAL_PIECES,
+    special_tokens_map,
+    tokenizer_config,
+    tokenizer_json,
+)
+from albert.text.vocabulary_training import TrainingReport, sample_documents, train_model
+from albert.text.word_starts import begins_word
+
+MODEL_NAME = "spiece.model"
+CONFIG_NAME = "tokenizer_config.json"
+DIGIT_COMMA_PENALTY = 100.0  # log-probability; no learned piece comes near it
+
+
+class Tokenizer:
+    """A SentencePiece model and the normalisation before it.
+
+    Args:
+        model: the serialised SentencePiece model (`spiece.model`).
+        lower_case: whether letters are lower-cased.
+        keep_accents: whether accents stay; the released English models drop them.
+
+    Raises:
+        DamagedData: not a SentencePiece model, or not one for ALBERT.
+    """
+
+    pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
+    special_ids = (0, 1, 2, 3, 4)
+
+    def __init__(
+        self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME
+    ):
+        proto = _parse(model, source)
+        self.model = _without_digit_comma_pieces(proto, model)
+        self.lower_case, self.keep_accents = lower_case, keep_accents
+        self._character_map: bytes = proto.normalizer_spec.precompiled_charsmap
+        self._vocabulary: list[tuple[str, float]] = [(entry.piece, entry.score) for entry in proto.pieces]
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+        self._invisible: dict[str, bool] = {" ": True, BLANK: True}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tokenizer, (self.model, self.lower_case, self.keep_accents)
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Open `spiece.model`, or a directory that holds it; `tokenizer_config.json` beside it is respected.
+
+        Raises:
+            MissingInput: no such file.
+            DamagedData: the file is not an ALBERT vocabulary.
+        """
+        file = path / MODEL_NAME if path.is_dir() else path
+        try:
+            model = file.read_bytes()
+        except OSError as error:
+            reason = error.strerror or "cannot be read"
+            raise MissingInput(file, reason, "`albert tokenizer train` makes a vocabulary") from error
+        flags = {"do_lower_case": True, "keep_accents": False}
+        if (config := file.parent / CONFIG_NAME).is_file():
+            values = read_json_object(config)
+            for name in flags:
+                flags[name] = values.get(name, flags[name])
+                if not isinstance(flags[name], bool):
+                    raise InvalidConfiguration(
+                        f"{config}: {name}", f"is {flags[name]!r}, true or false is expected"
+                    )
+        return cls(model, flags["do_lower_case"], flags["keep_accents"], str(file))
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces, specials included."""
+        return len(self._vocabulary)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the model and the normalisation flags: equal fingerprints give equal ids."""
+        flags = json.dumps({"lower_case": self.lower_case, "keep_accents": self.keep_accents}, sort_keys=True)
+        return hashlib.sha256(self.model + flags.encode("ascii")).hexdigest()
+
+    def normalize(self, text: str) -> str:
+        """The text that SentencePiece sees."""
+        return normalize(text, self.lower_case, self.keep_accents)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, without specials. A literal "[MASK]" in it is text."""
+        return self._processor.encode(self.normalize(text))
+
+    def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
+        """`encode` of many texts on `threads` threads (None: one per core)."""
+        return self._processor.encode([self.normalize(text) for text in texts], num_threads=threads or -1)
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids of a text and where each piece stands in it.
+
+        Returns:
+            ids, and for each the characters (start, end) of the original text that it covers, without blanks around
+            it. Offsets never go back. A piece that is only a blank covers nothing; pieces of one decomposed
+            character all cover that character.
+        """
+        normalized = normalize_with_alignment(text, self.lower_case, self.keep_accents)
+        found: Any = self._processor.encode(normalized.text, return_type="offset_mapping")
+        offsets: list[tuple[int, int]] = []
+        for piece, (start, end) in zip(found["pieces"], found["offsets"], strict=True):
+            if piece != BLANK:
+                end = max(end, start + 1)  # the rest of a character that SentencePiece expanded
+            while start < end and self._is_invisible(normalized.text[start]):
+                start += 1
+            while start < end and self._is_invisible(normalized.text[end - 1]):
+                end -= 1
+            if start < end:
+                offsets.append((int(normalized.starts[start]), int(normalized.ends[end - 1])))
+            else:
+                place = int(normalized.starts[start]) if start < len(normalized.text) else len(text)
+                offsets.append((place, place))
+        return found["ids"], offsets
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The normalised text of some ids; specials vanish."""
+        return self._processor.decode([int(number) for number in ids])
+
+    def piece(self, number: int) -> str:
+        """The piece with an id."""
+        return self._vocabulary[number][0]
+
+    def piece_to_id(self, piece: str) -> int:
+        """The id of a piece, `unk_id` if there is none."""
+        return self._processor.piece_to_id(piece)
+
+    def save(self, directory: Path) -> None:
+        """Write `spiece.model` and the files of the Hugging Face libraries into an existing directory."""
+        write_bytes(directory / MODEL_NAME, self.model)
+        files = {
+            "tokenizer.json": tokenizer_json(
+                self._vocabulary, self._character_map, self.lower_case, self.keep_accents
+            ),
+            CONFIG_NAME: tokenizer_config(self.lower_case, self.keep_accents),
+            "special_tokens_map.json": special_tokens_map(),
+        }
+        for name, content in files.items():
+            write_text(directory / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+    def _is_invisible(self, character: str) -> bool:
+        """Whether SentencePiece drops a character or takes it for a blank."""
+        known = self._invisible.get(character)
+        if known is None:
+            left = self._processor.normalize(character)
+            known = self._invisible[character] = not left.strip(" " + BLANK)
+        return known
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    vocab_size: int = 30_000,
+    *,
+    lower_case: bool = True,
+    keep_accents: bool = False,
+    character_coverage: float = 0.99995,
+    input_sentence_size: int = 2_000_000,
+    maximum_bytes: int = 100_000_000,
+    seed: int = 0,
+    language: str = "en",
+    report: TrainingReport | None = None,
+) -> Tokenizer:
+    """Train a vocabulary on documents. The same documents in any order give the same tokenizer.
+
+    Args:
+        texts: documents; paragraphs and sentences are found here.
+        vocab_size: number of pieces, the five specials included.
+        lower_case: whether letters are lower-cased.
+        keep_accents: whether accents stay.
+        character_coverage: share of the characters' occurrences that gets pieces of its own.
+        input_sentence_size: sentences drawn at most.
+        maximum_bytes: UTF-8 bytes of text used at most; of a larger corpus a sample of documents is drawn.
+        seed: of the two draws.
+        language: of the sentence splitter.
+        report: filled with what was read and used.
+
+    Raises:
+        InvalidConfiguration: the text does not support the vocabulary size; the largest possible one is named.
+        MissingInput: no text.
+    """
+    report = report if report is not None else TrainingReport()
+    documents = sample_documents(texts, maximum_bytes, seed, report)
+    model = train_model(
+        documents,
+        vocab_size,
+        lower_case=lower_case,
+        keep_accents=keep_accents,
+        character_coverage=character_coverage,
+        input_sentence_size=input_sentence_size,
+        seed=seed,
+        language=language,
+        report=report,
+    )
+    return Tokenizer(model, lower_case, keep_accents)
+
+
+def word_starts(tokenizer: Tokenizer) -> Bool[np.ndarray, " pieces"]:
+    """Which pieces begin a word, for whole-word masking (see `albert.text.word_starts`)."""
+    pieces = [tokenizer.piece(number) for number in range(tokenizer.vocab_size)]
+    starts = np.array([begins_word(piece) for piece in pieces], dtype=np.bool_)
+    starts[list(tokenizer.special_ids)] = True
+    return starts
+
+
+def _parse(model: bytes, source: str) -> Any:
+    proto: Any = model_format.ModelProto()
+    try:
+        proto.ParseFromString(model)
+    except Exception as error:  # protobuf's own error type moves between its versions
+        raise DamagedData(source, "is not a SentencePiece model") from error
+    if tuple(entry.piece for entry in proto.pieces[:5]) != SPECIAL_PIECES:
+        raise DamagedData(
+            source, "is not an ALBERT vocabulary", "its first pieces must be " + " ".join(SPECIAL_PIECES)
+        )
+    if proto.trainer_spec.model_type != model_format.TrainerSpec.UNIGRAM:
+        raise DamagedData(source, "is not a unigram model", "ALBERT's vocabularies are")
+    return proto
+
+
+def _without_digit_comma_pieces(proto: Any, model: bytes) -> bytes:
+    """Make pieces such as "2010," so improbable that they are never chosen, as transformers does.
+
+    The reference re-splits them after encoding (and misplaces a blank under Python 3); a low score needs no second
+    pass and gives SentencePiece and `tokenizer.json` the same ids.
+    """
+    changed = False
+    for entry in proto.pieces:
+        text = entry.piece
+        if len(text) > 1 and text[-1] == "," and text[-2].isdigit() and entry.score > -DIGIT_COMMA_PENALTY:
+            entry.score -= DIGIT_COMMA_PENALTY
+            changed = True
+    return proto.SerializeToString(deterministic=True) if changed else model

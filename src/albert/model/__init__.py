@@ -1,1 +1,1 @@
-"""The network of the paper: factorized embedding, shared layers, heads, over packed sequences without padding."""
+"""The network of the paper: factorized embedding, shared layers, heads; sequences packed without padding."""

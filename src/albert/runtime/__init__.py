@@ -1,1 +1,1 @@
-"""The ground floor: errors, durable files, named random streams, strict JSON, journal, progress, devices, processes."""
+"""The ground floor: errors, durable files, random streams, strict JSON, journal, progress, devices, ranks."""

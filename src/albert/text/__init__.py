@@ -1,1 +1,1 @@
-"""From text to token shards: corpus readers, sentences, the SentencePiece tokenizer, preparation. No torch here."""
+"""From text to token shards: corpus readers, sentences, the tokenizer, preparation. No torch here."""

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from albert.experiments import sample_corpus as sample
+from albert.text.corpus import read_corpus
 from albert.text.sentences import split_sentences
 
 
@@ -93,11 +94,11 @@ def test_a_sentence_too_long_for_any_passage_enters_none():
     assert [passage.text for passage in passages] == [" ".join([short] * 7)]
 
 
-def test_the_corpus_file_holds_each_document_whole(tmp_path):
+def test_the_corpus_file_is_read_back_as_the_same_documents(tmp_path):
     chapters = sample.split_chapters().held_out
     sample.write_text_corpus(tmp_path / "held_out.jsonl", chapters)
-    lines = (tmp_path / "held_out.jsonl").read_text(encoding="utf-8").split("\n")
-    assert [json.loads(line)["text"] for line in lines if line] == [chapter.text for chapter in chapters]
+    documents = list(read_corpus([tmp_path / "held_out.jsonl"]))
+    assert [document.text for document in documents] == [chapter.text for chapter in chapters]
 
 
 def test_the_task_file_has_text_and_label(tmp_path):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, HEADS, Renamed, backbone_names
-from albert.model.albert import AlbertForQuestionAnswering, AlbertModel
+from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.initialization import initialize
 from albert.runtime.errors import DamagedData, InvalidConfiguration
@@ -22,7 +22,7 @@ class LoadingReport:
         source: the file.
         verified: whether every file was checked against a manifest; False: there was none, or nobody asked.
         missing: tensors of the model that the file lacks.
-        newly_initialised: the missing ones that this model uses, drawn at random: it has to be trained.
+        newly_initialised: tensors drawn at random, missing or set aside for a new head: train them first.
         unexpected: tensors of the file that this model has no place for.
         dropped: tensors that say nothing new: equal copies of tied ones, saved buffers, an identity map.
     """
@@ -81,31 +81,26 @@ def load_tensors(
         if name in wanted and not (new_head and name in HEADS)
     }
     unused = [in_file[name] for name in renamed.tensors if wanted.get(name) not in found]
-    missing = [name for name, ours in wanted.items() if ours not in found]
-    _refuse_a_part_of_an_encoder([in_file[name] for name in missing if _belongs_to_encoder(name)], source)
+    drawn = [name for name, ours in wanted.items() if ours not in found]
+    _refuse_a_part_of_an_encoder([in_file[name] for name in drawn if _belongs_to_encoder(name)], source)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     for name, ours in wanted.items():
         if ours in found and tuple(found[ours].shape) != shapes[ours]:
             _refuse_shape(in_file[name], tuple(found[ours].shape), shapes[ours], name in HEADS, source)
     model.load_state_dict({name: t.to(dtype) for name, t in found.items()}, strict=False, assign=True)
     _draw(model, config.initializer_range, dtype)
-    idle = isinstance(model, AlbertForQuestionAnswering)
     return LoadingReport(
         source=source,
         verified=verified,
-        missing=tuple(in_file[name] for name in missing),
-        newly_initialised=tuple(in_file[name] for name in missing if not (idle and _is_pooler(name))),
+        missing=tuple(in_file[name] for name in drawn if name not in renamed.tensors),
+        newly_initialised=tuple(in_file[name] for name in drawn),
         unexpected=tuple(sorted([*unused, *renamed.unexpected])),
         dropped=renamed.dropped,
     )
 
 
 def _belongs_to_encoder(name: str) -> bool:
-    return name.startswith(BACKBONE_PREFIX) and not _is_pooler(name)
-
-
-def _is_pooler(name: str) -> bool:
-    return name.startswith(BACKBONE_PREFIX + _POOLER)
+    return name.startswith(BACKBONE_PREFIX) and not name.startswith(BACKBONE_PREFIX + _POOLER)
 
 
 def _refuse_a_part_of_an_encoder(missing: list[str], source: str) -> None:

@@ -95,7 +95,7 @@ def write_model(
     keys = dict(extra or {})
     if tokenizer_directory is not None:
         keys[FINGERPRINT_KEY] = _copy_tokenizer(tokenizer_directory, directory, config)
-    tensors = to_transformers(_exported(model), config)
+    tensors = to_transformers(model.state_dict(), config)
     dtype = next(iter(tensors.values())).dtype
     content = config_to_json(config, named, dtype, _num_labels(model), keys)
     save_json(directory / CONFIG_NAME, content)
@@ -191,13 +191,6 @@ def _labels(
         return tensors["classifier.bias"].numel()
     named = extra.get("id2label")
     return len(named) if named else 2  # transformers' default
-
-
-def _exported(model: nn.Module) -> dict[str, Tensor]:
-    state = model.state_dict()
-    if isinstance(model, AlbertForQuestionAnswering):  # transformers' has no pooler, and ours does not use it
-        return {name: tensor for name, tensor in state.items() if not name.startswith("albert.pooler.")}
-    return state
 
 
 def _config_of(model: nn.Module) -> AlbertConfig:

@@ -107,18 +107,18 @@ def sort_labels(labels: set[str]) -> tuple[str, ...]:
 
 
 def _labels_in(path: Path, column: str) -> tuple[str, ...]:
-    rows = read_table(path).rows
-    if column not in rows[0].fields:
-        raise InvalidConfiguration(path, f"has no column {column!r}", did_you_mean(column, rows[0].fields))
-    for row in rows:
+    labels = set()
+    for row in read_table(path).rows:
+        if column not in row.fields:
+            raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
         if not row.fields[column].strip():
             raise DamagedData(row.where, f"empty label in column {column!r}")
-    found = sort_labels({row.fields[column] for row in rows})
-    if len(found) < 2:
+        labels.add(row.fields[column])
+    if len(labels) == 1:
         raise InvalidConfiguration(
-            path, f"every row has the label {found[0]!r}", "at least two labels are needed"
+            path, f"every row has the label {labels.pop()!r}", "at least two are needed"
         )
-    return found
+    return sort_labels(labels)
 
 
 def _read_comma_separated(path: Path) -> Rows:

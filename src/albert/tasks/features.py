@@ -43,6 +43,14 @@ class Sequences:
         types[: self.first_lengths[index]] = 0
         return types
 
+    def select(self, members: np.ndarray) -> "Sequences":
+        """The sequences with these indices, in this order."""
+        lengths = self.lengths[members]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        tokens = self.tokens[np.repeat(self.starts[members], lengths) + within]
+        return Sequences(tokens, starts, self.first_lengths[members])
+
 
 @dataclass(frozen=True)
 class TextFeatures:

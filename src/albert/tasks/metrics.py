@@ -20,6 +20,7 @@ from sklearn import metrics as sklearn_metrics
 from albert.runtime.errors import DamagedData
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
+_NO_DIVISION: Any = 0.0  # F1 of a class that is nowhere; scikit-learn's stubs know only its "warn"
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -33,7 +34,7 @@ def f1(gold: Any, predicted: Any) -> float | None:
     if len(gold) == 0:
         return None
     return 100.0 * float(
-        sklearn_metrics.f1_score(gold, predicted, pos_label=1, average="binary", zero_division=0.0)
+        sklearn_metrics.f1_score(gold, predicted, pos_label=1, average="binary", zero_division=_NO_DIVISION)
     )
 
 
@@ -41,7 +42,9 @@ def macro_f1(gold: Any, predicted: Any) -> float | None:
     """Mean over the classes seen (gold or predicted) of their F1."""
     if len(gold) == 0:
         return None
-    return 100.0 * float(sklearn_metrics.f1_score(gold, predicted, average="macro", zero_division=0.0))
+    return 100.0 * float(
+        sklearn_metrics.f1_score(gold, predicted, average="macro", zero_division=_NO_DIVISION)
+    )
 
 
 def matthews_correlation(gold: Any, predicted: Any) -> float | None:
@@ -78,7 +81,7 @@ def mean_absolute_error(gold: Any, predicted: Any) -> float | None:
     return None if len(gold) == 0 else float(sklearn_metrics.mean_absolute_error(gold, predicted))
 
 
-def _finite_points(value: float) -> float | None:
+def _finite_points(value: Any) -> float | None:
     return 100.0 * float(value) if math.isfinite(value) else None
 
 

@@ -1,0 +1,110 @@
+"""Training batches of a task: which examples make up step n is a pure function of the seed and n.
+
+Every epoch goes through all examples in its own order; a batch that reaches the end of one epoch goes on with
+the next. The batch of a step is dealt to the ranks in turn and cut into micro-batches of so many tokens,
+sorted by length, without padding.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from albert.model.packed_sequences import PackedSequences, pack
+from albert.runtime.randomness import stream
+from albert.tasks.features import Sequences
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Packed sequences and what is to be learnt: label ids or numbers [sequences], or spans [sequences, 2].
+
+    Spans are first and last token of the answer, counted from the beginning of their sequence.
+    """
+
+    packed: PackedSequences
+    targets: Int[Tensor, "sequences ..."] | Float[Tensor, " sequences"]
+    term: str
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The denominator of the one loss term: sequences."""
+        return {self.term: self.packed.n_sequences}
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that pass through the model."""
+        return self.packed.n_tokens
+
+    def to(self, device: torch.device) -> "TaskBatch":
+        """The same batch on a device."""
+        return TaskBatch(self.packed.to(device), self.targets.to(device), self.term)
+
+
+@dataclass(frozen=True)
+class TaskBatches:
+    """The batches of a fine-tuning run.
+
+    Args:
+        sequences: all training sequences.
+        targets: one entry (or row) per sequence.
+        term: name of the loss term.
+        batch_size: sequences per step over all ranks.
+        seed: of the order.
+        micro_batch_tokens: tokens that go through the model at once; a longer single sequence goes alone.
+    """
+
+    sequences: Sequences
+    targets: np.ndarray
+    term: str
+    batch_size: int
+    seed: int
+    micro_batch_tokens: int
+
+    def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaskBatch]:
+        """One process's share of the batch of update number `step`."""
+        members = batch_members(len(self.sequences), self.batch_size, self.seed, step)[rank::world_size]
+        pieces = split_by_tokens(members, self.sequences.lengths, self.micro_batch_tokens)
+        return [self._pack(piece) for piece in pieces]
+
+    def _pack(self, members: np.ndarray) -> TaskBatch:
+        packed = pack_members(self.sequences, members)
+        return TaskBatch(packed, torch.from_numpy(self.targets[members]), self.term)
+
+
+def pack_members(sequences: Sequences, members: np.ndarray) -> PackedSequences:
+    """Some of the sequences as one run of tokens."""
+    return pack([sequences.token_ids(i) for i in members], [sequences.token_type_ids(i) for i in members])
+
+
+def batch_members(n_examples: int, batch_size: int, seed: int, step: int) -> np.ndarray:
+    """Indices of the examples in the batch of update number `step` (int64 [batch_size])."""
+    places = np.arange(step * batch_size, (step + 1) * batch_size)
+    epochs, within = np.divmod(places, n_examples)
+    members = np.empty(batch_size, np.int64)
+    for epoch in np.unique(epochs):
+        members[epochs == epoch] = _order(n_examples, seed, int(epoch))[within[epochs == epoch]]
+    return members
+
+
+def split_by_tokens(members: np.ndarray, lengths: np.ndarray, tokens: int) -> list[np.ndarray]:
+    """Members sorted from short to long and cut into pieces of at most `tokens` tokens (at least one member
+    each).
+    """
+    members = members[np.argsort(lengths[members], kind="stable")]
+    pieces, first, total = [], 0, 0
+    for place, length in enumerate(lengths[members]):
+        if place > first and total + length > tokens:
+            pieces.append(members[first:place])
+            first, total = place, 0
+        total += int(length)
+    return [*pieces, members[first:]] if len(members) else []
+
+
+@lru_cache(maxsize=2)
+def _order(n_examples: int, seed: int, epoch: int) -> np.ndarray:
+    return stream("finetuning.order", seed, epoch).permutation(n_examples)

@@ -1,0 +1,140 @@
+"""Evaluation of a fine-tuned model directory: predictions, official metrics, and what they are compared with.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from albert.checkpoints.location import find_model
+from albert.checkpoints.model_directory import open_model
+from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, prepare_split
+from albert.finetuning.start import n_outputs
+from albert.runtime.devices import Precision, pick_device
+from albert.runtime.durable_files import write_text
+from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.task import Choice, Span, Target, Task, TaskRecipe
+from albert.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class EvaluatedDirectory:
+    """The evaluation of a directory, and lines for people on how it was opened."""
+
+    evaluation: Evaluation
+    model_directory: Path
+    notes: tuple[str, ...]
+
+
+def evaluate_directory(
+    task: Task,
+    model: str,
+    data: Path,
+    split: str = "dev",
+    *,
+    predictions: Path | None = None,
+    device: str = "auto",
+    precision: Precision = "fp32",
+    recipe: TaskRecipe | None = None,
+    micro_batch_tokens: int = 8192,
+) -> EvaluatedDirectory:
+    """Score a fine-tuned model on a split.
+
+    Args:
+        task: what is asked; its labels are matched with the model's by name.
+        model: a model directory, a run of `albert finetune`, or a Hub id.
+        data: the task's data folder.
+        split: which split.
+        predictions: where to write one JSON object per example, if anywhere.
+        device, precision, micro_batch_tokens: where and how to compute.
+        recipe: lengths and stride; None takes the task's.
+
+    Raises:
+        InvalidConfiguration: the model has no head for this kind of target, or other labels.
+        MissingInput, DamagedData: the model or the data cannot be read.
+    """
+    kind = "question_answering" if isinstance(task.target, Span) else "classification"
+    opened = open_model(fine_tuned_directory(model), kind)
+    fresh = [name for name in opened.loading_report.newly_initialised if not name.startswith("albert.")]
+    if fresh:
+        remedy = "give a model of `albert finetune` for this task"
+        raise InvalidConfiguration(
+            model, f"has no head for this task ({', '.join(fresh)} are missing)", remedy
+        )
+    columns = label_columns(task.target, opened.extra.get("id2label"), model)
+    tokenizer = Tokenizer.load(opened.directory)
+    recipe = fit_length(recipe or task.recipe, opened.config.max_position_embeddings)
+    prepared = prepare_split(task, data, split, tokenizer, recipe)
+    chosen = pick_device(device)
+    computing = Computing(chosen, precision, micro_batch_tokens)
+    evaluation = evaluate_model(opened.model.to(chosen), task, prepared, computing, columns)
+    if predictions is not None:
+        write_predictions(predictions, evaluation)
+    return EvaluatedDirectory(evaluation, opened.directory, tuple(opened.loading_report.lines()))
+
+
+def fine_tuned_directory(model: str) -> Path:
+    """The model directory meant by a path or Hub id: that itself, or `model/` in a run directory."""
+    inside = Path(model) / "model"
+    if not (Path(model) / "config.json").is_file() and (inside / "config.json").is_file():
+        return inside
+    return find_model(model)
+
+
+def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
+    """The recipe with its length limited to the positions that the model has."""
+    return replace(recipe, max_length=min(recipe.max_length, positions))
+
+
+def label_columns(target: Target, id2label: Mapping[int, str] | None, model: str) -> list[int] | None:
+    """For each label of the task, which output of the model it is; None for targets without labels.
+
+    Labels are matched by name (as in the data, or in words). A model with the nameless labels `LABEL_0`, ...
+    is taken to have the task's order.
+
+    Raises:
+        InvalidConfiguration: the model has other labels than the task.
+    """
+    if not isinstance(target, Choice):
+        if id2label is not None and not isinstance(target, Span) and len(id2label) != n_outputs(target):
+            raise InvalidConfiguration(
+                model, f"has {len(id2label)} outputs, a score needs 1", "give another model"
+            )
+        return None
+    names = [id2label[index] for index in sorted(id2label)] if id2label else []
+    for known in (target.labels, target.shown):
+        if sorted(names) == sorted(known):
+            return [names.index(label) for label in known]
+    if names == [f"LABEL_{index}" for index in range(len(target.labels))]:
+        return list(range(len(names)))
+    raise InvalidConfiguration(
+        model,
+        f"has the labels {', '.join(names)}; the task has {', '.join(target.shown)}",
+        "give another model",
+    )
+
+
+def write_predictions(path: Path, evaluation: Evaluation) -> None:
+    """One JSON object per line: `id`, `prediction`, `gold`, and probabilities or the place in the context."""
+    lines = [json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in evaluation.predictions]
+    write_text(path, "".join(line + "\n" for line in lines))
+
+
+def scores_table(task: Task, evaluation: Evaluation) -> list[str]:
+    """Lines for people: each metric, the baseline beside it, the published scores below."""
+    lines = []
+    for name, value in evaluation.scores.items():
+        line = f"{name:<22} {_shown(value)}"
+        if evaluation.baseline is not None:
+            line += f"   (best constant answer: {_shown(evaluation.baseline[name])})"
+        lines.append(line)
+    for published in task.published:
+        lines.append(
+            f"published: {published.model} {published.metric} {published.score:g} ({published.source})"
+        )
+    return lines
+
+
+def _shown(value: Any) -> str:
+    return "undefined" if value is None else f"{value:.2f}"

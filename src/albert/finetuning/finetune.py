@@ -1,0 +1,213 @@
+"""A pre-trained encoder meets a task: features, a fresh head, the one training loop, a model others can open.
+
+RUN/recipe.json            the whole run as a value
+    journal.jsonl          what happened, one event a line
+    model/                 the Hugging Face model directory
+    predictions-dev.jsonl  one object per example of the development set
+    results.json           scores, baseline, counts, speed, seed; written last
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from albert.checkpoints.model_directory import save_model_directory, write_model
+from albert.finetuning.batches import TaskBatches
+from albert.finetuning.evaluate import fit_length, write_predictions
+from albert.finetuning.evaluation import (
+    Computing,
+    Evaluation,
+    PreparedSplit,
+    Subset,
+    evaluate_model,
+    prepare_split,
+)
+from albert.finetuning.objectives import task_loss, term_of
+from albert.finetuning.run_record import (
+    RESULTS_NAME,
+    FinetuningResult,
+    FinetuningSettings,
+    complete_run,
+    run_card,
+    run_identity,
+    run_record,
+    run_report,
+)
+from albert.finetuning.start import Start, StartedModel, head_description, start_model
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.optim.schedule import warmup_then_linear
+from albert.runtime.devices import Precision, pick_device
+from albert.runtime.distributed import World, process_group, wait_for_all, world
+from albert.runtime.durable_files import remove_directory
+from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.strict_json import save_json
+from albert.tasks.task import Task, TaskRecipe
+from albert.tasks.windows import SpanFeatures
+from albert.training.loop import TrainingPlan, TrainingResult, train
+from albert.training.run_folder import RunFolder
+
+
+def finetune(
+    task: Task,
+    start: Start,
+    data: Path,
+    output: Path,
+    recipe: TaskRecipe | None = None,
+    settings: FinetuningSettings | None = None,
+) -> FinetuningResult:
+    """Fine-tune an encoder on a task and evaluate it on the development set.
+
+    Args:
+        task: the declaration.
+        start: where the weights come from.
+        data: the task's data folder.
+        output: the run directory. The same call goes on where an earlier one was stopped; a finished run is
+            returned as it is.
+        recipe: how to train; None takes the task's own.
+        settings: how to compute.
+
+    Raises:
+        MissingInput, DamagedData: the model or the data cannot be read.
+        InvalidConfiguration: a setting that cannot work.
+        CannotCreate: `output` holds another run.
+        Diverged, Stopped: see `training.loop.train`.
+    """
+    recipe, settings = recipe or task.recipe, settings or FinetuningSettings()
+    recipe.check()
+    device = pick_device(settings.device, world().local_rank)
+    precision: Precision = settings.precision or ("bf16" if device.type == "cuda" else "fp32")
+    computing = Computing(device, precision, settings.micro_batch_tokens)
+    run = RunFolder(output)
+    with process_group(device) as here, run.locked() if here.is_first else nullcontext():
+        if recipe.batch_size < here.size:
+            why = f"{recipe.batch_size} sequences are fewer than {here.size} processes"
+            raise InvalidConfiguration("batch_size", why, "choose a larger batch")
+        started = start_model(start, task.target, recipe, settings.seed)
+        recipe = fit_length(recipe, started.config.max_position_embeddings)
+        return _Run(task, started, run, recipe, settings, computing, here).complete(data)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Everything a run needs, put together once."""
+
+    task: Task
+    started: StartedModel
+    run: RunFolder
+    recipe: TaskRecipe
+    settings: FinetuningSettings
+    computing: Computing
+    here: World
+
+    @property
+    def model(self) -> nn.Module:
+        return self.started.model
+
+    def complete(self, data: Path) -> FinetuningResult:
+        """Train to the end, evaluate, and write everything; or return what an earlier call wrote."""
+        number = self.settings.max_train_examples
+        subset = None if number is None else Subset(number, self.settings.seed)
+        train_split = prepare_split(self.task, data, "train", self.started.tokenizer, self.recipe, subset)
+        batches = self._batches(train_split)
+        identity = run_identity(self.task, self.started, batches, self.recipe, self.settings)
+        finished = complete_run(self.run.path, self.run.model_path, identity)
+        if finished is not None:
+            return finished
+        dev_split = prepare_split(self.task, data, "dev", self.started.tokenizer, self.recipe)
+        self.model.to(self.computing.device)
+        latest: list[Evaluation] = []
+
+        def evaluate() -> dict[str, float]:
+            latest[:] = [evaluate_model(self.model, self.task, dev_split, self.computing)]
+            return latest[0].defined_scores
+
+        record = run_record(self.task, self.started, self.recipe, self.settings)
+        if self.here.is_first:
+            save_json(self.run.recipe_path, record)
+        training = self._train(batches, len(train_split.examples), identity, evaluate)
+        if not self.here.is_first:
+            wait_for_all(self.here)
+            return FinetuningResult({}, {}, self.run.model_path)
+        if not latest:
+            evaluate()
+        report = run_report(
+            record, self.task, train_split, batches, training, latest[0], self.started.notes
+        ) | {"identity": identity}
+        self._write(latest[0], report)
+        wait_for_all(self.here)
+        return FinetuningResult(latest[0].scores, report, self.run.model_path)
+
+    def _batches(self, split: PreparedSplit) -> TaskBatches:
+        sequences, targets = split.features.sequences, split.features.targets
+        if isinstance(split.features, SpanFeatures):
+            held = np.flatnonzero(targets[:, 0] >= 0)  # the others have nothing to point at; they are counted
+            if not len(held):
+                raise InvalidConfiguration(self.task.name, "no window of the training set holds an answer")
+            sequences, targets = sequences.select(held), targets[held]
+        return TaskBatches(
+            sequences,
+            targets,
+            term_of(self.task.target),
+            self.recipe.batch_size,
+            self.settings.seed,
+            self.settings.micro_batch_tokens,
+        )
+
+    def _train(
+        self,
+        batches: TaskBatches,
+        n_examples: int,
+        identity: dict[str, str],
+        evaluate: Callable[[], dict[str, float]],
+    ) -> TrainingResult:
+        recipe, settings = self.recipe, self.settings
+        optimizer = settings.optimizer or OptimizerRecipe(
+            kind="adamw", learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+        steps = recipe.total_steps(n_examples)
+        warmup = round(recipe.warmup_share * steps)
+        return train(
+            self.model,
+            build_optimizer(optimizer, self.model),
+            lambda step: warmup_then_linear(step, optimizer.learning_rate, warmup, steps),
+            batches,
+            task_loss,
+            TrainingPlan(
+                total_steps=steps,
+                seed=settings.seed,
+                precision=self.computing.precision,
+                evaluate_every=settings.evaluate_every,
+                checkpoint_every=settings.checkpoint_every,
+                keep_checkpoints=1,
+                workers=settings.workers,
+            ),
+            self.run,
+            device=self.computing.device,
+            identity=identity,
+            save_model=lambda directory: write_model(
+                directory,
+                self.model,
+                self.started.tokenizer_directory,
+                extra=head_description(self.task.target),
+            ),
+            evaluate=evaluate if settings.evaluate_every else None,
+            description=f"Fine-tuning {self.task.name}",
+        )
+
+    def _write(self, evaluation: Evaluation, report: dict) -> None:
+        write_predictions(self.run.path / "predictions-dev.jsonl", evaluation)
+        save_model_directory(
+            self.run.model_path,
+            self.model,
+            self.started.tokenizer_directory,
+            extra=head_description(self.task.target),
+            card=run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation),
+            replace=True,
+        )
+        save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
+        if self.run.checkpoints_path.is_dir():
+            remove_directory(self.run.checkpoints_path)

@@ -1,0 +1,174 @@
+"""What a fine-tuning run was: its settings, the fingerprints that a resumed run must share, and its report.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from albert.checkpoints.card import ModelCard
+from albert.checkpoints.model_directory import ARCHITECTURES
+from albert.finetuning.batches import TaskBatches
+from albert.finetuning.evaluation import Evaluation, PreparedSplit
+from albert.finetuning.start import StartedModel
+from albert.model.parameter_count import count_parameters
+from albert.optim.optimizer import OptimizerRecipe
+from albert.runtime.devices import Precision, describe_machine
+from albert.runtime.errors import CannotCreate, InvalidConfiguration
+from albert.runtime.strict_json import read_json_object, to_json
+from albert.tasks.task import Task, TaskRecipe
+from albert.training.loop import TrainingResult
+
+RESULTS_NAME = "results.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuningSettings:
+    """How a run computes; the task's own recipe stands apart.
+
+    `optimizer` None means AdamW with the recipe's learning rate and weight decay; `precision` None means bf16
+    on a GPU and fp32 on a CPU. `evaluate_every` and `checkpoint_every` are steps.
+    """
+
+    seed: int = 0
+    max_train_examples: int | None = None
+    evaluate_every: int | None = None
+    checkpoint_every: int | None = None
+    micro_batch_tokens: int = 8192
+    optimizer: OptimizerRecipe | None = None
+    device: str = "auto"
+    precision: Precision | None = None
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("max_train_examples", "evaluate_every", "checkpoint_every", "micro_batch_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
+
+
+@dataclass(frozen=True)
+class FinetuningResult:
+    """Scores on the development set, what `results.json` holds, and where the model is.
+
+    On ranks other than the first, which do not evaluate, scores and report are empty.
+    """
+
+    scores: Mapping[str, float | None]
+    report: Mapping[str, Any]
+    model_directory: Path
+    already_complete: bool = False
+
+
+def run_record(
+    task: Task, started: StartedModel, recipe: TaskRecipe, settings: FinetuningSettings
+) -> dict[str, Any]:
+    """The whole run as plain values, saved as `recipe.json`."""
+    return {
+        "task": task.name,
+        "inputs": to_json(task.inputs),
+        "target": to_json(task.target),
+        "start": started.source,
+        "recipe": to_json(recipe),
+        "settings": to_json(settings),
+    }
+
+
+def run_identity(
+    task: Task, started: StartedModel, batches: TaskBatches, recipe: TaskRecipe, settings: FinetuningSettings
+) -> dict[str, str]:
+    """Fingerprints of all that decides the result: how, from what, and from which weights is learnt."""
+    free = {"device": "auto", "workers": 0, "micro_batch_tokens": 1, "checkpoint_every": None}
+    how = replace(settings, **free)
+    chosen = {"recipe": to_json(recipe), "settings": to_json(how), "target": to_json(task.target)}
+    weights = hashlib.sha256()
+    for parameter in started.model.state_dict().values():
+        weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    data = hashlib.sha256()
+    for array in (batches.sequences.tokens, batches.sequences.starts, batches.targets):
+        data.update(np.ascontiguousarray(array).tobytes())
+    return {
+        "recipe": hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest(),
+        "training data": data.hexdigest(),
+        "initial weights": weights.hexdigest(),
+        "tokenizer": started.tokenizer.fingerprint,
+    }
+
+
+def complete_run(directory: Path, model_directory: Path, identity: dict[str, str]) -> FinetuningResult | None:
+    """The results of a run that was finished earlier in this directory, None when there is none.
+
+    Raises:
+        CannotCreate: it was another run.
+    """
+    path = directory / RESULTS_NAME
+    if not path.is_file():
+        return None
+    report = read_json_object(path)
+    known = report.get("identity")
+    for key, value in identity.items():
+        if not isinstance(known, dict) or known.get(key) != value:
+            why = f"holds a finished run with another {key}"
+            raise CannotCreate(directory, why, "choose another output, or remove it")
+    return FinetuningResult(report["scores"], report, model_directory, already_complete=True)
+
+
+def run_report(
+    record: Mapping[str, Any],
+    task: Task,
+    train_split: PreparedSplit,
+    batches: TaskBatches,
+    training: TrainingResult,
+    evaluation: Evaluation,
+    notes: tuple[str, ...],
+) -> dict[str, Any]:
+    """What `results.json` holds beside the identity: the record, scores, baseline, counts and speed."""
+    sequences = training.steps * batches.batch_size
+    return {
+        **record,
+        "scores": dict(evaluation.scores),
+        "baseline": None if evaluation.baseline is None else dict(evaluation.baseline),
+        "published": to_json(task.published),
+        "training": {
+            **train_split.counts,
+            "examples": len(train_split.examples),
+            "sequences": len(batches.sequences),
+            "steps": training.steps,
+            "epochs": sequences / len(batches.sequences),
+            "seconds": training.seconds,
+            "sequences_per_second": sequences / training.seconds if training.seconds else None,
+            "tokens_per_second": training.tokens_per_second,
+        },
+        "evaluation": {
+            **evaluation.counts,
+            "examples": len(evaluation.predictions),
+            "seconds": evaluation.seconds,
+            "examples_per_second": len(evaluation.predictions) / evaluation.seconds,
+        },
+        "notes": list(notes),
+        "seed": batches.seed,
+        "machine": describe_machine(),
+    }
+
+
+def run_card(name: str, task: Task, started: StartedModel, recipe: TaskRecipe, evaluation: Evaluation) -> str:
+    """The model card."""
+    head = sum(p.numel() for n, p in started.model.named_parameters() if not n.startswith("albert."))
+    parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
+    parts.pop("pretraining", None)
+    return ModelCard(
+        name=name,
+        location="path/to/this/directory",
+        architecture=ARCHITECTURES[type(started.model)],
+        description=f"{task.name}. {task.description}".strip(),
+        parameters=parts | {"task head": head},
+        recipe=to_json(recipe),
+        scores={f"{metric}, development set": v for metric, v in evaluation.defined_scores.items()},
+        data=[f"fine-tuned on {task.name}, starting from {started.source}"],
+        versions={"torch": torch.__version__},
+    ).render()

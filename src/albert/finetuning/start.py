@@ -1,0 +1,125 @@
+"""Where fine-tuning starts: an encoder from a model directory, or the same architecture drawn at random (the
+control).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from albert.checkpoints.location import find_model
+from albert.checkpoints.model_directory import open_model, read_config
+from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
+from albert.model.config import AlbertConfig
+from albert.runtime.devices import seed_torch
+from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.task import Choice, Score, Span, Target, TaskRecipe
+from albert.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class PretrainedEncoder:
+    """The encoder of a model directory or Hub id; its head, if it has one, is left aside."""
+
+    model: str
+
+
+@dataclass(frozen=True)
+class RandomEncoder:
+    """An architecture with random weights, and the directory of the tokenizer to use."""
+
+    config: AlbertConfig
+    tokenizer_directory: Path
+
+
+Start = PretrainedEncoder | RandomEncoder
+
+
+def random_encoder_like(model: str) -> RandomEncoder:
+    """The control of a pre-trained model: its architecture and tokenizer, none of its weights."""
+    directory = find_model(model)
+    config, _ = read_config(directory)
+    return RandomEncoder(config, directory)
+
+
+@dataclass(frozen=True)
+class StartedModel:
+    """A model with a fresh head, its tokenizer, and a line for people on which tensors are new."""
+
+    model: nn.Module
+    config: AlbertConfig
+    tokenizer: Tokenizer
+    tokenizer_directory: Path
+    source: str
+    notes: tuple[str, ...]
+
+
+def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> StartedModel:
+    """Build the model that a kind of target needs; what is drawn at random depends on the seed alone.
+
+    Raises:
+        MissingInput, DamagedData, Unavailable: the model directory or tokenizer cannot be opened.
+        InvalidConfiguration: the tokenizer has more pieces than the model has embeddings.
+    """
+    seed_torch("finetuning.head", seed)
+    overrides = _dropout_overrides(recipe)
+    if isinstance(start, RandomEncoder):
+        config = replace(start.config, **overrides)
+        directory, source = (
+            start.tokenizer_directory,
+            f"random weights, architecture as in {start.tokenizer_directory}",
+        )
+        model = _build(target, config)
+        notes: tuple[str, ...] = ("every tensor is drawn at random (no pre-training)",)
+    else:
+        match target:
+            case Span():
+                opened = open_model(start.model, "question_answering", new_head=True, overrides=overrides)
+            case _:
+                labels = n_outputs(target)
+                opened = open_model(start.model, "classification", labels, new_head=True, overrides=overrides)
+        model, config, directory, source = opened.model, opened.config, opened.directory, start.model
+        notes = tuple(opened.loading_report.lines())
+    tokenizer = Tokenizer.load(directory)
+    if tokenizer.vocab_size > config.vocab_size:
+        why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
+        raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
+    return StartedModel(model.train(), config, tokenizer, directory, source, notes)
+
+
+def n_outputs(target: Target) -> int:
+    """How many numbers the head gives per sequence (per token for a span)."""
+    match target:
+        case Choice(labels):
+            return len(labels)
+        case Score():
+            return 1
+        case Span():
+            return 2
+
+
+def head_description(target: Target) -> dict[str, Any]:
+    """Keys of `config.json` by which others know what the head's outputs mean."""
+    match target:
+        case Choice():
+            return {"id2label": dict(enumerate(target.shown)), "problem_type": "single_label_classification"}
+        case Score(column):
+            return {"id2label": {0: column}, "problem_type": "regression"}
+        case Span():
+            return {}
+
+
+def _build(target: Target, config: AlbertConfig) -> nn.Module:
+    if isinstance(target, Span):
+        return AlbertForQuestionAnswering(config)
+    return AlbertForSequenceClassification(config, n_outputs(target))
+
+
+def _dropout_overrides(recipe: TaskRecipe) -> Mapping[str, Any]:
+    overrides = {"classifier_dropout_prob": recipe.head_dropout}
+    if recipe.encoder_dropout is not None:
+        overrides["hidden_dropout_prob"] = recipe.encoder_dropout
+        overrides["attention_probs_dropout_prob"] = recipe.encoder_dropout
+    return overrides

@@ -1,0 +1,91 @@
+"""Arguments to a frozen dataclass, through tyro; what is wrong with them is said in one line."""
+
+import contextlib
+import dataclasses
+import io
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import tyro
+
+from albert.runtime.errors import UsageError, did_you_mean
+
+T = TypeVar("T")
+_BOX = re.compile(r"[\u2500-\u257f]")
+
+
+def parse(
+    shape: type[T] | Callable[..., T],
+    arguments: Sequence[str],
+    program: str,
+    description: str | None = None,
+    default: T | None = None,
+) -> T:
+    """Read arguments into a dataclass; `--help` prints what it takes and exits.
+
+    Args:
+        shape: a dataclass, whose docstring is the help text unless `description` is given.
+        arguments: the words after the command's name.
+        program: how the command is called, shown in the help ("albert prepare").
+        description: the help text; put an example at its end.
+        default: a value whose fields are the defaults, a recipe say.
+
+    Raises:
+        UsageError: an unknown option, a missing or an impossible value; SystemExit(0) after `--help`.
+    """
+    settings: dict[str, Any] = {} if default is None else {"default": default}
+    if "--help" in arguments or "-h" in arguments:
+        tyro.cli(shape, args=["--help"], prog=program, description=description, **settings)
+    _refuse_unknown_options(shape, arguments, program)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            value = tyro.cli(shape, args=list(arguments), prog=program, description=description, **settings)
+    except SystemExit as end:
+        raise UsageError(program, _one_line(said.getvalue()), f"see {program} --help") from end
+    if said.getvalue():
+        sys.stderr.write(said.getvalue())
+    return typing.cast(T, value)
+
+
+def _refuse_unknown_options(shape: Any, arguments: Sequence[str], program: str) -> None:
+    known = set(_options(shape)) | {"--help"}
+    for argument in arguments:
+        if argument == "--":
+            return
+        if not re.match(r"--?[A-Za-z]", argument):
+            continue
+        name = argument.split("=", 1)[0].replace("_", "-")
+        if name not in known:
+            raise UsageError(f"{program}: {name}", "unknown option", did_you_mean(name, sorted(known)))
+
+
+def _options(shape: Any, prefix: str = "") -> Iterator[str]:
+    """Every option tyro makes of a dataclass: `--field`, `--no-field` for switches, `--outer.inner` for nested ones."""
+    hints = typing.get_type_hints(shape, include_extras=True)
+    for field in dataclasses.fields(shape):
+        hint, markers = hints[field.name], ()
+        if typing.get_origin(hint) is typing.Annotated:
+            hint, *markers = typing.get_args(hint)
+        renamed = next((m.name for m in markers if getattr(m, "name", None) is not None), field.name)
+        name = ".".join(part for part in (prefix, renamed.replace("_", "-")) if part)
+        if dataclasses.is_dataclass(hint):
+            yield from _options(hint, name)
+            continue
+        yield f"--{name}"
+        if hint is bool:
+            outer, _, inner = name.rpartition(".")
+            yield f"--{outer}.no-{inner}" if outer else f"--no-{inner}"
+        for marker in markers:
+            yield from getattr(marker, "aliases", None) or ()
+
+
+def _one_line(box: str) -> str:
+    """The words of tyro's boxed message, without the frame and the call to read the help."""
+    words = " ".join(_BOX.sub(" ", box).split())
+    words = re.sub(r"^.*? -{5,} ", "", words, count=1)  # the heading and its rule
+    words = re.sub(r" ?(For full helptext|-{5,}).*$", "", words).rstrip(".")
+    return words or "the arguments cannot be read"

@@ -1,0 +1,123 @@
+"""Masked-token and sentence-order accuracy on held-out text, beside what a constant answer would score."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from albert.checkpoints.model_directory import open_model
+
+from albert.pretraining.batches import PretrainingBatch, collate
+from albert.pretraining.ngram_masking import MaskingRecipe
+from albert.pretraining.objective import pretraining_objective
+from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sentence_order import SentenceObjective
+from albert.runtime.devices import Precision, autocast, pick_device
+from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.progress import progress
+from albert.text.shards import TokenCorpus
+from albert.text.tokenizer import Tokenizer
+
+EVALUATION_SEED = 20190926
+"""Held-out samples are the same for every model and every run; the date of the paper's first version."""
+
+
+class HeldOutSamples:
+    """The same held-out samples for every model: a fixed seed, in a fixed order.
+
+    Args:
+        corpus: the held-out split.
+        sequences, masking: what to ask of it.
+        limit: most sequences; all of the corpus when there are fewer.
+        batch_size: sequences at a time.
+    """
+
+    def __init__(
+        self, corpus: TokenCorpus, sequences: SequenceRecipe, masking: MaskingRecipe, limit: int, batch_size: int = 32
+    ) -> None:
+        samples = PretrainingSamples(corpus, sequences, masking, EVALUATION_SEED)
+        chosen = [samples.sample(0, n) for n in range(min(limit, samples.per_epoch))]
+        self.batches: list[PretrainingBatch] = [
+            collate(chosen[i : i + batch_size]) for i in range(0, len(chosen), batch_size)
+        ]
+
+    def evaluate(self, model: nn.Module, device: torch.device, precision: Precision, quiet: bool = False) -> dict[str, float]:
+        """Loss and accuracy of both objectives, and the accuracies of always giving the most frequent answer.
+
+        Args:
+            model: an `AlbertForPreTraining` in evaluation mode on `device`.
+            device: where to compute.
+            precision: of the matrix products.
+            quiet: show no progress.
+        """
+        sums: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        with torch.inference_mode(), progress("Evaluating", len(self.batches), "batches", quiet=quiet) as bar:
+            for batch in self.batches:
+                with autocast(device, precision):
+                    found = pretraining_objective(model, batch.to(device))
+                for name, count in batch.counts.items():
+                    counts[name] = counts.get(name, 0) + count
+                    for kind, values in (("loss", found.losses), ("accuracy", found.correct)):
+                        key = f"{name}_{kind}"
+                        sums[key] = sums.get(key, 0.0) + float(values[name])
+                bar.advance()
+        means = {key: total / counts[key.rsplit("_", 1)[0]] for key, total in sums.items() if counts[key.rsplit("_", 1)[0]]}
+        return {**means, **self.baselines(), "sequences": sum(batch.packed.n_sequences for batch in self.batches)}
+
+    def baselines(self) -> dict[str, float]:
+        """What the best constant answer scores on these very samples."""
+        tokens = np.concatenate([batch.masked_labels.numpy() for batch in self.batches])
+        orders = np.concatenate([batch.order_labels.numpy() for batch in self.batches])
+        orders = orders[orders >= 0]
+        shares = {"masked_tokens_baseline": float(np.bincount(tokens).max() / len(tokens))}
+        if len(orders):
+            shares["sentence_order_baseline"] = float(np.bincount(orders).max() / len(orders))
+        return shares
+
+
+def evaluate_pretraining(
+    model_directory: Path,
+    corpus_directory: Path,
+    *,
+    objective: SentenceObjective = "sop",
+    max_length: int | None = None,
+    limit: int = 2000,
+    device: str = "auto",
+    precision: Precision = "fp32",
+) -> dict[str, float]:
+    """Evaluate any pre-trained model on the held-out split of a prepared corpus.
+
+    Args:
+        model_directory: a model directory with pre-training heads.
+        corpus_directory: what `albert prepare` wrote, with the model's own tokenizer.
+        objective: which sentence task to ask, whatever the model was trained on (paper Table 5).
+        max_length: most tokens of a sequence; None: as many as the model has positions, at most 512.
+        limit: most sequences.
+        device, precision: where and how to compute.
+
+    Raises:
+        InvalidConfiguration: the corpus was prepared with another tokenizer, or the sequences are too long.
+    """
+    corpus = TokenCorpus.open(corpus_directory, "held_out")
+    opened = open_model(model_directory, "pretraining")
+    check_tokenizer(corpus, Tokenizer.load(opened.directory).fingerprint, str(model_directory))
+    positions = opened.config.max_position_embeddings
+    length = max_length or min(512, positions)
+    if length > positions:
+        raise InvalidConfiguration("max_length", f"is {length}, the model has {positions} positions")
+    place = pick_device(device)
+    held_out = HeldOutSamples(corpus, SequenceRecipe(max_length=length, objective=objective), MaskingRecipe(), limit)
+    return held_out.evaluate(opened.model.to(place), place, precision)
+
+
+def check_tokenizer(corpus: TokenCorpus, fingerprint: str, subject: str) -> None:
+    """Refuse a corpus whose tokens mean something else.
+
+    Raises:
+        InvalidConfiguration: the fingerprints differ.
+    """
+    if corpus.tokenizer_fingerprint != fingerprint:
+        why = f"has tokenizer {fingerprint[:12]}, {corpus.directory} was prepared with {corpus.tokenizer_fingerprint[:12]}"
+        raise InvalidConfiguration(subject, why, "prepare the corpus again with the model's tokenizer")

@@ -1,0 +1,32 @@
+"""The pre-training loss: masked tokens plus sentence order, and what is answered right of each (paper §3.1)."""
+
+from torch import nn
+from torch.nn import functional
+
+from albert.pretraining.batches import PretrainingBatch
+from albert.pretraining.sentence_order import NO_LABEL
+from albert.training.objective import Batch, Sums
+
+
+def pretraining_objective(model: nn.Module, batch: Batch) -> Sums:
+    """Sums of both cross-entropies, in float32, over a micro-batch.
+
+    Args:
+        model: an `AlbertForPreTraining`, wrapped or not.
+        batch: a `PretrainingBatch`.
+    """
+    assert isinstance(batch, PretrainingBatch)
+    logits = model(batch.packed, batch.masked_positions)
+    tokens, order = logits.masked_tokens.float(), logits.sentence_order.float()
+    return Sums(
+        losses={
+            "masked_tokens": functional.cross_entropy(tokens, batch.masked_labels, reduction="sum"),
+            "sentence_order": functional.cross_entropy(
+                order, batch.order_labels, reduction="sum", ignore_index=NO_LABEL
+            ),
+        },
+        correct={
+            "masked_tokens": (tokens.argmax(-1) == batch.masked_labels).sum(),
+            "sentence_order": (order.argmax(-1) == batch.order_labels).sum(),
+        },
+    )

@@ -1,0 +1,102 @@
+"""Complete pre-training runs as values, by name; a variant is `dataclasses.replace` of another, or flags over it."""
+
+from dataclasses import dataclass, field, replace
+
+from albert.model.config import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE, AlbertConfig
+from albert.optim.optimizer import OptimizerRecipe
+from albert.optim.schedule import ScheduleRecipe
+from albert.pretraining.ngram_masking import MaskingRecipe
+from albert.pretraining.samples import SequenceRecipe
+from albert.runtime.devices import Precision
+from albert.runtime.errors import InvalidConfiguration
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingRecipe:
+    """Everything that makes a pre-training run, but where its data are and where it writes.
+
+    Raises:
+        InvalidConfiguration: parts that do not fit together.
+    """
+
+    model: AlbertConfig = field(default_factory=AlbertConfig)
+    """The network. Its vocab_size is taken from the prepared corpus."""
+    sequences: SequenceRecipe = field(default_factory=SequenceRecipe)
+    masking: MaskingRecipe = field(default_factory=MaskingRecipe)
+    optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
+    schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)
+    batch_size: int = 4096
+    """Sequences per update, over all processes."""
+    micro_batch_size: int = 32
+    """Sequences that one process holds at a time; the rest of the batch is accumulated."""
+    clip_norm: float = 1.0
+    precision: Precision = "bf16"
+    seed: int = 0
+    log_every: int = 10
+    """Updates between lines of the journal."""
+    evaluate_every: int | None = None
+    """Updates between held-out evaluations; None: ten times a run."""
+    evaluation_sequences: int = 1000
+    """Most held-out sequences of an evaluation."""
+    checkpoint_minutes: float = 10.0
+    """Minutes between checkpoints."""
+    checkpoint_every: int | None = None
+    """Updates between checkpoints, beside those by time."""
+    keep_checkpoints: int = 2
+    workers: int = 0
+    """Processes that make batches; the batches are the same for any number."""
+
+    def __post_init__(self) -> None:
+        if self.sequences.max_length > self.model.max_position_embeddings:
+            why = f"{self.sequences.max_length} is more than model.max_position_embeddings {self.model.max_position_embeddings}"
+            raise InvalidConfiguration("sequences.max_length", why)
+        for name in ("batch_size", "micro_batch_size", "log_every", "evaluation_sequences", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 1 is needed")
+
+
+PAPER_BASE = PretrainingRecipe()
+"""Paper §4.1: LAMB, batch 4096, peak rate 0.00176, 125,000 steps, 3,125 of warm-up, length 512."""
+
+QUICKSTART = PretrainingRecipe(
+    model=AlbertConfig(
+        vocab_size=4000,
+        embedding_size=64,
+        hidden_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=512,
+        max_position_embeddings=128,
+    ),
+    sequences=SequenceRecipe(max_length=64),
+    optimizer=OptimizerRecipe(learning_rate=4e-3, beta2=0.99),
+    schedule=ScheduleRecipe(total_steps=1200, warmup_steps=100),
+    batch_size=32,
+    evaluate_every=300,
+    evaluation_sequences=400,
+    checkpoint_minutes=1.0,
+)
+"""A few minutes on two cores; see `albert quickstart`."""
+
+SMALL = PretrainingRecipe(
+    model=replace(
+        ALBERT_BASE, hidden_size=256, num_hidden_layers=6, num_attention_heads=4, intermediate_size=1024
+    ),
+    sequences=SequenceRecipe(max_length=128),
+    optimizer=OptimizerRecipe(learning_rate=2e-3, beta2=0.98),
+    schedule=ScheduleRecipe(total_steps=6000, warmup_steps=300),
+    batch_size=64,
+    micro_batch_size=64,
+    checkpoint_minutes=5.0,
+)
+"""An hour or two on two cores, for a few ten million tokens of text."""
+
+RECIPES: dict[str, PretrainingRecipe] = {
+    "quickstart": QUICKSTART,
+    "small": SMALL,
+    "base": PAPER_BASE,
+    "large": replace(PAPER_BASE, model=ALBERT_LARGE),
+    "xlarge": replace(PAPER_BASE, model=ALBERT_XLARGE),
+    "xxlarge": replace(PAPER_BASE, model=ALBERT_XXLARGE),
+}
+"""The named recipes. base to xxlarge are the paper's, to be run on a cluster."""

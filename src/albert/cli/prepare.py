@@ -1,9 +1,11 @@
 """`albert prepare`: text and a tokenizer to token shards."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional
 
@@ -17,8 +19,8 @@ from albert.text.tokenizer import Tokenizer
 class Prepare:
     """Turn text into token shards for pre-training, in parallel.
 
-    Sentences and documents keep their boundaries; a share of the documents is held out for evaluation. The result
-    does not depend on the number of workers.
+    Sentences and documents keep their boundaries; a share of the documents is held out for evaluation. The
+    result does not depend on the number of workers.
 
     Example: albert prepare corpus/ --tokenizer tokenizer --output data
     """
@@ -26,7 +28,7 @@ class Prepare:
     corpus: Positional[tuple[str, ...]]
     """Files, folders or patterns of .txt and .jsonl text, gzipped or not."""
     tokenizer: Path
-    """A directory with spiece.model, or the file itself: `albert tokenizer train` makes one, the released ones fit."""
+    """A directory with spiece.model, or the file itself: `albert tokenizer train` makes one."""
     output: Path
     """The directory to make."""
     held_out: float = 0.01
@@ -67,8 +69,13 @@ def main(arguments: list[str]) -> int:
     console.print(summary(report))
     for line in remarks(report):
         console.print(line, markup=False)
-    console.print(f"[bold]{options.output}[/bold] is ready")
-    console.print(f"next: albert pretrain smoke --data {options.output} --output run", markup=False)
+    if report.splits["held_out"].documents == 0:
+        console.print("no document is held out: the share is 0, or there are too few of them", markup=False)
+    console.print(f"[bold]{escape(str(options.output))}[/bold] is ready")
+    console.print(
+        f"next: albert pretrain small --data {shlex.quote(str(options.output))} --output runs/small",
+        markup=False,
+    )
     return 0
 
 

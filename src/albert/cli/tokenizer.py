@@ -1,20 +1,20 @@
 """`albert tokenizer train`: a SentencePiece vocabulary from text."""
 
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.runtime.durable_files import new_directory
-from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
+from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.progress import progress
 from albert.text.corpus import CorpusReport, DocumentBoundary, read_corpus
 from albert.text.corpus_files import find_corpus_files
-from albert.text.tokenizer import train_tokenizer
-from albert.text.vocabulary_training import TrainingReport
+from albert.text.tokenizer import train_on_documents
+from albert.text.vocabulary_training import TrainingReport, VocabularySettings, sample_documents
 
 USAGE = """usage: albert tokenizer train CORPUS... --output DIR [options]
 
@@ -74,40 +74,31 @@ def main(arguments: list[str]) -> int:
 
 
 def _train(options: TrainTokenizer) -> int:
-    if not 0.9 <= options.character_coverage <= 1:
-        raise InvalidConfiguration(
-            "--character-coverage", f"{options.character_coverage} is not between 0.9 and 1"
-        )
-    for name in ("vocab_size", "megabytes", "sentences"):
-        if getattr(options, name) <= 0:
-            raise InvalidConfiguration(
-                "--" + name.replace("_", "-"), f"{getattr(options, name)} is not positive"
-            )
+    settings = VocabularySettings(
+        vocab_size=options.vocab_size,
+        lower_case=options.lower_case,
+        keep_accents=options.keep_accents,
+        character_coverage=options.character_coverage,
+        maximum_bytes=round(options.megabytes * 1e6),
+        maximum_sentences=options.sentences,
+        seed=options.seed,
+        language=options.language,
+    )
     begin = time.monotonic()
     paths = [Path(place) for place in options.corpus]
     size_on_disk = sum(file.size for file in find_corpus_files(paths)[0])
     read, used = CorpusReport(), TrainingReport()
     with new_directory(options.output, replace=options.replace) as directory:
         with progress("Reading", total=size_on_disk / 1e6, unit="MB on disk") as bar:
-            documents = read_corpus(
+            corpus = read_corpus(
                 paths,
                 text_field=options.text_field,
                 documents=options.documents,
                 report=read,
                 advance=lambda amount: bar.advance(amount / 1e6),
             )
-            tokenizer = train_tokenizer(
-                (document.text for document in documents),
-                options.vocab_size,
-                lower_case=options.lower_case,
-                keep_accents=options.keep_accents,
-                character_coverage=options.character_coverage,
-                input_sentence_size=options.sentences,
-                maximum_bytes=int(options.megabytes * 1e6),
-                seed=options.seed,
-                language=options.language,
-                report=used,
-            )
+            documents = sample_documents((document.text for document in corpus), settings, used)
+        tokenizer = train_on_documents(documents, settings, used)
         tokenizer.save(directory)
     _tell(options, tokenizer.vocab_size, read, used, time.monotonic() - begin)
     return 0
@@ -116,18 +107,22 @@ def _train(options: TrainTokenizer) -> int:
 def _tell(
     options: TrainTokenizer, pieces: int, read: CorpusReport, used: TrainingReport, seconds: float
 ) -> None:
-    console = Console(soft_wrap=True, highlight=False)
-    dropped = "".join(f", {count:,} dropped ({reason})" for reason, count in read.dropped.items())
-    console.print(
-        f"read {read.documents_in:,} documents{dropped}, {read.bytes_in / 1e6:,.1f} MB of text from {read.files} files"
-        + (f" ({read.files_ignored} files of other kinds ignored)" if read.files_ignored else "")
+    lines = [
+        f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files",
+        *(f"dropped {count:,} documents: {reason}" for reason, count in read.dropped.items()),
+        f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB of text,"
+        f" {used.sentences_used:,} of {used.sentences:,} sentences",
+    ]
+    for count, what in (
+        (read.files_ignored, "files of other kinds ignored"),
+        (read.surrogates_repaired, "half surrogates replaced by U+FFFD"),
+        (used.sentences_cut, "sentences too long for SentencePiece, cut"),
+    ):
+        if count:
+            lines.append(f"{count:,} {what}")
+    lines.append(f"{options.output}: {pieces:,} pieces in {seconds:,.0f} s")
+    corpus = " ".join(map(shlex.quote, options.corpus))
+    lines.append(
+        f"next: albert prepare {corpus} --tokenizer {shlex.quote(str(options.output))} --output data"
     )
-    console.print(
-        f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB, {used.sentences:,} sentences"
-        f" ({min(used.sentences, options.sentences):,} drawn; {used.sentences_cut:,} long ones cut)"
-    )
-    if read.surrogates_repaired:
-        console.print(f"replaced {read.surrogates_repaired:,} half surrogates by U+FFFD")
-    console.print(f"[bold]{options.output}[/bold]: {pieces:,} pieces in {seconds:,.0f} s")
-    corpus = " ".join(options.corpus)
-    console.print(f"next: albert prepare {corpus} --tokenizer {options.output} --output data", markup=False)
+    print("\n".join(lines))

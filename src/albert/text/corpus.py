@@ -1,4 +1,4 @@
-"""Documents of a corpus: text files and JSON lines, gzipped or not; everything read is counted, used or dropped."""
+"""Documents of a corpus: text files and JSON lines, gzipped or not; all that is read is counted."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ class Document:
 
 @dataclass
 class CorpusReport:
-    """What was read. `documents_in` = `documents` + the sum of `dropped`, and the same in bytes of UTF-8 text."""
+    """What was read: `documents_in` = `documents` + the sum of `dropped`, and the same in bytes of text."""
 
     files: int = 0
     files_ignored: int = 0
@@ -59,8 +59,8 @@ def read_corpus(
     Raises:
         MissingInput: a path leads to nothing, or there is no document with text.
         UsageError: a file of a kind that is not read.
-        DamagedData: not UTF-8 (file and byte), NUL bytes, a damaged gzip file, a line that is no JSON object or has
-            no text (file and line).
+        DamagedData: not UTF-8 (file and byte), NUL bytes, a damaged gzip file, a line that is no JSON
+            object or has no text (file and line).
     """
     report = report if report is not None else CorpusReport()
     report.sources, report.files_ignored = find_corpus_files(paths)

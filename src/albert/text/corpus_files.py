@@ -39,7 +39,7 @@ def find_corpus_files(paths: Sequence[Path]) -> tuple[list[CorpusFile], int]:
     """The files behind files, folders (searched recursively) and glob patterns, in a fixed order.
 
     Returns:
-        the files, folders' by relative name, each file once; and how many files of other kinds the folders hold.
+        the files, each once; and how many files of other kinds the folders hold.
 
     Raises:
         MissingInput: a path or pattern that leads to nothing.
@@ -70,7 +70,7 @@ def find_corpus_files(paths: Sequence[Path]) -> tuple[list[CorpusFile], int]:
 
 @contextmanager
 def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Open a file for reading: its content, unpacked if need be, and the raw file, whose position is the progress.
+    """Open a file: its content, unpacked if need be, and the raw file, whose position is the progress.
 
     Raises:
         MissingInput: it cannot be read.

@@ -1,9 +1,9 @@
 """ALBERT's text normalisation, and where every normalised character came from.
 
-White space is collapsed, ``` `` ``` and ``''`` become ``"``, compatibility characters are decomposed, combining marks
-dropped, letters lower-cased: what the reference does before SentencePiece (Lan et al. 2019, appendix; its released
-vocabulary knows no other text). Each step maps single characters or short runs, so the way back to the original text
-is exact and no answer ever has to be searched for.
+White space is collapsed, ``` `` ``` and ``''`` become ``"``, compatibility characters are decomposed,
+combining marks dropped, letters lower-cased: what the reference does before SentencePiece (Lan et al. 2019,
+appendix; its released vocabulary knows no other text). Each step maps single characters or short runs, so
+the way back to the original text is exact and no answer ever has to be searched for.
 """
 
 import re
@@ -26,7 +26,8 @@ class NormalizedText:
     Attributes:
         text: the normalised text.
         starts: where in the original each normalised character begins.
-        ends: where in the original it ends, exclusive; a pair of quotes or a run of blanks covers several characters.
+        ends: where in the original it ends, exclusive; a pair of quotes or a run of blanks covers several
+            characters.
     """
 
     text: str
@@ -90,7 +91,7 @@ class _CharacterTable(dict[int, str]):
         if "\ud800" <= character <= "\udfff":
             return REPLACEMENT_CHARACTER  # half of a surrogate pair is no text and cannot be encoded
         if self._keep_accents:
-            # SentencePiece composes (NFKC) by itself; what grows is expanded here, so that every offset has a source.
+            # SentencePiece composes (NFKC) by itself; what grows is expanded here, where its place is known.
             composed = unicodedata.normalize("NFKC", character)
             parts = composed if len(composed) > 1 else character
         else:

@@ -1,7 +1,10 @@
 """Text and a tokenizer to token shards, in parallel; the same bytes for any number of processes."""
 
+import itertools
 import multiprocessing
 import os
+import signal
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,7 +80,7 @@ def prepare(
         corpus_paths: files, folders and patterns (see `albert.text.corpus.read_corpus`).
         tokenizer: encodes the text, and is kept beside the tokens.
         output: the directory to make.
-        held_out: the share of documents kept for evaluation, 0 to below 1; a hash of seed and text selects them.
+        held_out: share of documents kept for evaluation, 0 to below 1, selected by a hash of seed and text.
         workers: processes; None is one per processor. The result does not depend on it.
         seed: of the selection.
         text_field: the key of the text in a JSON line.
@@ -167,12 +170,15 @@ def _run(
     work: Callable[[ShardJob], ShardResult], jobs: Iterable[ShardJob], workers: int
 ) -> Iterator[ShardResult]:
     """The results in the order of the jobs, with at most `workers` + 1 jobs in memory at a time."""
-    if workers == 1:
+    jobs = iter(jobs)
+    first = list(itertools.islice(jobs, 2))
+    jobs = itertools.chain(first, jobs)
+    if workers == 1 or len(first) < 2:  # one shard is done sooner than a process starts
         yield from map(work, jobs)
         return
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    waiting: deque[Future[ShardResult]] = deque()
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_follow_parent)
     try:
-        waiting: deque[Future[ShardResult]] = deque()
         for job in jobs:
             waiting.append(pool.submit(work, job))
             if len(waiting) > workers:
@@ -185,6 +191,19 @@ def _run(
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _follow_parent() -> None:
+    """A worker leaves the interrupt key to its parent, and does not outlive it, however the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def follow() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()
 
 
 def _collect(results: Iterable[ShardResult], report: PreparationReport) -> dict[str, list[ShardDescription]]:

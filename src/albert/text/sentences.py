@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-import sentencex
+from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module
 
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.paragraphs import split_paragraphs
@@ -13,7 +13,8 @@ WINDOW = 1 << 16  # characters looked at together: sentencex slows down on very 
 def split_sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a document in order, trimmed, without empty ones.
 
-    No sentence crosses a paragraph (see `albert.text.paragraphs`). Half surrogates, which are no text, become U+FFFD.
+    No sentence crosses a paragraph (see `albert.text.paragraphs`). Half surrogates, which are no text,
+    become U+FFFD.
 
     Args:
         text: one document.
@@ -41,11 +42,11 @@ def repair_surrogates(text: str) -> str:
 def _segments(paragraph: str, language: str) -> Iterator[str]:
     start, window = 0, WINDOW
     while len(paragraph) - start > window:
-        found = list(sentencex.segment(language, paragraph[start : start + window]))
+        found = list(segment(language, paragraph[start : start + window]))
         if len(found) < 2:
             window *= 2  # no end of a sentence in sight
             continue
         yield from found[:-1]  # the last one may go on
         start += sum(map(len, found[:-1]))
         window = WINDOW
-    yield from sentencex.segment(language, paragraph[start:])
+    yield from segment(language, paragraph[start:])

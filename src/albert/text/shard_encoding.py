@@ -1,4 +1,4 @@
-"""One unit of preparation: a run of documents to the arrays of one shard. A pure function, whoever runs it."""
+"""One unit of preparation: a run of documents to the files of one shard, whoever does it."""
 
 import hashlib
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def is_held_out(text: str, share: float, seed: int) -> bool:
 
 
 def token_type(vocab_size: int) -> np.dtype:
-    """The smallest type on disk that holds every id: little-endian uint16 up to 65,536 pieces, else uint32."""
+    """The smallest type on disk that holds every id: uint16 up to 65,536 pieces, else uint32."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 

@@ -1,7 +1,7 @@
 """A prepared corpus on disk: token shards with sentence and document boundaries, memory-mapped.
 
-`OUT/corpus.json` describes it; `OUT/train` and `OUT/held_out` hold, for each shard, the token ids one after the other,
-the length of every sentence in tokens, and the length of every document in sentences.
+`OUT/corpus.json` describes it; `OUT/train` and `OUT/held_out` hold, for each shard, the token ids one after
+the other, the length of every sentence in tokens, and the length of every document in sentences.
 """
 
 import bisect

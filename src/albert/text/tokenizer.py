@@ -1,14 +1,16 @@
-"""The tokenizer: ALBERT's normalisation, then SentencePiece unigram, with exact offsets into the original text."""
+"""The tokenizer: ALBERT's normalisation, then SentencePiece unigram; offsets into the original text."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sentencepiece
+from google.protobuf.message import DecodeError
 from jaxtyping import Bool
 from sentencepiece import sentencepiece_model_pb2 as model_format
 
@@ -23,11 +25,17 @@ from albert.text.tokenizer_files import (
     tokenizer_config,
     tokenizer_json,
 )
-from albert.text.vocabulary_training import TrainingReport, sample_documents, train_model
+from albert.text.vocabulary_training import (
+    TrainingReport,
+    VocabularySettings,
+    sample_documents,
+    train_model,
+)
 from albert.text.word_starts import begins_word
 
 MODEL_NAME = "spiece.model"
 CONFIG_NAME = "tokenizer_config.json"
+UNIGRAM = 1  # TrainerSpec.ModelType of the SentencePiece format
 DIGIT_COMMA_PENALTY = 100.0  # log-probability; no learned piece comes near it
 
 
@@ -54,7 +62,10 @@ class Tokenizer:
         self.lower_case, self.keep_accents = lower_case, keep_accents
         self._character_map: bytes = proto.normalizer_spec.precompiled_charsmap
         self._vocabulary: list[tuple[str, float]] = [(entry.piece, entry.score) for entry in proto.pieces]
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+        except RuntimeError as error:
+            raise DamagedData(source, "SentencePiece cannot read it") from error
         self._invisible: dict[str, bool] = {" ": True, BLANK: True}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -112,16 +123,16 @@ class Tokenizer:
         """Ids of a text and where each piece stands in it.
 
         Returns:
-            ids, and for each the characters (start, end) of the original text that it covers, without blanks around
-            it. Offsets never go back. A piece that is only a blank covers nothing; pieces of one decomposed
-            character all cover that character.
+            ids, and for each the characters (start, end) of the original text that it covers, without
+            blanks around it. Offsets never go back. A piece that is only a blank covers nothing; pieces of
+            one decomposed character all cover that character.
         """
         normalized = normalize_with_alignment(text, self.lower_case, self.keep_accents)
         found: Any = self._processor.encode(normalized.text, return_type="offset_mapping")
         offsets: list[tuple[int, int]] = []
         for piece, (start, end) in zip(found["pieces"], found["offsets"], strict=True):
             if piece != BLANK:
-                end = max(end, start + 1)  # the rest of a character that SentencePiece expanded
+                end = min(max(end, start + 1), len(normalized.text))  # the rest of an expanded character
             while start < end and self._is_invisible(normalized.text[start]):
                 start += 1
             while start < end and self._is_invisible(normalized.text[end - 1]):
@@ -171,47 +182,32 @@ def train_tokenizer(
     texts: Iterable[str],
     vocab_size: int = 30_000,
     *,
-    lower_case: bool = True,
-    keep_accents: bool = False,
-    character_coverage: float = 0.99995,
-    input_sentence_size: int = 2_000_000,
-    maximum_bytes: int = 100_000_000,
-    seed: int = 0,
-    language: str = "en",
+    settings: VocabularySettings | None = None,
     report: TrainingReport | None = None,
 ) -> Tokenizer:
     """Train a vocabulary on documents. The same documents in any order give the same tokenizer.
 
     Args:
-        texts: documents; paragraphs and sentences are found here.
-        vocab_size: number of pieces, the five specials included.
-        lower_case: whether letters are lower-cased.
-        keep_accents: whether accents stay.
-        character_coverage: share of the characters' occurrences that gets pieces of its own.
-        input_sentence_size: sentences drawn at most.
-        maximum_bytes: UTF-8 bytes of text used at most; of a larger corpus a sample of documents is drawn.
-        seed: of the two draws.
-        language: of the sentence splitter.
+        texts: documents; their paragraphs and sentences are found here.
+        vocab_size: number of pieces, the five special ones included; it overrides that of the settings.
+        settings: everything else; None are those of the released English vocabulary.
         report: filled with what was read and used.
 
     Raises:
-        InvalidConfiguration: the text does not support the vocabulary size; the largest possible one is named.
+        InvalidConfiguration: the text does not support the vocabulary size (the largest one is named).
         MissingInput: no text.
     """
+    settings = replace(settings or VocabularySettings(), vocab_size=vocab_size)
     report = report if report is not None else TrainingReport()
-    documents = sample_documents(texts, maximum_bytes, seed, report)
-    model = train_model(
-        documents,
-        vocab_size,
-        lower_case=lower_case,
-        keep_accents=keep_accents,
-        character_coverage=character_coverage,
-        input_sentence_size=input_sentence_size,
-        seed=seed,
-        language=language,
-        report=report,
-    )
-    return Tokenizer(model, lower_case, keep_accents)
+    return train_on_documents(sample_documents(texts, settings, report), settings, report)
+
+
+def train_on_documents(
+    documents: Sequence[str], settings: VocabularySettings, report: TrainingReport
+) -> Tokenizer:
+    """`train_tokenizer` on a sample that was drawn before."""
+    model = train_model(documents, settings, report)
+    return Tokenizer(model, settings.lower_case, settings.keep_accents)
 
 
 def word_starts(tokenizer: Tokenizer) -> Bool[np.ndarray, " pieces"]:
@@ -223,16 +219,16 @@ def word_starts(tokenizer: Tokenizer) -> Bool[np.ndarray, " pieces"]:
 
 
 def _parse(model: bytes, source: str) -> Any:
-    proto: Any = model_format.ModelProto()
+    proto: Any = model_format.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]  # made at run time
     try:
         proto.ParseFromString(model)
-    except Exception as error:  # protobuf's own error type moves between its versions
+    except DecodeError as error:
         raise DamagedData(source, "is not a SentencePiece model") from error
     if tuple(entry.piece for entry in proto.pieces[:5]) != SPECIAL_PIECES:
         raise DamagedData(
             source, "is not an ALBERT vocabulary", "its first pieces must be " + " ".join(SPECIAL_PIECES)
         )
-    if proto.trainer_spec.model_type != model_format.TrainerSpec.UNIGRAM:
+    if proto.trainer_spec.model_type != UNIGRAM:
         raise DamagedData(source, "is not a unigram model", "ALBERT's vocabularies are")
     return proto
 
@@ -240,8 +236,8 @@ def _parse(model: bytes, source: str) -> Any:
 def _without_digit_comma_pieces(proto: Any, model: bytes) -> bytes:
     """Make pieces such as "2010," so improbable that they are never chosen, as transformers does.
 
-    The reference re-splits them after encoding (and misplaces a blank under Python 3); a low score needs no second
-    pass and gives SentencePiece and `tokenizer.json` the same ids.
+    The reference re-splits them after encoding (and misplaces a blank under Python 3); a low score needs no
+    second pass and gives SentencePiece and `tokenizer.json` the same ids.
     """
     changed = False
     for entry in proto.pieces:

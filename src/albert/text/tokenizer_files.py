@@ -1,8 +1,8 @@
 """The tokenizer as files that the Hugging Face libraries open: `tokenizer.json` and its companions.
 
-Written by hand from the SentencePiece model, so that nothing of theirs is needed at run time. `AlbertTokenizer` of
-transformers 5 rebuilds the normaliser from `do_lower_case` and `keep_accents` and takes only vocabulary and character
-map from `tokenizer.json`; both descriptions below say the same thing.
+Written by hand from the SentencePiece model, so that nothing of theirs is needed at run time.
+`AlbertTokenizer` of transformers 5 rebuilds the normaliser from `do_lower_case` and `keep_accents` and
+takes only vocabulary and character map from `tokenizer.json`; both descriptions below say the same thing.
 """
 
 import base64
@@ -42,7 +42,8 @@ def tokenizer_json(
 def tokenizer_config(lower_case: bool, keep_accents: bool) -> dict[str, Any]:
     """The content of `tokenizer_config.json`.
 
-    `model_input_names` is spelled out because `AlbertTokenizer` of transformers 5 otherwise returns no segment ids.
+    `model_input_names` is spelled out because `AlbertTokenizer` of transformers 5 otherwise returns no
+    segment ids.
     """
     return {
         "tokenizer_class": "AlbertTokenizer",

@@ -1,19 +1,20 @@
 """Training of the SentencePiece model, with the settings of the released English vocabulary.
 
-Unigram; `<pad>` 0, `<unk>` 1, no sentence marks; [CLS], [SEP], [MASK] are control symbols that text never produces;
-brackets, quotes, dashes, full stops and currency signs always stand alone (reference README).
+Unigram; `<pad>` 0, `<unk>` 1, no sentence marks; [CLS], [SEP], [MASK] are control symbols that text never
+produces; brackets, quotes, dashes, full stops and currency signs always stand alone (reference README).
 """
 
 import hashlib
 import heapq
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import sentencepiece
 
 from albert.runtime.errors import AlbertError, InvalidConfiguration, MissingInput
+from albert.runtime.progress import Bar, progress
 from albert.runtime.randomness import stream_key
 from albert.text.normalization import normalize
 from albert.text.sentences import split_sentences
@@ -25,6 +26,42 @@ THREADS = 16  # a constant: sums of floats, hence the vocabulary, depend on it
 _RESERVED = re.compile("[\0▅]")  # SentencePiece refuses sentences with these
 
 
+@dataclass(frozen=True)
+class VocabularySettings:
+    """How a vocabulary is trained.
+
+    Attributes:
+        vocab_size: number of pieces, the five special ones included.
+        lower_case: whether letters are lower-cased.
+        keep_accents: whether accents stay.
+        character_coverage: share of the characters' occurrences that gets pieces of its own.
+        maximum_bytes: bytes of UTF-8 text used at most; of a larger corpus a sample of documents is drawn.
+        maximum_sentences: sentences used at most; of more a sample is drawn. Memory grows with them.
+        seed: of both draws.
+        language: of the sentence splitter.
+
+    Raises:
+        InvalidConfiguration: a number is out of range.
+    """
+
+    vocab_size: int = 30_000
+    lower_case: bool = True
+    keep_accents: bool = False
+    character_coverage: float = 0.99995
+    maximum_bytes: int = 100_000_000
+    maximum_sentences: int = 2_000_000
+    seed: int = 0
+    language: str = "en"
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "maximum_bytes", "maximum_sentences"):
+            if getattr(self, name) < 1:
+                raise InvalidConfiguration(name, f"{getattr(self, name)} is not positive")
+        if not 0.9 <= self.character_coverage <= 1:
+            why = f"{self.character_coverage} is not between 0.9 and 1"
+            raise InvalidConfiguration("character_coverage", why)
+
+
 @dataclass
 class TrainingReport:
     """How much text a vocabulary saw: all of it is counted, used or not."""
@@ -34,17 +71,16 @@ class TrainingReport:
     documents_used: int = 0
     bytes_used: int = 0
     sentences: int = 0
+    sentences_used: int = 0
     sentences_cut: int = 0
 
 
-def sample_documents(
-    texts: Iterable[str], maximum_bytes: int, seed: int, report: TrainingReport
-) -> list[str]:
-    """The documents with the smallest keyed hashes that fit into `maximum_bytes` of UTF-8 together.
+def sample_documents(texts: Iterable[str], settings: VocabularySettings, report: TrainingReport) -> list[str]:
+    """The documents with the smallest keyed hashes that fit into `settings.maximum_bytes` together.
 
     The sample, and its order, do not depend on the order of the documents.
     """
-    key = stream_key("vocabulary sample", seed).to_bytes(16, "little")
+    key = stream_key("vocabulary sample", settings.seed).to_bytes(16, "little")
     kept: list[tuple[int, int, str]] = []  # a heap with the largest hash on top
     size = 0
     for text in texts:
@@ -54,59 +90,48 @@ def sample_documents(
         rank = int.from_bytes(hashlib.blake2b(data, key=key, digest_size=8).digest(), "big")
         heapq.heappush(kept, (-rank, len(data), text))
         size += len(data)
-        while size > maximum_bytes and len(kept) > 1:
+        while size > settings.maximum_bytes and len(kept) > 1:
             size -= heapq.heappop(kept)[1]
     report.documents_used, report.bytes_used = len(kept), size
     return [text for _, _, text in sorted(kept, reverse=True)]
 
 
-def train_model(
-    documents: Iterable[str],
-    vocab_size: int,
-    *,
-    lower_case: bool,
-    keep_accents: bool,
-    character_coverage: float,
-    input_sentence_size: int,
-    seed: int,
-    language: str,
-    report: TrainingReport,
-) -> bytes:
-    """Train on documents and return the serialised model; equal input gives equal bytes.
+def train_model(documents: Sequence[str], settings: VocabularySettings, report: TrainingReport) -> bytes:
+    """Train on documents and return the serialised model; equal documents in equal order give equal bytes.
 
     Raises:
         InvalidConfiguration: the text does not support that many pieces, or needs more of them.
         MissingInput: no text.
     """
-    sentences = _sentences(documents, lower_case, keep_accents, language, report)
     output = io.BytesIO()
-    sentencepiece.set_random_generator_seed(seed % 2**32)
+    sentencepiece.set_random_generator_seed(settings.seed % 2**32)
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=sentences,
-            model_writer=output,
-            model_type="unigram",
-            vocab_size=vocab_size,
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=CONTROL_SYMBOLS,
-            user_defined_symbols=ALWAYS_ALONE,
-            character_coverage=character_coverage,
-            input_sentence_size=input_sentence_size,
-            shuffle_input_sentence=True,
-            max_sentence_length=LONGEST_SENTENCE,
-            num_threads=THREADS,
-            minloglevel=3,
-        )
+        with progress("Training the vocabulary", total=len(documents), unit="documents") as bar:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_sentences(documents, settings, report, bar),
+                model_writer=output,
+                model_type="unigram",
+                vocab_size=settings.vocab_size,
+                pad_id=0,
+                unk_id=1,
+                bos_id=-1,
+                eos_id=-1,
+                control_symbols=CONTROL_SYMBOLS,
+                user_defined_symbols=ALWAYS_ALONE,
+                character_coverage=settings.character_coverage,
+                input_sentence_size=settings.maximum_sentences,
+                shuffle_input_sentence=True,
+                max_sentence_length=LONGEST_SENTENCE,
+                num_threads=THREADS,
+                minloglevel=3,
+            )
     except RuntimeError as error:
-        raise _explained(vocab_size, str(error), report) from error
+        raise _explained(settings.vocab_size, str(error), report) from error
     return output.getvalue()
 
 
 def cut_to_bytes(text: str, limit: int) -> list[str]:
-    """The text in pieces of at most `limit` bytes of UTF-8, cut at blanks where there are any."""
+    """The text in pieces of at most `limit` (4 or more) bytes of UTF-8, cut at blanks where there are any."""
     pieces = []
     data = text.encode("utf-8")
     while len(data) > limit:
@@ -117,25 +142,22 @@ def cut_to_bytes(text: str, limit: int) -> list[str]:
                 end -= 1
         pieces.append(data[:end].decode("utf-8"))
         data = data[end:].lstrip(b" ")
-    return [*pieces, data.decode("utf-8")]
+    return [*pieces, data.decode("utf-8")] if data else pieces
 
 
 def _sentences(
-    documents: Iterable[str], lower_case: bool, keep_accents: bool, language: str, report: TrainingReport
+    documents: Sequence[str], settings: VocabularySettings, report: TrainingReport, bar: Bar
 ) -> Iterator[str]:
     for document in documents:
-        for sentence in split_sentences(_RESERVED.sub(" ", document), language):
-            normalized = normalize(sentence, lower_case, keep_accents)
-            if not normalized:
-                continue
-            pieces = (
-                cut_to_bytes(normalized, LONGEST_SENTENCE)
-                if len(normalized) * 4 > LONGEST_SENTENCE
-                else [normalized]
-            )
+        for sentence in split_sentences(_RESERVED.sub(" ", document), settings.language):
+            normalized = normalize(sentence, settings.lower_case, settings.keep_accents)
+            pieces = cut_to_bytes(normalized, LONGEST_SENTENCE)
             report.sentences += len(pieces)
             report.sentences_cut += len(pieces) > 1
             yield from pieces
+        bar.advance()
+    report.sentences_used = min(report.sentences, settings.maximum_sentences)
+    bar.note(f"{report.sentences:,} sentences read, SentencePiece at work")
 
 
 def _explained(vocab_size: int, message: str, report: TrainingReport) -> AlbertError:
@@ -144,16 +166,14 @@ def _explained(vocab_size: int, message: str, report: TrainingReport) -> AlbertE
         return MissingInput("corpus", "holds no sentence to train a vocabulary on")
     if found := re.search(r"set it to a value <= (\d+)", message):
         largest = int(found.group(1))
-        return InvalidConfiguration(
-            subject,
+        why, remedy = (
             f"this text supports {largest:,} at most",
             f"ask for {largest} or fewer, or give more text",
         )
+        return InvalidConfiguration(subject, why, remedy)
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         least = int(found.group(1))
-        return InvalidConfiguration(
-            subject, f"the characters of this text alone need {least:,}", f"ask for more than {least}"
-        )
-    return InvalidConfiguration(
-        subject, "SentencePiece cannot train it: " + message.split("] ")[-1].replace("\n", " ")
-    )
+        why = f"the characters of this text alone need {least:,}"
+        return InvalidConfiguration(subject, why, f"ask for more than {least}")
+    said = " ".join(message.split("] ")[-1].split())
+    return InvalidConfiguration(subject, f"SentencePiece cannot train it ({said})")

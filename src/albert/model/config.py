@@ -65,11 +65,17 @@ class AlbertConfig:
             if not 0 <= getattr(self, name) < 1:
                 refuse(name, f"is {getattr(self, name)}, a share from 0 to below 1 is needed")
         if self.hidden_size % self.num_attention_heads:
-            refuse("num_attention_heads", f"{self.num_attention_heads} heads do not divide hidden_size {self.hidden_size}")
+            refuse(
+                "num_attention_heads",
+                f"{self.num_attention_heads} heads do not divide hidden_size {self.hidden_size}",
+            )
         if self.num_hidden_groups > self.num_hidden_layers:
             refuse("num_hidden_groups", f"{self.num_hidden_groups} groups for {self.num_hidden_layers} layers")
         if self.num_hidden_layers % self.num_hidden_groups:
-            refuse("num_hidden_groups", f"{self.num_hidden_groups} groups do not divide {self.num_hidden_layers} layers")
+            refuse(
+                "num_hidden_groups",
+                f"{self.num_hidden_groups} groups do not divide {self.num_hidden_layers} layers",
+            )
         if self.sharing != "all" and (self.num_hidden_groups, self.inner_group_num) != (1, 1):
             refuse("sharing", f"{self.sharing!r} with groups", 'groups go with sharing "all"')
         if self.embedding_projection is False and self.embedding_size != self.hidden_size:
@@ -88,9 +94,7 @@ ALBERT_LARGE = replace(
     ALBERT_BASE, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
 )
 ALBERT_XLARGE = replace(ALBERT_LARGE, hidden_size=2048, num_attention_heads=32, intermediate_size=8192)
-ALBERT_XXLARGE = replace(
-    ALBERT_BASE, hidden_size=4096, num_attention_heads=64, intermediate_size=16384
-)
+ALBERT_XXLARGE = replace(ALBERT_BASE, hidden_size=4096, num_attention_heads=64, intermediate_size=16384)
 
 
 def bert_control(albert: AlbertConfig) -> AlbertConfig:

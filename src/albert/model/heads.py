@@ -8,9 +8,6 @@ from torch.nn import functional
 from albert.model.config import AlbertConfig
 from albert.model.feed_forward import ACTIVATIONS
 
-DECODER_LAYER_NORM_EPS = 1e-5
-"""As transformers has it for this one LayerNorm; Google's code has 1e-12, which differs by less than rounding."""
-
 
 class MaskedLanguageModelHead(nn.Module):
     """H→E, activation, LayerNorm, then the word embeddings again as the output matrix (tied), plus a bias.
@@ -22,7 +19,7 @@ class MaskedLanguageModelHead(nn.Module):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.embedding_size)
         self.activation = ACTIVATIONS[config.hidden_act]
-        self.layer_norm = nn.LayerNorm(config.embedding_size, eps=DECODER_LAYER_NORM_EPS)
+        self.layer_norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(

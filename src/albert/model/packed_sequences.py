@@ -61,9 +61,7 @@ class PackedSequences:
         if self.token_ids.device == device:
             return self
         groups = tuple(
-            AttentionGroup(
-                group.positions.to(device), None if group.padded is None else group.padded.to(device)
-            )
+            AttentionGroup(group.positions.to(device), None if group.padded is None else group.padded.to(device))
             for group in self.groups
         )
         return PackedSequences(

@@ -14,6 +14,10 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     plain |= {id(p) for name, p in model.named_parameters() if name.rsplit(".", 1)[-1] == "bias"}
     parameters = [p for p in model.parameters() if p.requires_grad]
     return [
-        {"params": [p for p in parameters if id(p) not in plain], "weight_decay": weight_decay, "adapt": True},
+        {
+            "params": [p for p in parameters if id(p) not in plain],
+            "weight_decay": weight_decay,
+            "adapt": True,
+        },
         {"params": [p for p in parameters if id(p) in plain], "weight_decay": 0.0, "adapt": False},
     ]

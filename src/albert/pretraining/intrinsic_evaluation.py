@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from albert.checkpoints.model_directory import open_model
-
 from albert.pretraining.batches import PretrainingBatch, collate
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
@@ -34,7 +33,12 @@ class HeldOutSamples:
     """
 
     def __init__(
-        self, corpus: TokenCorpus, sequences: SequenceRecipe, masking: MaskingRecipe, limit: int, batch_size: int = 32
+        self,
+        corpus: TokenCorpus,
+        sequences: SequenceRecipe,
+        masking: MaskingRecipe,
+        limit: int,
+        batch_size: int = 32,
     ) -> None:
         samples = PretrainingSamples(corpus, sequences, masking, EVALUATION_SEED)
         chosen = [samples.sample(0, n) for n in range(min(limit, samples.per_epoch))]
@@ -42,7 +46,9 @@ class HeldOutSamples:
             collate(chosen[i : i + batch_size]) for i in range(0, len(chosen), batch_size)
         ]
 
-    def evaluate(self, model: nn.Module, device: torch.device, precision: Precision, quiet: bool = False) -> dict[str, float]:
+    def evaluate(
+        self, model: nn.Module, device: torch.device, precision: Precision, quiet: bool = False
+    ) -> dict[str, float]:
         """Loss and accuracy of both objectives, and the accuracies of always giving the most frequent answer.
 
         Args:
@@ -63,8 +69,14 @@ class HeldOutSamples:
                         key = f"{name}_{kind}"
                         sums[key] = sums.get(key, 0.0) + float(values[name])
                 bar.advance()
-        means = {key: total / counts[key.rsplit("_", 1)[0]] for key, total in sums.items() if counts[key.rsplit("_", 1)[0]]}
-        return {**means, **self.baselines(), "sequences": sum(batch.packed.n_sequences for batch in self.batches)}
+        means = {
+            key: total / counts[key.rsplit("_", 1)[0]] for key, total in sums.items() if counts[key.rsplit("_", 1)[0]]
+        }
+        return {
+            **means,
+            **self.baselines(),
+            "sequences": sum(batch.packed.n_sequences for batch in self.batches),
+        }
 
     def baselines(self) -> dict[str, float]:
         """What the best constant answer scores on these very samples."""
@@ -119,5 +131,6 @@ def check_tokenizer(corpus: TokenCorpus, fingerprint: str, subject: str) -> None
         InvalidConfiguration: the fingerprints differ.
     """
     if corpus.tokenizer_fingerprint != fingerprint:
-        why = f"has tokenizer {fingerprint[:12]}, {corpus.directory} was prepared with {corpus.tokenizer_fingerprint[:12]}"
+        theirs = corpus.tokenizer_fingerprint[:12]
+        why = f"has tokenizer {fingerprint[:12]}, {corpus.directory} was prepared with {theirs}"
         raise InvalidConfiguration(subject, why, "prepare the corpus again with the model's tokenizer")

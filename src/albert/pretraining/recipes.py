@@ -48,9 +48,16 @@ class PretrainingRecipe:
 
     def __post_init__(self) -> None:
         if self.sequences.max_length > self.model.max_position_embeddings:
-            why = f"{self.sequences.max_length} is more than model.max_position_embeddings {self.model.max_position_embeddings}"
+            positions = self.model.max_position_embeddings
+            why = f"{self.sequences.max_length} is more than model.max_position_embeddings {positions}"
             raise InvalidConfiguration("sequences.max_length", why)
-        for name in ("batch_size", "micro_batch_size", "log_every", "evaluation_sequences", "keep_checkpoints"):
+        for name in (
+            "batch_size",
+            "micro_batch_size",
+            "log_every",
+            "evaluation_sequences",
+            "keep_checkpoints",
+        ):
             if getattr(self, name) < 1:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 1 is needed")
 
@@ -79,9 +86,7 @@ QUICKSTART = PretrainingRecipe(
 """A few minutes on two cores; see `albert quickstart`."""
 
 SMALL = PretrainingRecipe(
-    model=replace(
-        ALBERT_BASE, hidden_size=256, num_hidden_layers=6, num_attention_heads=4, intermediate_size=1024
-    ),
+    model=replace(ALBERT_BASE, hidden_size=256, num_hidden_layers=6, num_attention_heads=4, intermediate_size=1024),
     sequences=SequenceRecipe(max_length=128),
     optimizer=OptimizerRecipe(learning_rate=2e-3, beta2=0.98),
     schedule=ScheduleRecipe(total_steps=6000, warmup_steps=300),

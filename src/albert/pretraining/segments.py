@@ -8,6 +8,7 @@ is ever computed, a sequence that is not quite full costs nothing.
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -110,4 +111,4 @@ def _rows(
         return [(begin, offsets[i + 1 + int(draw * (j - i - 1))], end, document)]
     parts = -(-(end - begin) // max_tokens)
     edges = [begin + (end - begin) * part // parts for part in range(parts + 1)]
-    return [(a, b, b, document) for a, b in zip(edges, edges[1:], strict=False)]
+    return [(start, stop, stop, document) for start, stop in pairwise(edges)]

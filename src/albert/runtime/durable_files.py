@@ -20,7 +20,15 @@ from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, Write
 
 MANIFEST_NAME = "MANIFEST.json"
 _TEMPORARY = re.compile(r"^\..+\.(tmp|old)-(\d+)-[0-9a-f]{8}$")
-_NOT_CREATABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG}
+_NOT_CREATABLE = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+}
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -1,6 +1,6 @@
 """Errors for users: subject, reason, remedy on one line, and a documented exit code.
 
-The codes follow sysexits where one fits, so that a scheduler can tell "retry" (75, 130, 143) from "fix something first".
+The codes follow sysexits where one fits: a scheduler can tell "retry" (75, 130, 143) from "fix something first".
 """
 
 import difflib

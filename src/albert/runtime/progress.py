@@ -48,7 +48,7 @@ def progress(description: str, total: float | None, unit: str, done: float = 0, 
             TextColumn("{task.fields[note]}", style="dim"),
         )
         with Progress(*columns, console=Console(stderr=True)) as bars:
-            task = bars.add_task(description, total=total, completed=done, unit=unit, note="", start_at=done)
+            task = bars.add_task(description, total=total, completed=int(done), unit=unit, note="", start_at=done)
             yield _Rich(bars, task)
     else:
         plain = _Plain(description, total, unit, done)

@@ -1,10 +1,10 @@
 """Where a run writes, and nothing else may: journal, curves, checkpoints.
 
-    RUN/recipe.json            the whole run as a value
-        journal.jsonl          what happened, one event a line
-        tensorboard/           the same numbers as curves
-        checkpoints/step-00000100/   whole or absent
-        model/                 the result, a Hugging Face model directory
+RUN/recipe.json            the whole run as a value
+    journal.jsonl          what happened, one event a line
+    tensorboard/           the same numbers as curves
+    checkpoints/step-00000100/   whole or absent
+    model/                 the result, a Hugging Face model directory
 """
 
 import fcntl
@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from albert.runtime.durable_files import is_whole, new_directory, remove_directory, remove_leftovers, verify_directory
+from albert.runtime.durable_files import (
+    is_whole,
+    new_directory,
+    remove_directory,
+    remove_leftovers,
+    verify_directory,
+)
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData
 
 _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
@@ -116,4 +122,3 @@ class RunFolder:
             if is_whole(path):
                 return f"remove {damaged} to go on from step {step}, which is whole"
         return f"no older checkpoint is whole; remove {self.path} to start again"
-

@@ -13,7 +13,9 @@ class Stopped(AlbertError):
 
     def __init__(self, subject: object, number: int | None) -> None:
         number = number or signal.SIGTERM  # another rank heard it
-        super().__init__(subject, f"stopped by {signal.Signals(number).name} after saving", "run the same command to go on")
+        super().__init__(
+            subject, f"stopped by {signal.Signals(number).name} after saving", "run the same command to go on"
+        )
         self.exit_code = 128 + number
 
 

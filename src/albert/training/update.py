@@ -118,5 +118,7 @@ def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
 def _refuse_non_finite(losses: Mapping[str, float], norm: float) -> None:
     for name, value in (*losses.items(), ("gradient norm", norm)):
         if not math.isfinite(value):
-            remedy = "lower the learning rate, lengthen the warm-up, or use --precision fp32; the last checkpoint is good"
+            remedy = (
+                "lower the learning rate, lengthen the warm-up, or use --precision fp32; the last checkpoint is good"
+            )
             raise Diverged(name, f"is {value}: training diverged, nothing of this step entered the weights", remedy)

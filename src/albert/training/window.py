@@ -26,14 +26,18 @@ class Window:
         self.tokens += figures.tokens
         self.seconds += seconds
         self.gradient_norm += figures.gradient_norm
-        for mine, more in ((self.losses, figures.losses), (self.counts, figures.counts), (self.correct, figures.correct)):
+        for name, count in figures.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        for mine, more in ((self.losses, figures.losses), (self.correct, figures.correct)):
             for name, value in more.items():
-                mine[name] = mine.get(name, 0) + value
+                mine[name] = mine.get(name, 0.0) + value
 
     def line(self) -> dict[str, float]:
         """Means over the window: the loss, each term's loss and accuracy, gradient norm, tokens per second."""
         means = {f"{name}_loss": self.losses[name] / n for name, n in self.counts.items() if n}
-        accuracies = {f"{name}_accuracy": n / self.counts[name] for name, n in self.correct.items() if self.counts[name]}
+        accuracies = {
+            f"{name}_accuracy": n / self.counts[name] for name, n in self.correct.items() if self.counts[name]
+        }
         return {
             "loss": sum(means.values()),
             **means,

@@ -23,6 +23,7 @@ _HUB_ERRORS = (HfHubHTTPError, HFValidationError, HTTPError, OSError)
 def find_model(path_or_id: str | Path) -> Path:
     """The directory of a model, fetched first when a Hub id is given.
 
+    The directory of a run stands for the model in it.
     `HF_HUB_OFFLINE`, `HF_HOME` and `HF_TOKEN` are honoured as everywhere.
 
     Raises:
@@ -31,7 +32,9 @@ def find_model(path_or_id: str | Path) -> Path:
     """
     path = Path(path_or_id)
     if path.is_dir():
-        return path
+        inside = path / "model"
+        is_a_run = not (path / "config.json").is_file() and (inside / "config.json").is_file()
+        return inside if is_a_run else path
     if path.exists():
         raise MissingInput(
             path, "is a file, a model is a directory", f"name {path.parent} if that is the model"

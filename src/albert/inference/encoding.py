@@ -1,0 +1,79 @@
+"""Texts to the ids that a model reads, and ids back to words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel
+from albert.runtime.errors import DamagedData, UsageError
+from albert.tasks.features import keep_longest_first
+from albert.text.tokenizer import Tokenizer
+
+MASK = "[MASK]"
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """`[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+
+    `ids` and `token_types` are int64 [length]; `cut` counts the tokens that did not fit.
+    """
+
+    ids: np.ndarray
+    token_types: np.ndarray
+    cut: int
+
+
+def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> EncodedTexts:
+    """One text or two, cut longest-first to `max_length` tokens with the special ones."""
+    parts = [tokenizer.encode(text) for text in texts]
+    kept = keep_longest_first([len(part) for part in parts], max_length - 1 - len(parts))
+    ids = [tokenizer.cls_id]
+    for part, count in zip(parts, kept, strict=True):
+        ids += [*part[:count], tokenizer.sep_id]
+    types = (np.arange(len(ids)) >= kept[0] + 2).astype(np.int64)
+    return EncodedTexts(np.asarray(ids, np.int64), types, sum(map(len, parts)) - sum(kept))
+
+
+def encode_with_masks(tokenizer: Tokenizer, text: str, max_length: int) -> np.ndarray:
+    """Ids (int64 [length]) of a text in which a literal `[MASK]` is the mask; blanks around it say nothing.
+
+    Raises:
+        UsageError: no mask, or more tokens than fit.
+    """
+    first, *others = [tokenizer.encode(part) for part in text.split(MASK)]
+    if not others:
+        raise UsageError("text", f"has no {MASK} to fill", f'write one, as in "The cat {MASK} on the mat."')
+    ids = [tokenizer.cls_id, *first]
+    for part in others:
+        ids += [tokenizer.mask_id, *part]
+    ids.append(tokenizer.sep_id)
+    if len(ids) > max_length:
+        why = f"has {len(ids)} tokens, the model reads {max_length}"
+        raise UsageError("text", why, f"leave only what is near the {MASK}")
+    return np.asarray(ids, np.int64)
+
+
+def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """The normalised text of some ids, special pieces written out."""
+    special = tokenizer.special_ids
+    pieces = [" " + tokenizer.piece(i) if i in special else tokenizer.piece(i) for i in ids]
+    return "".join(pieces).replace("▁", " ").strip()
+
+
+def refuse_foreign_tokenizer(tokenizer: Tokenizer, opened: OpenedModel) -> None:
+    """Check that a tokenizer is the one that a model was trained with.
+
+    Raises:
+        DamagedData: another fingerprint than `config.json` has, or more pieces than the model has embeddings.
+    """
+    place = opened.directory / "spiece.model"
+    trained_with = opened.extra.get(FINGERPRINT_KEY)
+    if trained_with is not None and trained_with != tokenizer.fingerprint:
+        found, wanted = tokenizer.fingerprint[:12], str(trained_with)[:12]
+        why = f"has fingerprint {found}, the model was trained with {wanted}"
+        raise DamagedData(place, why, "put the tokenizer of the training run beside the model")
+    if tokenizer.vocab_size > opened.config.vocab_size:
+        why = f"has {tokenizer.vocab_size} pieces, the model has {opened.config.vocab_size} embeddings"
+        raise DamagedData(place, why, "use the tokenizer that the model was trained with")

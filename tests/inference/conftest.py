@@ -1,0 +1,50 @@
+"""A tiny vocabulary and directories of models with random weights."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.experiments.sample_corpus import load_chapters
+from albert.model.config import AlbertConfig
+from albert.text.tokenizer import Tokenizer, train_tokenizer
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[:4]], vocab_size=400)
+
+
+@pytest.fixture(scope="session")
+def tokenizer_directory(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def config(tokenizer: Tokenizer) -> AlbertConfig:
+    return AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path, tokenizer_directory: Path) -> Callable[..., Path]:
+    """Save a model with the tiny tokenizer and return its directory."""
+
+    def save(model: torch.nn.Module, **extra: object) -> Path:
+        path = tmp_path / f"model-{len(list(tmp_path.iterdir()))}"
+        save_model_directory(path, model, tokenizer_directory, extra=extra)
+        return path
+
+    return save

@@ -1,0 +1,242 @@
+"""Predictions are what transformers' pipelines give, batching changes nothing, and nothing is cut in silence."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from albert.inference.predictor import Predictor
+from albert.model.albert import (
+    AlbertForPreTraining,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertModel,
+)
+from albert.model.config import AlbertConfig
+from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
+from albert.text.tokenizer import Tokenizer
+
+Save = Callable[..., Path]
+MASKED = [
+    "The [MASK] saw the old dog.",
+    "[MASK] cat painted it",
+    "the cat[MASK]the dog",
+    "A  sailor   [MASK]  , again",
+    "It remembered the [MASK]",
+]
+
+
+@pytest.mark.parametrize("text", MASKED)
+def test_masks_are_filled_as_by_the_pipeline(saved: Save, config: AlbertConfig, text: str) -> None:
+    path = saved(AlbertForPreTraining(config))
+    expected = _pipeline("fill-mask", path)(text, top_k=7)
+    found = Predictor.open(path).fill_mask(text, top_k=7)
+    assert [entry["token"] for entry in found] == [entry["token"] for entry in expected]
+    assert [entry["sequence"] for entry in found] == [entry["sequence"] for entry in expected]
+    np.testing.assert_allclose([entry["score"] for entry in found], [entry["score"] for entry in expected], rtol=1e-4)
+    for mine, theirs in zip(found, expected, strict=True):
+        if mine["token"] > 4:  # the pipeline writes a special piece with or without its brackets, as it comes
+            assert mine["token_str"] == theirs["token_str"]
+
+
+def test_several_masks_are_judged_apart(saved: Save, config: AlbertConfig) -> None:
+    path = saved(AlbertForPreTraining(config))
+    text = "The [MASK] saw the [MASK] dog."
+    found = Predictor.open(path).fill_mask(text, top_k=3)
+    expected = _pipeline("fill-mask", path)(text, top_k=3)
+    assert [[entry["token"] for entry in mask] for mask in found] == [
+        [entry["token"] for entry in mask] for mask in expected
+    ]
+    assert "[MASK]" in found[0][0]["sequence"]
+
+
+def test_a_text_without_a_mask_or_too_long_for_one_is_refused(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForPreTraining(config)))
+    with pytest.raises(UsageError, match=r"has no \[MASK\]"):
+        predictor.fill_mask("The cat saw the dog.")
+    with pytest.raises(UsageError, match="the model reads 64"):
+        predictor.fill_mask("[MASK] " + "the cat saw the dog " * 40)
+
+
+def test_the_order_is_the_sentence_order_head_of_theirs(saved: Save, config: AlbertConfig) -> None:
+    path = saved(AlbertForPreTraining(config), sentence_objective="sop")
+    first, second = "The cat saw the dog.", "And it followed the bird again."
+    found = Predictor.open(path).order(first, second)
+    theirs = transformers.AlbertForPreTraining.from_pretrained(path).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(path)(first, second, return_tensors="pt")
+    assert int(inputs["token_type_ids"].sum()) > 0
+    with torch.inference_mode():
+        expected = float(theirs(**inputs).sop_logits.softmax(-1)[0, 0])
+    assert found["probability_in_order"] == pytest.approx(expected, rel=1e-4)
+    assert found["label"] == ("in order" if expected >= 0.5 else "swapped")
+    assert found["score"] == pytest.approx(max(expected, 1 - expected), rel=1e-4)
+    assert "tokens_cut" not in found
+
+
+def test_an_order_head_that_never_learnt_is_not_asked(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForPreTraining(config), sentence_objective="none"))
+    assert predictor.abilities == ("fill masks",)
+    with pytest.raises(InvalidConfiguration, match="no trained head to judge the order"):
+        predictor.order("a", "b")
+
+
+def test_classes_are_those_of_the_pipeline(saved: Save, config: AlbertConfig) -> None:
+    labels = {0: "calm", 1: "angry", 2: "glad"}
+    path = saved(AlbertForSequenceClassification(config, 3), id2label=labels)
+    predictor, pipeline = Predictor.open(path), _pipeline("text-classification", path)
+    assert predictor.labels == ["calm", "angry", "glad"]
+    texts = ["The cat saw the dog.", "A letter", "the old river followed the king again and again"]
+    expected = [pipeline(text, top_k=None) for text in texts]
+    _assert_equal_scores(predictor.classify_batch(texts), expected)
+    _assert_equal_scores([predictor.classify(texts[2])], expected[2:])
+    pair = pipeline({"text": texts[0], "text_pair": texts[1]}, top_k=None)
+    _assert_equal_scores([predictor.classify(texts[0], texts[1])], [pair])
+
+
+def test_batching_changes_no_answer(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForSequenceClassification(config, 2)))
+    texts = ["the cat " * n for n in (1, 9, 3, 20, 0, 7, 2)]
+    together = predictor.classify_batch(texts)
+    predictor._micro_batch_tokens = 30
+    apart = predictor.classify_batch(texts)
+    _assert_equal_scores(together, apart)
+    _assert_equal_scores(together, [predictor.classify(text) for text in texts])
+    assert predictor.classify_batch([]) == []
+
+
+def test_a_text_that_was_cut_says_so(saved: Save, config: AlbertConfig, tokenizer: Tokenizer) -> None:
+    predictor = Predictor.open(saved(AlbertForSequenceClassification(config, 2)))
+    text = "the cat saw the dog " * 30
+    found = predictor.classify(text)
+    assert found[0]["tokens_cut"] == len(tokenizer.encode(text)) + 2 - config.max_position_embeddings
+    assert "tokens_cut" not in predictor.classify("the cat")[0]
+
+
+def test_the_length_of_the_task_is_kept(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForSequenceClassification(config, 2), max_sequence_length=16))
+    assert predictor.max_length == 16
+    assert predictor.classify("the cat saw the dog " * 5)[0]["tokens_cut"] > 0
+
+
+def test_regression_gives_the_number_itself(saved: Save, config: AlbertConfig) -> None:
+    path = saved(AlbertForSequenceClassification(config, 1), id2label={0: "similarity"}, problem_type="regression")
+    (found,) = Predictor.open(path).classify("the cat", "the dog")
+    theirs = transformers.AlbertForSequenceClassification.from_pretrained(path).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(path)("the cat", "the dog", return_tensors="pt")
+    with torch.inference_mode():
+        expected = float(theirs(**inputs).logits)
+    assert found == {"label": "similarity", "score": pytest.approx(expected, rel=1e-4)}
+
+
+def test_an_answer_is_a_slice_of_the_context(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForQuestionAnswering(config)))
+    context = "The CAT  saw\tthe old dog; the sáilor painted it."
+    found = predictor.answer("Who painted it?", context)
+    assert found["answer"] == context[found["start"] : found["end"]]
+    assert found["answer"].strip() == found["answer"] != ""
+    assert 0 < found["score"] < 1
+
+
+def test_long_contexts_are_read_whole(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForQuestionAnswering(config)))
+    context = "The cat saw the old dog. " * 30
+    answers = predictor.answer("Who saw it?", context, top_k=10_000)
+    assert isinstance(answers, list)
+    scores = [answer["score"] for answer in answers]
+    assert scores == sorted(scores, reverse=True)
+    assert 0 < sum(scores) <= 1 + 1e-9
+    assert {answer["start"] // 25 for answer in answers} == set(range(30))
+    for answer in answers:
+        assert answer["answer"] == context[answer["start"] : answer["end"]]
+
+
+def test_a_question_that_was_cut_says_so(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForQuestionAnswering(config)))
+    found = predictor.answer("Who saw it and " * 20, "The cat saw the old dog.")
+    assert isinstance(found, dict)
+    assert found["tokens_cut"] > 0
+
+
+def test_the_score_of_an_answer_is_that_of_theirs(saved: Save, config: AlbertConfig) -> None:
+    path = saved(AlbertForQuestionAnswering(config))
+    question, context = "Who saw it?", "The cat saw the old dog."
+    found = Predictor.open(path).answer(question, context)
+    theirs = transformers.AlbertForQuestionAnswering.from_pretrained(path).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(path)(question, context, return_tensors="pt")
+    with torch.inference_mode():
+        outputs = theirs(**inputs)
+    inside = inputs["token_type_ids"][0].bool().clone()
+    inside[-1] = False
+    scores = (outputs.start_logits[0, inside][:, None] + outputs.end_logits[0, inside][None, :]).double()
+    allowed = torch.ones_like(scores).triu().bool()
+    probabilities = torch.where(allowed, scores, -torch.inf).flatten().softmax(0)
+    assert found["score"] == pytest.approx(float(probabilities.max()), rel=1e-3)
+
+
+def test_a_context_without_text_is_refused(saved: Save, config: AlbertConfig) -> None:
+    with pytest.raises(UsageError, match="holds no text"):
+        Predictor.open(saved(AlbertForQuestionAnswering(config))).answer("Who?", "  \n ")
+
+
+def test_a_model_is_only_asked_what_it_has_a_head_for(saved: Save, config: AlbertConfig) -> None:
+    classifier = Predictor.open(saved(AlbertForSequenceClassification(config, 2)))
+    with pytest.raises(InvalidConfiguration, match="no trained head to fill masks; this model can classify"):
+        classifier.fill_mask("the [MASK]")
+    with pytest.raises(InvalidConfiguration, match="no trained head to answer"):
+        classifier.answer("Who?", "the cat")
+    with pytest.raises(InvalidConfiguration, match="nothing yet"):
+        Predictor.open(saved(AlbertModel(config))).classify("the cat")
+    with pytest.raises(InvalidConfiguration, match="fill masks and judge the order of segments"):
+        Predictor.open(saved(AlbertForPreTraining(config))).labels  # noqa: B018
+
+
+def test_a_head_drawn_at_random_is_not_asked(saved: Save, config: AlbertConfig, tmp_path: Path) -> None:
+    path = saved(AlbertForPreTraining(config))
+    masked = tmp_path / "masked"
+    transformers.AlbertForMaskedLM.from_pretrained(path).save_pretrained(masked)
+    for name in ("spiece.model", "tokenizer_config.json"):
+        (masked / name).write_bytes((path / name).read_bytes())
+    predictor = Predictor.open(masked)
+    assert predictor.abilities == ("fill masks",)
+    found, expected = predictor.fill_mask(MASKED[0]), Predictor.open(path).fill_mask(MASKED[0])
+    assert [entry["token"] for entry in found] == [entry["token"] for entry in expected]
+
+
+def test_a_foreign_tokenizer_is_refused(saved: Save, config: AlbertConfig) -> None:
+    path = saved(AlbertForPreTraining(config))
+    (path / "MANIFEST.json").unlink()
+    flags = json.loads((path / "tokenizer_config.json").read_text())
+    (path / "tokenizer_config.json").write_text(json.dumps(flags | {"do_lower_case": False}))
+    with pytest.raises(DamagedData, match="has fingerprint"):
+        Predictor.open(path)
+
+
+def test_a_run_directory_stands_for_its_model(saved: Save, config: AlbertConfig, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    saved(AlbertForPreTraining(config)).rename(run / "model")
+    assert Predictor.open(run).abilities == ("fill masks", "judge the order of segments")
+
+
+def test_pieces_beyond_the_tokenizer_are_never_offered(saved: Save, config: AlbertConfig) -> None:
+    wider = replace(config, vocab_size=config.vocab_size + 38)
+    model = AlbertForPreTraining(wider)
+    with torch.no_grad():
+        model.predictions.bias[config.vocab_size :] = 100.0
+    found = Predictor.open(saved(model)).fill_mask("the [MASK]", top_k=1000)
+    assert len(found) == config.vocab_size
+
+
+def _pipeline(task: str, path: Path) -> transformers.Pipeline:
+    return transformers.pipeline(task, model=str(path), device="cpu")
+
+
+def _assert_equal_scores(found: list[list[dict]], expected: list[list[dict]]) -> None:
+    for mine, theirs in zip(found, expected, strict=True):
+        assert [entry["label"] for entry in mine] == [entry["label"] for entry in theirs]
+        np.testing.assert_allclose([entry["score"] for entry in mine], [entry["score"] for entry in theirs], rtol=1e-4)

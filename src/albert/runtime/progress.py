@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -13,10 +13,11 @@ from rich.text import Text
 PLAIN_LINE_SECONDS = 15.0
 
 
+@runtime_checkable
 class Bar(Protocol):
     """What `progress` yields."""
 
-    def advance(self, amount: float = 1) -> None:
+    def advance(self, amount: int | float = 1) -> None:
         """Say that `amount` more units are done."""
         ...
 
@@ -26,7 +27,9 @@ class Bar(Protocol):
 
 
 @contextmanager
-def progress(description: str, total: float | None, unit: str, done: float = 0, quiet: bool = False) -> Iterator[Bar]:
+def progress(
+    description: str, total: int | float | None, unit: str, done: int | float = 0, quiet: bool = False
+) -> Iterator[Bar]:
     """Show how far something has come, on standard error.
 
     Args:
@@ -59,7 +62,7 @@ def progress(description: str, total: float | None, unit: str, done: float = 0, 
 
 
 class _Silent:
-    def advance(self, amount: float = 1) -> None:
+    def advance(self, amount: int | float = 1) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -70,7 +73,7 @@ class _Rich:
     def __init__(self, bars: Progress, task: int) -> None:
         self._bars, self._task = bars, task
 
-    def advance(self, amount: float = 1) -> None:
+    def advance(self, amount: int | float = 1) -> None:
         self._bars.advance(self._task, amount)  # type: ignore[arg-type]
 
     def note(self, text: str) -> None:
@@ -78,12 +81,12 @@ class _Rich:
 
 
 class _Plain:
-    def __init__(self, description: str, total: float | None, unit: str, done: float) -> None:
+    def __init__(self, description: str, total: int | float | None, unit: str, done: int | float) -> None:
         self._description, self._total, self._unit = description, total, unit
         self._first, self._done, self._note = done, done, ""
         self._start = self._shown = time.monotonic()
 
-    def advance(self, amount: float = 1) -> None:
+    def advance(self, amount: int | float = 1) -> None:
         self._done += amount
         if time.monotonic() - self._shown >= PLAIN_LINE_SECONDS:
             self._show()
@@ -117,15 +120,15 @@ class _Rate(ProgressColumn):
         return Text(f"{_number(rate)}/s", style="cyan")
 
 
-def _amount(done: float, total: float | None) -> str:
+def _amount(done: int | float, total: int | float | None) -> str:
     return f"{done:,.0f}/{total:,.0f}" if total is not None else f"{done:,.0f}"
 
 
-def _number(value: float) -> str:
+def _number(value: int | float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: int | float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,5 +1,4 @@
-"""Evaluation of a fine-tuned model directory: predictions, official metrics, and what they are compared with.
-"""
+"""Evaluation of a fine-tuned model directory: predictions, official metrics, and what they are compared with."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import Any
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import open_model
 from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, prepare_split
-from albert.finetuning.start import n_outputs
+from albert.finetuning.start import LENGTHS, n_outputs
 from albert.runtime.devices import Precision, pick_device
 from albert.runtime.durable_files import write_text
 from albert.runtime.errors import InvalidConfiguration
@@ -36,7 +35,7 @@ def evaluate_directory(
     predictions: Path | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
-    recipe: TaskRecipe | None = None,
+    max_length: int | None = None,
     micro_batch_tokens: int = 8192,
 ) -> EvaluatedDirectory:
     """Score a fine-tuned model on a split.
@@ -48,7 +47,7 @@ def evaluate_directory(
         split: which split.
         predictions: where to write one JSON object per example, if anywhere.
         device, precision, micro_batch_tokens: where and how to compute.
-        recipe: lengths and stride; None takes the task's.
+        max_length: tokens of a sequence; None takes the length of the fine-tuning, or else the task's.
 
     Raises:
         InvalidConfiguration: the model has no head for this kind of target, or other labels.
@@ -59,12 +58,14 @@ def evaluate_directory(
     fresh = [name for name in opened.loading_report.newly_initialised if not name.startswith("albert.")]
     if fresh:
         remedy = "give a model of `albert finetune` for this task"
-        raise InvalidConfiguration(
-            model, f"has no head for this task ({', '.join(fresh)} are missing)", remedy
-        )
+        raise InvalidConfiguration(model, f"has no head for this task ({', '.join(fresh)} are missing)", remedy)
     columns = label_columns(task.target, opened.extra.get("id2label"), model)
     tokenizer = Tokenizer.load(opened.directory)
-    recipe = fit_length(recipe or task.recipe, opened.config.max_position_embeddings)
+    recipe = _recipe_of_model(task, opened.extra, model)
+    if max_length is not None:
+        recipe = replace(recipe, max_length=max_length)
+    recipe.check()
+    recipe = fit_length(recipe, opened.config.max_position_embeddings)
     prepared = prepare_split(task, data, split, tokenizer, recipe)
     chosen = pick_device(device)
     computing = Computing(chosen, precision, micro_batch_tokens)
@@ -87,6 +88,14 @@ def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
     return replace(recipe, max_length=min(recipe.max_length, positions))
 
 
+def _recipe_of_model(task: Task, extra: Mapping[str, Any], model: str) -> TaskRecipe:
+    kept = extra.get("finetuning", {})
+    lengths = {name: kept[name] for name in LENGTHS if name in kept} if isinstance(kept, dict) else {}
+    if not all(isinstance(value, int) and value > 0 for value in lengths.values()):
+        raise InvalidConfiguration(f"{model}: finetuning", f"holds lengths that are no lengths: {lengths}")
+    return replace(task.recipe, **lengths)
+
+
 def label_columns(target: Target, id2label: Mapping[int, str] | None, model: str) -> list[int] | None:
     """For each label of the task, which output of the model it is; None for targets without labels.
 
@@ -98,9 +107,7 @@ def label_columns(target: Target, id2label: Mapping[int, str] | None, model: str
     """
     if not isinstance(target, Choice):
         if id2label is not None and not isinstance(target, Span) and len(id2label) != n_outputs(target):
-            raise InvalidConfiguration(
-                model, f"has {len(id2label)} outputs, a score needs 1", "give another model"
-            )
+            raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", "give another model")
         return None
     names = [id2label[index] for index in sorted(id2label)] if id2label else []
     for known in (target.labels, target.shown):
@@ -119,22 +126,3 @@ def write_predictions(path: Path, evaluation: Evaluation) -> None:
     """One JSON object per line: `id`, `prediction`, `gold`, and probabilities or the place in the context."""
     lines = [json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in evaluation.predictions]
     write_text(path, "".join(line + "\n" for line in lines))
-
-
-def scores_table(task: Task, evaluation: Evaluation) -> list[str]:
-    """Lines for people: each metric, the baseline beside it, the published scores below."""
-    lines = []
-    for name, value in evaluation.scores.items():
-        line = f"{name:<22} {_shown(value)}"
-        if evaluation.baseline is not None:
-            line += f"   (best constant answer: {_shown(evaluation.baseline[name])})"
-        lines.append(line)
-    for published in task.published:
-        lines.append(
-            f"published: {published.model} {published.metric} {published.score:g} ({published.source})"
-        )
-    return lines
-
-
-def _shown(value: Any) -> str:
-    return "undefined" if value is None else f"{value:.2f}"

@@ -99,9 +99,7 @@ def prepare_split(
     examples = to_examples(task, chosen)
     counts = {**rows.counts, "left_out_by_choice": len(rows.rows) - len(chosen)}
     if isinstance(task.target, Span):
-        features = span_features(
-            examples, tokenizer, recipe.max_length, recipe.question_length, recipe.stride
-        )
+        features = span_features(examples, tokenizer, recipe.max_length, recipe.question_length, recipe.stride)
         counts |= features.counts
     else:
         features = text_features(examples, tokenizer, recipe.max_length)
@@ -146,9 +144,7 @@ def evaluate_model(
     )
 
 
-def model_outputs(
-    model: nn.Module, sequences: Sequences, computing: Computing, description: str
-) -> list[np.ndarray]:
+def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, description: str) -> list[np.ndarray]:
     """The head's outputs in the order of the sequences: [labels] each, or [tokens, 2] for a span model."""
     outputs: list[np.ndarray] = [np.zeros(0, np.float32)] * len(sequences)
     pieces = split_by_tokens(np.arange(len(sequences)), sequences.lengths, computing.micro_batch_tokens)
@@ -168,9 +164,7 @@ def model_outputs(
             bar.advance(len(piece))
     model.train(was_training)
     if not all(np.isfinite(row).all() for row in outputs):
-        raise Diverged(
-            "model", "its outputs are not finite numbers", "train it again with a smaller learning rate"
-        )
+        raise Diverged("model", "its outputs are not finite numbers", "train it again with a smaller learning rate")
     return outputs
 
 
@@ -210,9 +204,7 @@ def _decisions(
     return entries, features.targets, predicted
 
 
-def _answers(
-    task: Task, prepared: PreparedSplit, features: SpanFeatures, outputs: list[np.ndarray]
-) -> Decoded:
+def _answers(task: Task, prepared: PreparedSplit, features: SpanFeatures, outputs: list[np.ndarray]) -> Decoded:
     longest = task.target.max_answer_tokens if isinstance(task.target, Span) else 0
     starts, ends = [row[:, 0] for row in outputs], [row[:, 1] for row in outputs]
     candidates = best_answers(prepared.examples, features, starts, ends, longest)

@@ -82,13 +82,21 @@ def finetune(
     precision: Precision = settings.precision or ("bf16" if device.type == "cuda" else "fp32")
     computing = Computing(device, precision, settings.micro_batch_tokens)
     run = RunFolder(output)
-    with process_group(device) as here, run.locked() if here.is_first else nullcontext():
+    with process_group(device) as here:
         if recipe.batch_size < here.size:
             why = f"{recipe.batch_size} sequences are fewer than {here.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
         started = start_model(start, task.target, recipe, settings.seed)
         recipe = fit_length(recipe, started.config.max_position_embeddings)
-        return _Run(task, started, run, recipe, settings, computing, here).complete(data)
+        # Everything is read before anything is written: bad input leaves no directory behind.
+        number = settings.max_train_examples
+        subset = None if number is None else Subset(number, settings.seed)
+        train_split = prepare_split(task, data, "train", started.tokenizer, recipe, subset)
+        dev_split = prepare_split(task, data, "dev", started.tokenizer, recipe)
+        batches = _batches(task, train_split, recipe, settings)
+        work = _Run(task, started, run, recipe, settings, computing, here, train_split, dev_split, batches)
+        with run.locked() if here.is_first else nullcontext():
+            return work.complete()
 
 
 @dataclass(frozen=True)
@@ -102,79 +110,55 @@ class _Run:
     settings: FinetuningSettings
     computing: Computing
     here: World
+    train_split: PreparedSplit
+    dev_split: PreparedSplit
+    batches: TaskBatches
 
     @property
     def model(self) -> nn.Module:
         return self.started.model
 
-    def complete(self, data: Path) -> FinetuningResult:
+    def complete(self) -> FinetuningResult:
         """Train to the end, evaluate, and write everything; or return what an earlier call wrote."""
-        number = self.settings.max_train_examples
-        subset = None if number is None else Subset(number, self.settings.seed)
-        train_split = prepare_split(self.task, data, "train", self.started.tokenizer, self.recipe, subset)
-        batches = self._batches(train_split)
-        identity = run_identity(self.task, self.started, batches, self.recipe, self.settings)
+        identity = run_identity(self.task, self.started, self.batches, self.recipe, self.settings)
         finished = complete_run(self.run.path, self.run.model_path, identity)
         if finished is not None:
             return finished
-        dev_split = prepare_split(self.task, data, "dev", self.started.tokenizer, self.recipe)
         self.model.to(self.computing.device)
         latest: list[Evaluation] = []
 
         def evaluate() -> dict[str, float]:
-            latest[:] = [evaluate_model(self.model, self.task, dev_split, self.computing)]
+            latest[:] = [evaluate_model(self.model, self.task, self.dev_split, self.computing)]
             return latest[0].defined_scores
 
         record = run_record(self.task, self.started, self.recipe, self.settings)
         if self.here.is_first:
             save_json(self.run.recipe_path, record)
-        training = self._train(batches, len(train_split.examples), identity, evaluate)
+        training = self._train(identity, evaluate)
         if not self.here.is_first:
             wait_for_all(self.here)
             return FinetuningResult({}, {}, self.run.model_path)
         if not latest:
             evaluate()
         report = run_report(
-            record, self.task, train_split, batches, training, latest[0], self.started.notes
+            record, self.task, self.train_split, self.batches, training, latest[0], self.started.notes
         ) | {"identity": identity}
         self._write(latest[0], report)
         wait_for_all(self.here)
         return FinetuningResult(latest[0].scores, report, self.run.model_path)
 
-    def _batches(self, split: PreparedSplit) -> TaskBatches:
-        sequences, targets = split.features.sequences, split.features.targets
-        if isinstance(split.features, SpanFeatures):
-            held = np.flatnonzero(targets[:, 0] >= 0)  # the others have nothing to point at; they are counted
-            if not len(held):
-                raise InvalidConfiguration(self.task.name, "no window of the training set holds an answer")
-            sequences, targets = sequences.select(held), targets[held]
-        return TaskBatches(
-            sequences,
-            targets,
-            term_of(self.task.target),
-            self.recipe.batch_size,
-            self.settings.seed,
-            self.settings.micro_batch_tokens,
-        )
-
-    def _train(
-        self,
-        batches: TaskBatches,
-        n_examples: int,
-        identity: dict[str, str],
-        evaluate: Callable[[], dict[str, float]],
-    ) -> TrainingResult:
+    def _train(self, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]) -> TrainingResult:
         recipe, settings = self.recipe, self.settings
         optimizer = settings.optimizer or OptimizerRecipe(
             kind="adamw", learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
-        steps = recipe.total_steps(n_examples)
+        steps = recipe.total_steps(len(self.train_split.examples))
         warmup = round(recipe.warmup_share * steps)
         return train(
             self.model,
             build_optimizer(optimizer, self.model),
             lambda step: warmup_then_linear(step, optimizer.learning_rate, warmup, steps),
-            batches,
+            self.batches,
             task_loss,
             TrainingPlan(
                 total_steps=steps,
@@ -192,7 +176,7 @@ class _Run:
                 directory,
                 self.model,
                 self.started.tokenizer_directory,
-                extra=head_description(self.task.target),
+                extra=head_description(self.task, self.recipe),
             ),
             evaluate=evaluate if settings.evaluate_every else None,
             description=f"Fine-tuning {self.task.name}",
@@ -204,10 +188,21 @@ class _Run:
             self.run.model_path,
             self.model,
             self.started.tokenizer_directory,
-            extra=head_description(self.task.target),
+            extra=head_description(self.task, self.recipe),
             card=run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation),
             replace=True,
         )
         save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
         if self.run.checkpoints_path.is_dir():
             remove_directory(self.run.checkpoints_path)
+
+
+def _batches(task: Task, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings) -> TaskBatches:
+    sequences, targets = split.features.sequences, split.features.targets
+    if isinstance(split.features, SpanFeatures):
+        held = np.flatnonzero(targets[:, 0] >= 0)  # the others have nothing to point at; they are counted
+        if not len(held):
+            raise InvalidConfiguration(task.name, "no window of the training set holds an answer")
+        sequences, targets = sequences.select(held), targets[held]
+    term = term_of(task.target)
+    return TaskBatches(sequences, targets, term, recipe.batch_size, settings.seed, settings.micro_batch_tokens)

@@ -53,8 +53,6 @@ def _cross_entropy(
     return (normalizers - logits[gold]).sum()
 
 
-def _is_best(
-    logits: Float[Tensor, " tokens"], gold: Int[Tensor, " sequences"], lengths: tuple[int, ...]
-) -> Tensor:
+def _is_best(logits: Float[Tensor, " tokens"], gold: Int[Tensor, " sequences"], lengths: tuple[int, ...]) -> Tensor:
     best = torch.stack([piece.max() for piece in logits.detach().split(lengths)])
     return logits.detach()[gold] >= best

@@ -1,5 +1,4 @@
-"""What a fine-tuning run was: its settings, the fingerprints that a resumed run must share, and its report.
-"""
+"""What a fine-tuning run was: its settings, the fingerprints that a resumed run must share, and its report."""
 
 import hashlib
 import json
@@ -65,9 +64,7 @@ class FinetuningResult:
     already_complete: bool = False
 
 
-def run_record(
-    task: Task, started: StartedModel, recipe: TaskRecipe, settings: FinetuningSettings
-) -> dict[str, Any]:
+def run_record(task: Task, started: StartedModel, recipe: TaskRecipe, settings: FinetuningSettings) -> dict[str, Any]:
     """The whole run as plain values, saved as `recipe.json`."""
     return {
         "task": task.name,

@@ -9,14 +9,18 @@ from typing import Any
 
 from torch import nn
 
+from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import open_model, read_config
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.task import Choice, Score, Span, Target, TaskRecipe
+from albert.tasks.task import Choice, Score, Span, Target, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
+
+LENGTHS = ("max_length", "question_length", "stride")
+"""What of a recipe an evaluation needs too."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,22 @@ def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> 
                 labels = n_outputs(target)
                 opened = open_model(start.model, "classification", labels, new_head=True, overrides=overrides)
         model, config, directory, source = opened.model, opened.config, opened.directory, start.model
-        notes = tuple(opened.loading_report.lines())
+        notes = _loading_notes(opened.loading_report)
     tokenizer = Tokenizer.load(directory)
     if tokenizer.vocab_size > config.vocab_size:
         why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
         raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
     return StartedModel(model.train(), config, tokenizer, directory, source, notes)
+
+
+def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
+    state = "checked against its manifest" if report.verified else "unverified: it has no manifest"
+    lines = [f"{report.source}: {state}"]
+    if report.newly_initialised:
+        lines.append("new, drawn at random: " + ", ".join(report.newly_initialised))
+    if report.unexpected:
+        lines.append("in the file, not used here: " + ", ".join(report.unexpected))
+    return tuple(lines)
 
 
 def n_outputs(target: Target) -> int:
@@ -100,15 +114,19 @@ def n_outputs(target: Target) -> int:
             return 2
 
 
-def head_description(target: Target) -> dict[str, Any]:
-    """Keys of `config.json` by which others know what the head's outputs mean."""
+def head_description(task: Task, recipe: TaskRecipe) -> dict[str, Any]:
+    """Keys of `config.json`: what the head's outputs mean, and how the text was cut when it was trained."""
+    lengths = {name: getattr(recipe, name) for name in LENGTHS}
+    kept = {"finetuning": {"task": task.name, **lengths}}
+    target = task.target
     match target:
         case Choice():
-            return {"id2label": dict(enumerate(target.shown)), "problem_type": "single_label_classification"}
+            names = dict(enumerate(target.shown))
+            return {"id2label": names, "problem_type": "single_label_classification", **kept}
         case Score(column):
-            return {"id2label": {0: column}, "problem_type": "regression"}
+            return {"id2label": {0: column}, "problem_type": "regression", **kept}
         case Span():
-            return {}
+            return kept
 
 
 def _build(target: Target, config: AlbertConfig) -> nn.Module:

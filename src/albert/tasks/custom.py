@@ -15,9 +15,7 @@ from albert.tasks.metrics import accuracy, f1, macro_f1, mean_absolute_error, pe
 from albert.tasks.sources import is_unicode, lines_of, read_tab_separated, read_text
 from albert.tasks.task import Choice, Pair, Row, Rows, Score, Single, Task, TaskRecipe
 
-csv.field_size_limit(
-    2**31 - 1
-)  # a field is as long as a text may be; the module's own limit is 131,072 characters
+csv.field_size_limit(2**31 - 1)  # a field is as long as a text may be; the module's own limit is 131,072 characters
 
 CUSTOM_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=512)
 
@@ -33,12 +31,14 @@ class OwnFiles:
         """The splits given."""
         return tuple(self.files)
 
+    def with_files(self, files: Mapping[str, Path]) -> "OwnFiles":
+        """The same source with other files for some splits."""
+        return OwnFiles({**self.files, **files})
+
     def read(self, data: Path, split: str) -> Rows:
         """Every row of a split."""
         if split not in self.files:
-            raise InvalidConfiguration(
-                f"split {split}", "no file was given for it", did_you_mean(split, self.files)
-            )
+            raise InvalidConfiguration(f"split {split}", "no file was given for it", did_you_mean(split, self.files))
         return read_table(self.files[split])
 
 
@@ -75,9 +75,7 @@ def declare_custom_task(
             labels = _labels_in(files["train"], label)
         target = Choice(labels, label)
         metrics = (accuracy, f1) if len(labels) == 2 else (accuracy, macro_f1)
-    return Task(
-        name="custom", source=OwnFiles(files), inputs=inputs, target=target, metrics=metrics, recipe=recipe
-    )
+    return Task(name="custom", source=OwnFiles(files), inputs=inputs, target=target, metrics=metrics, recipe=recipe)
 
 
 def read_table(path: Path) -> Rows:
@@ -115,9 +113,7 @@ def _labels_in(path: Path, column: str) -> tuple[str, ...]:
             raise DamagedData(row.where, f"empty label in column {column!r}")
         labels.add(row.fields[column])
     if len(labels) == 1:
-        raise InvalidConfiguration(
-            path, f"every row has the label {labels.pop()!r}", "at least two are needed"
-        )
+        raise InvalidConfiguration(path, f"every row has the label {labels.pop()!r}", "at least two are needed")
     return sort_labels(labels)
 
 
@@ -138,9 +134,7 @@ def _read_comma_separated(path: Path) -> Rows:
             else:
                 rows.append(Row(str(len(rows)), where, dict(zip(columns, fields, strict=True))))
     except csv.Error as error:
-        raise DamagedData(
-            f"{path}:{line}", f"broken CSV ({error})", "check the quotes of this row"
-        ) from error
+        raise DamagedData(f"{path}:{line}", f"broken CSV ({error})", "check the quotes of this row") from error
     return _counted(path, rows)
 
 
@@ -166,9 +160,7 @@ def _scalars_as_text(value: dict, where: str) -> dict[str, str]:
             fields[key] = json.dumps(item)
     for key, item in fields.items():
         if not is_unicode(item):
-            raise DamagedData(
-                where, f"{key!r} holds half of a surrogate pair", "write the file as UTF-8 again"
-            )
+            raise DamagedData(where, f"{key!r} holds half of a surrogate pair", "write the file as UTF-8 again")
     return fields
 
 

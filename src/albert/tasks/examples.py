@@ -79,9 +79,7 @@ def _number(row: Row, column: str, low: float | None, high: float | None) -> flo
     try:
         value = float(row.fields[column])
     except ValueError as error:
-        raise DamagedData(
-            row.where, f"{row.fields[column]!r} in column {column!r} is not a number"
-        ) from error
+        raise DamagedData(row.where, f"{row.fields[column]!r} in column {column!r} is not a number") from error
     if not math.isfinite(value):
         raise DamagedData(row.where, f"{row.fields[column]!r} in column {column!r} is not a finite number")
     if (low is not None and value < low) or (high is not None and value > high):

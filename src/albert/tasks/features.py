@@ -82,9 +82,7 @@ def text_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length:
     n_texts = len(examples[0].texts) if examples else 1
     room = max_length - 1 - n_texts
     if room < n_texts:
-        raise InvalidConfiguration(
-            "max_length", f"{max_length} leaves no room for text", "use a larger value"
-        )
+        raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")
     encoded = [_encode_all([example.texts[i] for example in examples], tokenizer) for i in range(n_texts)]
     parts, truncated, tokens_cut = [], 0, 0
     for texts in zip(*encoded, strict=True):

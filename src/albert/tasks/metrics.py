@@ -42,9 +42,7 @@ def macro_f1(gold: Any, predicted: Any) -> float | None:
     """Mean over the classes seen (gold or predicted) of their F1."""
     if len(gold) == 0:
         return None
-    return 100.0 * float(
-        sklearn_metrics.f1_score(gold, predicted, average="macro", zero_division=_NO_DIVISION)
-    )
+    return 100.0 * float(sklearn_metrics.f1_score(gold, predicted, average="macro", zero_division=_NO_DIVISION))
 
 
 def matthews_correlation(gold: Any, predicted: Any) -> float | None:
@@ -112,9 +110,7 @@ def _overlap(answer: str, predicted: str) -> float:
 
 def span_exact_match(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
     """SQuAD 1.1's exact match over questions. None without questions."""
-    return _mean_points(
-        [answer_exact_match(answers, text) for answers, text in zip(gold, predicted, strict=True)]
-    )
+    return _mean_points([answer_exact_match(answers, text) for answers, text in zip(gold, predicted, strict=True)])
 
 
 def span_f1(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:

@@ -6,7 +6,7 @@ Nothing is skipped: every line is a row or an error that names file and line.
 import gzip
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
@@ -31,10 +31,19 @@ class TabSeparated:
         """The declared splits."""
         return tuple(self.files)
 
+    def with_files(self, files: Mapping[str, Path]) -> "TabSeparated":
+        """The same source with other files for some splits."""
+        return replace(self, files={**self.files, **absolute_names(files)})
+
     def read(self, data: Path, split: str) -> Rows:
         """Every row of a split; ragged rows are errors."""
         path = find_split(data, self.folder, self.files, split)
         return read_tab_separated(path, self.columns)
+
+
+def absolute_names(files: Mapping[str, Path]) -> dict[str, str]:
+    """File names that `find_split` finds whatever the data folder is."""
+    return {split: str(path.resolve()) for split, path in files.items()}
 
 
 def find_split(data: Path, folder: str, files: Mapping[str, str], split: str) -> Path:
@@ -51,9 +60,7 @@ def find_split(data: Path, folder: str, files: Mapping[str, str], split: str) ->
         for candidate in (place / name, place / f"{name}.gz"):
             if candidate.is_file():
                 return candidate
-    raise MissingInput(
-        data, f"has no {name}", f"expected {data / folder / name} or {data / name} (or the same .gz)"
-    )
+    raise MissingInput(data, f"has no {name}", f"expected {data / folder / name} or {data / name} (or the same .gz)")
 
 
 def read_text(path: Path) -> str:
@@ -75,9 +82,7 @@ def read_text(path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise DamagedData(
-            f"{path}:{line}", f"not UTF-8 (byte {error.start})", "convert the file to UTF-8"
-        ) from error
+        raise DamagedData(f"{path}:{line}", f"not UTF-8 (byte {error.start})", "convert the file to UTF-8") from error
 
 
 def is_unicode(text: str) -> bool:
@@ -117,8 +122,6 @@ def read_tab_separated(path: Path, columns: Sequence[str] | None = None) -> Rows
         fields = line.split("\t")
         where = f"{path}:{first + index + 1}"
         if len(fields) != len(columns):
-            raise DamagedData(
-                where, f"has {len(fields)} tab-separated fields where {len(columns)} are expected"
-            )
+            raise DamagedData(where, f"has {len(fields)} tab-separated fields where {len(columns)} are expected")
         rows.append(Row(str(index), where, dict(zip(columns, fields, strict=True))))
     return Rows(rows, {"rows": len(rows)})

@@ -6,13 +6,13 @@ The official JSON layout is read; every question of a file is kept, and what doe
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.tasks.metrics import span_exact_match, span_f1
-from albert.tasks.sources import find_split, is_unicode, read_text
+from albert.tasks.sources import absolute_names, find_split, is_unicode, read_text
 from albert.tasks.task import Answer, Published, QuestionInContext, Row, Rows, Span, Task, TaskRecipe
 
 _RELEASE = "google-research/albert README, v2 results, dev"
@@ -29,6 +29,10 @@ class QuestionFiles:
     def splits(self) -> tuple[str, ...]:
         """The declared splits."""
         return tuple(self.files)
+
+    def with_files(self, files: Mapping[str, Path]) -> "QuestionFiles":
+        """The same source with other files for some splits."""
+        return replace(self, files={**self.files, **absolute_names(files)})
 
     def read(self, data: Path, split: str) -> Rows:
         """Every question of a split; see `read_questions`."""
@@ -72,9 +76,7 @@ def _rows(path: Path, articles: list[Any], counts: Counter[str]):
             context = _get(paragraph, "context", str, place)
             for q, question in enumerate(_get(paragraph, "qas", list, place)):
                 where = f"{place}.qas[{q}]"
-                answers = [
-                    _answer(item, context, where, counts) for item in _get(question, "answers", list, where)
-                ]
+                answers = [_answer(item, context, where, counts) for item in _get(question, "answers", list, where)]
                 fields = {"question": _get(question, "question", str, where), "context": context}
                 yield Row(_get(question, "id", str, where), where, fields, tuple(answers))
 

@@ -114,6 +114,10 @@ class Source(Protocol):
         """The splits that can be read, e.g. `("train", "dev")`."""
         ...
 
+    def with_files(self, files: Mapping[str, Path]) -> "Source":
+        """The same source with other files, in the same layout, for some splits."""
+        ...
+
     def read(self, data: Path, split: str) -> Rows:
         """Every row of a split. Raises MissingInput and DamagedData with the file (and line) named."""
         ...

@@ -100,19 +100,13 @@ def span_features(
                 parts.append((ids, offset))
                 windows.append(Window(index, offset, start, stop - start, best))
                 inside = answer is not None and start <= answer[0] and answer[1] < stop
-                target = (
-                    (answer[0] - start + offset, answer[1] - start + offset)
-                    if answer and inside
-                    else (-1, -1)
-                )
+                target = (answer[0] - start + offset, answer[1] - start + offset) if answer and inside else (-1, -1)
                 counts["windows_without_answer"] += not inside
                 targets.append(target)
             spans.append(context_spans)
             bar.advance()
     counts["windows"] = len(windows)
-    return SpanFeatures(
-        join_sequences(parts), windows, spans, np.asarray(targets, np.int64).reshape(-1, 2), counts
-    )
+    return SpanFeatures(join_sequences(parts), windows, spans, np.asarray(targets, np.int64).reshape(-1, 2), counts)
 
 
 def cut_windows(n_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:

@@ -1,0 +1,159 @@
+"""`albert evaluate`: the official metrics of a task, or the intrinsic accuracies of pre-training."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional
+
+from albert.checkpoints.model_directory import read_config
+from albert.cli.command_line import parse
+from albert.finetuning.evaluate import evaluate_directory, fine_tuned_directory
+from albert.finetuning.summary import scores_table, shortened
+from albert.pretraining.intrinsic_evaluation import evaluate_pretraining
+from albert.pretraining.sentence_order import SentenceObjective
+from albert.runtime.devices import Precision
+from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.strict_json import save_json
+from albert.tasks.custom import declare_custom_task
+from albert.tasks.declared import DECLARED, find_task
+from albert.tasks.task import Task
+
+PRETRAINING = "pretraining"
+DESCRIPTION = f"""Score a model with the official metrics of a task, beside the best constant answer.
+
+TASK is one of {", ".join(DECLARED)}, or {PRETRAINING} for the held-out accuracies of masked tokens and sentence order
+on what `albert prepare` wrote. Without TASK, --dev names your own file and --text, --pair, --label its columns.
+
+Examples:
+  albert evaluate sst-2 --model runs/sst-2 --data glue
+  albert evaluate --dev dev.csv --text review --label stars --model runs/stars
+  albert evaluate {PRETRAINING} --model runs/small --data corpus"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """What to evaluate on what."""
+
+    task: Positional[str | None] = None
+    """A declared task, or pretraining; leave it out for your own file."""
+    model: str
+    """A model directory, a run that made one, or a Hub id."""
+    data: Path | None = None
+    """The task's data folder, or for pretraining what `albert prepare` wrote."""
+    split: str = "dev"
+    """Which split of a declared task."""
+    dev: Path | None = None
+    """Your own file, or with TASK a file in its layout."""
+    text: str | None = None
+    """Your own file: the column of the text."""
+    pair: str | None = None
+    """Your own file: the column of a second text."""
+    label: str | None = None
+    """Your own file: the column of the label or number."""
+    predictions: Path | None = None
+    """Write one JSON object per example."""
+    results: Path | None = None
+    """Write the scores as JSON."""
+    max_length: int | None = None
+    """Tokens of a sequence; the length of the fine-tuning when not set."""
+    objective: SentenceObjective = "sop"
+    """For pretraining: which sentence task to ask, whatever the model was trained on."""
+    sequences: int = 2000
+    """For pretraining: most sequences."""
+    micro_batch_tokens: int = 8192
+    """Tokens that go through the model at once."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Precision = "fp32"
+
+
+def main(arguments: list[str]) -> int:
+    """Run `albert evaluate`."""
+    asked = parse(Evaluate, arguments, "albert evaluate", DESCRIPTION)
+    console = Console(soft_wrap=True, highlight=False)
+    if asked.task == PRETRAINING:
+        _evaluate_pretraining(asked, console)
+    else:
+        _evaluate_task(asked, console)
+    return 0
+
+
+def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
+    if asked.data is None:
+        raise UsageError("--data", "is needed: what `albert prepare` wrote", "see albert evaluate --help")
+    figures = evaluate_pretraining(
+        fine_tuned_directory(asked.model),
+        asked.data,
+        objective=asked.objective,
+        max_length=asked.max_length,
+        limit=asked.sequences,
+        device=asked.device,
+        precision=asked.precision,
+    )
+    table = Table(show_header=False, box=None, padding=(0, 1))
+    for name, value in figures.items():
+        table.add_row(name.replace("_", " "), f"{value:,.4g}")
+    console.print(table)
+    if asked.results is not None:
+        save_json(asked.results, {"task": PRETRAINING, "model": asked.model, "scores": figures})
+
+
+def _evaluate_task(asked: Evaluate, console: Console) -> None:
+    task = _task(asked)
+    result = evaluate_directory(
+        task,
+        asked.model,
+        asked.data or Path(),
+        asked.split,
+        predictions=asked.predictions,
+        device=asked.device,
+        precision=asked.precision,
+        max_length=asked.max_length,
+        micro_batch_tokens=asked.micro_batch_tokens,
+    )
+    evaluation = result.evaluation
+    console.print(result.notes[0], markup=False)
+    console.print(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s")
+    for line in shortened(evaluation.counts):
+        console.print(line)
+    for line in scores_table(task, evaluation.scores, evaluation.baseline):
+        console.print(line, markup=False)
+    if asked.results is not None:
+        scores = {"scores": dict(evaluation.scores), "baseline": evaluation.baseline}
+        about = {"task": task.name, "model": asked.model, "split": asked.split}
+        save_json(asked.results, about | scores | {"counts": dict(evaluation.counts)})
+
+
+def _task(asked: Evaluate) -> Task:
+    own = {"--text": asked.text, "--label": asked.label}
+    if asked.task is not None:
+        given = [name for name, value in {**own, "--pair": asked.pair}.items() if value is not None]
+        if given:
+            raise UsageError(given[0], f"goes with your own file, the task {asked.task} has its own columns")
+        if asked.data is None and asked.dev is None:
+            raise UsageError("--data", "is needed to find the task's files", "see albert evaluate --help")
+        task = find_task(asked.task)
+        return task if asked.dev is None else _with_file(task, asked)
+    if asked.dev is None or asked.text is None or asked.label is None:
+        missing = [name for name, value in {"--dev": asked.dev, **own}.items() if value is None]
+        raise UsageError("albert evaluate", f"your own file needs {', '.join(missing)}", "or name a TASK")
+    return _own_task(asked, asked.dev, asked.text, asked.label)
+
+
+def _with_file(task: Task, asked: Evaluate) -> Task:
+    files = {asked.split: asked.dev} if asked.dev is not None else {}
+    return replace(task, source=task.source.with_files(files))
+
+
+def _own_task(asked: Evaluate, file: Path, text: str, label: str) -> Task:
+    """The task that the model was made for, read from its configuration."""
+    directory = fine_tuned_directory(asked.model)
+    _, extra = read_config(directory)
+    names = extra.get("id2label")
+    if not names:
+        raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")
+    labels = tuple(names[index] for index in sorted(names))
+    regression = extra.get("problem_type") == "regression"
+    return declare_custom_task({"dev": file}, text, label, asked.pair, regression, labels)

@@ -1,0 +1,184 @@
+"""`albert finetune`: a pre-trained encoder learns a task."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from tyro.conf import Positional
+
+from albert.cli.command_line import parse
+from albert.finetuning.evaluate import fine_tuned_directory
+from albert.finetuning.finetune import finetune
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.start import PretrainedEncoder, random_encoder_like
+from albert.finetuning.summary import scores_table, shortened
+from albert.optim.optimizer import OptimizerRecipe
+from albert.runtime.devices import Precision
+from albert.runtime.distributed import world
+from albert.runtime.errors import UsageError
+from albert.tasks.custom import CUSTOM_RECIPE, declare_custom_task
+from albert.tasks.declared import DECLARED, find_task
+from albert.tasks.task import Task, TaskRecipe
+
+DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
+
+TASK is one of {", ".join(DECLARED)}. Without TASK, --train and --dev name your own files (.csv, .tsv or .jsonl, plain
+or .gz) and --text, --pair, --label their columns. The same command goes on with a run that was stopped.
+
+Examples:
+  albert finetune sst-2 --model runs/small --data glue --output runs/sst-2
+  albert finetune --train my.csv --dev dev.csv --text review --label stars --model runs/small --output runs/stars"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetune:
+    """What to learn, from what, and how. What is not set comes from the task's own recipe."""
+
+    task: Positional[str | None] = None
+    """A declared task; leave it out for your own files."""
+    model: str
+    """A model directory, a run that made one, or a Hub id."""
+    output: Path
+    """The run's directory."""
+    data: Path | None = None
+    """The task's data folder: files in DATA/TASK/ or in DATA itself."""
+    init: Literal["pretrained", "random"] = "pretrained"
+    """random: the same architecture without its weights, as a control."""
+    train: Path | None = None
+    """The training file; with TASK, instead of the official one and in its layout."""
+    dev: Path | None = None
+    """The development file."""
+    text: str | None = None
+    """Your own files: the column of the text."""
+    pair: str | None = None
+    """Your own files: the column of a second text."""
+    label: str | None = None
+    """Your own files: the column of the label or number."""
+    regression: bool = False
+    """Your own files: the label is a number to predict."""
+    learning_rate: float | None = None
+    batch_size: int | None = None
+    """Sequences per step over all processes."""
+    epochs: float | None = None
+    steps: int | None = None
+    """Optimiser updates, instead of epochs."""
+    warmup_share: float | None = None
+    """Share of the steps in which the learning rate rises."""
+    weight_decay: float | None = None
+    max_length: int | None = None
+    """Tokens of a sequence; longer ones are cut and counted."""
+    question_length: int | None = None
+    """Span tasks: tokens of a question."""
+    stride: int | None = None
+    """Span tasks: tokens between the windows of a long context."""
+    encoder_dropout: float | None = None
+    head_dropout: float | None = None
+    optimizer: Literal["adamw", "lamb"] = "adamw"
+    seed: int = 0
+    max_train_examples: int | None = None
+    """Learn from a sample of the training rows, drawn by the seed."""
+    evaluate_every: int | None = None
+    """Steps between evaluations; at the end only when not set."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; every ten minutes when not set."""
+    micro_batch_tokens: int = 8192
+    """Tokens that go through the model at once; less needs less memory and changes no result."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Precision | None = None
+    """bf16 on a GPU and fp32 on a CPU when not set."""
+    workers: int = 0
+    """Processes that make batches."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run `albert finetune`."""
+    asked = parse(Finetune, arguments, "albert finetune", DESCRIPTION)
+    task = _task(asked)
+    recipe = _recipe(task.recipe, asked)
+    optimizer = OptimizerRecipe(
+        kind=asked.optimizer, learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
+    )
+    settings = FinetuningSettings(
+        seed=asked.seed,
+        max_train_examples=asked.max_train_examples,
+        evaluate_every=asked.evaluate_every,
+        checkpoint_every=asked.checkpoint_every,
+        micro_batch_tokens=asked.micro_batch_tokens,
+        optimizer=optimizer,
+        device=asked.device,
+        precision=asked.precision,
+        workers=asked.workers,
+    )
+    model = str(fine_tuned_directory(asked.model))
+    start = PretrainedEncoder(model) if asked.init == "pretrained" else random_encoder_like(model)
+    result = finetune(task, start, asked.data or Path(), asked.output, recipe, settings)
+    if world().is_first:
+        _show(Console(soft_wrap=True, highlight=False), task, result, asked)
+    return 0
+
+
+def _task(asked: Finetune) -> Task:
+    files = {split: path for split, path in (("train", asked.train), ("dev", asked.dev)) if path is not None}
+    columns = {"--text": asked.text, "--label": asked.label}
+    if asked.task is not None:
+        given = [name for name, value in {**columns, "--pair": asked.pair}.items() if value is not None]
+        if given or asked.regression:
+            name = given[0] if given else "--regression"
+            raise UsageError(name, f"goes with your own files, the task {asked.task} has its own columns")
+        if asked.data is None and len(files) < 2:
+            raise UsageError("--data", "is needed to find the task's files", "see albert finetune --help")
+        task = find_task(asked.task)
+        return replace(task, source=task.source.with_files(files))
+    needed = {"--train": asked.train, "--dev": asked.dev, **columns}
+    missing = [name for name, value in needed.items() if value is None]
+    if len(missing) == len(needed):
+        raise UsageError("albert finetune", "no task", "name a declared task, or your own files with --train")
+    if missing or asked.text is None or asked.label is None:
+        raise UsageError("albert finetune", f"your own files need {', '.join(missing)} too", "or name a TASK")
+    return declare_custom_task(files, asked.text, asked.label, asked.pair, asked.regression, None, CUSTOM_RECIPE)
+
+
+def _recipe(recipe: TaskRecipe, asked: Finetune) -> TaskRecipe:
+    names = (
+        "learning_rate",
+        "batch_size",
+        "warmup_share",
+        "weight_decay",
+        "max_length",
+        "question_length",
+        "stride",
+        "encoder_dropout",
+        "head_dropout",
+    )
+    chosen: dict[str, Any] = {n: getattr(asked, n) for n in names if getattr(asked, n) is not None}
+    if asked.steps is not None and asked.epochs is not None:
+        raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
+    if asked.steps is not None:
+        chosen |= {"steps": asked.steps, "epochs": None, "examples": None}
+    if asked.epochs is not None:
+        chosen |= {"steps": None, "epochs": asked.epochs, "examples": None}
+    recipe = replace(recipe, **chosen)
+    recipe.check()
+    return recipe
+
+
+def _show(console: Console, task: Task, result: FinetuningResult, asked: Finetune) -> None:
+    report = result.report
+    if result.already_complete:
+        console.print(f"{asked.output} is complete already; nothing was trained")
+    for note in report["notes"]:
+        console.print(note, markup=False)
+    training, evaluation = report["training"], report["evaluation"]
+    console.print(
+        f"{training['steps']:,} steps over {training['examples']:,} of {training['rows']:,} training rows "
+        f"({training['epochs']:.3g} epochs) in {training['seconds']:,.0f} s"
+    )
+    for part, counts in (("training", training), ("development set", evaluation)):
+        for line in shortened(counts):
+            console.print(f"{part}: {line}")
+    if training.get("windows_without_answer"):
+        console.print(f"training: {training['windows_without_answer']:,} windows without the answer left out")
+    for line in scores_table(task, result.scores, report["baseline"]):
+        console.print(line, markup=False)
+    console.print(f"[bold]{result.model_directory}[/bold] is ready")

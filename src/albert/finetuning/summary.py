@@ -1,0 +1,41 @@
+"""An evaluation in lines for people: scores, the baseline beside them, published scores, and what was shortened."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from albert.tasks.task import Task
+
+_WORDS = {
+    "truncated": "examples cut to the maximum length",
+    "questions_truncated": "questions cut",
+    "contexts_in_several_windows": "contexts in several windows",
+    "answers_relocated": "answers found away from their offset",
+    "answers_not_found": "answers not in their context, or there more than once",
+    "answers_not_aligned": "answers without a place in the context's tokens",
+}
+
+
+def scores_table(
+    task: Task, scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None
+) -> list[str]:
+    """Each metric with the best constant answer beside it, then published scores by metric and source."""
+    lines = []
+    for name, value in scores.items():
+        line = f"{name:<22} {_shown(value)}"
+        if baseline is not None:
+            line += f"   (best constant answer: {_shown(baseline[name])})"
+        lines.append(line)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for published in task.published:
+        group = groups.setdefault((published.metric, published.source), [])
+        group.append(f"{published.model} {published.score:g}")
+    return lines + [f"published {name}: {', '.join(found)} ({source})" for (name, source), found in groups.items()]
+
+
+def shortened(counts: Mapping[str, Any]) -> list[str]:
+    """Lines on whatever was cut, moved or not found; none when nothing was."""
+    return [f"{counts[key]:,} {what}" for key, what in _WORDS.items() if counts.get(key)]
+
+
+def _shown(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.2f}"

@@ -149,9 +149,7 @@ def _balanced(chapters: Sequence[Chapter], per_author: int) -> tuple[tuple[Passa
     columns: list[list[Passage]] = []
     unused = 0
     for author in AUTHORS:
-        cut = [
-            passage for chapter in chapters if chapter.author == author for passage in cut_passages(chapter)
-        ]
+        cut = [passage for chapter in chapters if chapter.author == author for passage in cut_passages(chapter)]
         columns.append([cut[place * len(cut) // per_author] for place in range(per_author)])
         unused += len(cut) - per_author
     return tuple(passage for turn in zip(*columns, strict=True) for passage in turn), unused

@@ -31,8 +31,11 @@ _NOT_CREATABLE = {
 }
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file so that `path` holds either its old content or all of `data`.
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary name for the block to write, which becomes `path` if the block ends well.
+
+    `path` holds either its old content or all of the new, whatever happens.
 
     Raises:
         CannotCreate: the place cannot be written.
@@ -42,14 +45,18 @@ def write_bytes(path: Path, data: bytes) -> None:
     try:
         with _writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            yield temporary
+            _sync_file(temporary)
             os.replace(temporary, path)
             _sync_directory(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """`new_file` with the content at hand."""
+    with new_file(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -6,12 +6,13 @@ by the count over all micro-batches and ranks, so neither accumulation nor world
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 
+@runtime_checkable
 class Batch(Protocol):
     """A micro-batch."""
 
@@ -30,6 +31,7 @@ class Batch(Protocol):
         ...
 
 
+@runtime_checkable
 class BatchSource(Protocol):
     """The data, as a pure function of the step."""
 
@@ -48,6 +50,7 @@ class Sums:
     """Items answered right, for the accuracies shown while training."""
 
 
+@runtime_checkable
 class Objective(Protocol):
     """A model's loss on a micro-batch."""
 

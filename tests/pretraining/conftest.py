@@ -1,0 +1,104 @@
+"""A tiny prepared corpus, a recipe that suits it, and corpora made of given tokens.
+
+`albert` is imported late: the hook on annotations comes first.
+"""
+
+import random
+
+import numpy as np
+import pytest
+
+SYLLABLES = [consonant + vowel for consonant in "bcdfghlmnprstvw" for vowel in "aeiou"] + ["ing", "er", "tion"]
+
+
+def make_documents(count: int, seed: int = 0) -> list[str]:
+    """Documents of 2 to 14 sentences of 2 to 18 words; of 400 different words."""
+    numbers = random.Random(seed)
+    words = ["".join(numbers.choices(SYLLABLES, k=numbers.randint(1, 3))) for _ in range(400)]
+
+    def sentence() -> str:
+        return " ".join(numbers.choices(words, k=numbers.randint(2, 18))).capitalize() + numbers.choice(".?!")
+
+    return [" ".join(sentence() for _ in range(numbers.randint(2, 14))) for _ in range(count)]
+
+
+def prepare_texts(texts, tokenizer, directory, held_out):
+    """Write one file a text and prepare them."""
+    from albert.text.prepare import prepare
+
+    raw = directory / "raw"
+    raw.mkdir()
+    for number, text in enumerate(texts):
+        (raw / f"{number:03d}.txt").write_text(text, encoding="utf-8")
+    prepare([raw], tokenizer, directory / "corpus", held_out=held_out, workers=1)
+    return directory / "corpus"
+
+
+@pytest.fixture(scope="session")
+def tiny_texts():
+    """The documents of the tiny corpus."""
+    return make_documents(60)
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tiny_texts):
+    """A vocabulary of 300 pieces."""
+    from albert.text.tokenizer import train_tokenizer
+
+    return train_tokenizer(tiny_texts, vocab_size=300)
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tiny_texts, tiny_tokenizer, tmp_path_factory):
+    """The directory of a prepared corpus: 60 documents, about a fifth of them held out."""
+    return prepare_texts(tiny_texts, tiny_tokenizer, tmp_path_factory.mktemp("tiny"), held_out=0.2)
+
+
+@pytest.fixture(scope="session")
+def tiny_recipe():
+    """Two layers of 32, sequences of 32, batches of 8, twelve updates; no dropout, in float32."""
+    from albert.model.config import AlbertConfig
+    from albert.optim.optimizer import OptimizerRecipe
+    from albert.optim.schedule import ScheduleRecipe
+    from albert.pretraining.recipes import PretrainingRecipe
+    from albert.pretraining.samples import SequenceRecipe
+
+    return PretrainingRecipe(
+        model=AlbertConfig(
+            vocab_size=300,
+            embedding_size=16,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
+            max_position_embeddings=64,
+        ),
+        sequences=SequenceRecipe(max_length=32),
+        optimizer=OptimizerRecipe(learning_rate=4e-3, beta2=0.99),
+        schedule=ScheduleRecipe(total_steps=12, warmup_steps=3),
+        batch_size=8,
+        micro_batch_size=4,
+        precision="fp32",
+        log_every=4,
+        evaluate_every=6,
+        evaluation_sequences=24,
+    )
+
+
+@pytest.fixture(scope="session")
+def corpus_of(tiny_corpus):
+    """Makes a corpus of token ids, document by document and sentence by sentence, in memory."""
+    from albert.text.shards import TokenCorpus
+
+    real = TokenCorpus.open(tiny_corpus, "train", verify=False)
+
+    class CorpusInMemory(TokenCorpus):
+        def __init__(self, documents):
+            self.directory, self.split, self.description = real.directory, "train", real.description
+            sentences = [sentence for document in documents for sentence in document]
+            self.sentence_starts = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
+            self.document_starts = np.cumsum([0, *map(len, documents)], dtype=np.int64)
+            self._tokens = [np.concatenate(sentences).astype(np.int64)]
+            self._shard_ends = [len(self._tokens[0])]
+
+    return CorpusInMemory

@@ -1,0 +1,210 @@
+"""`albert predict`: text in, answers out."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from tyro.conf import Positional
+
+from albert.cli.command_line import parse
+from albert.inference.predictor import Predictor
+from albert.runtime.durable_files import write_text
+from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
+from albert.runtime.progress import progress
+
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Ask a trained model: fill masks, judge an order, classify, answer a question.
+
+    What a model can do depends on its head: one of `albert pretrain` fills masks and judges orders, one of
+    `albert finetune` classifies or answers. Give one question, or a file of texts to classify.
+
+    Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
+    """
+
+    model: Positional[str]
+    """A model directory, a run directory, or a Hugging Face Hub id."""
+    fill_mask: str | None = None
+    """A text with [MASK] in it, once or several times."""
+    order: tuple[str, str] | None = None
+    """Two adjacent segments: are they in their order, or swapped?"""
+    classify: str | None = None
+    """A text to classify."""
+    pair: str | None = None
+    """The second text, where the classifier was trained on pairs."""
+    question: str | None = None
+    """A question, to be answered from --context."""
+    context: str | None = None
+    """The text that holds the answer."""
+    input: str | None = None
+    """Texts to classify: a .txt file with one a line, a .jsonl file, or - for standard input."""
+    output: Path | None = None
+    """Where the predictions on --input go, a JSON object a line; standard output by default."""
+    replace: bool = False
+    """Replace an existing output."""
+    text_field: str = "text"
+    """The key of the text in a JSON line."""
+    pair_field: str = "text_pair"
+    """The key of the second text in a JSON line, which may be absent from all lines."""
+    top_k: int = 5
+    """How many pieces a mask, or how many answers a question gets."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+    json: bool = False
+    """JSON in place of a table."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run `albert predict`."""
+    options = parse(Predict, arguments, "albert predict")
+    _refuse_contradictions(options)
+    if options.output is not None and options.output.exists() and not options.replace:
+        raise CannotCreate(options.output, "exists already", "choose another name, or say --replace")
+    if options.input is not None:
+        rows = read_rows(options.input, options.text_field, options.pair_field)
+        _classify_rows(Predictor.open(options.model, options.device), rows, options)
+        return 0
+    predictor = Predictor.open(options.model, options.device)
+    if options.fill_mask is not None:
+        found: Any = predictor.fill_mask(options.fill_mask, options.top_k)
+        _show(found, ("score", "token_str", "sequence"), options.json)
+    elif options.order is not None:
+        _show([predictor.order(*options.order)], ("label", "score"), options.json)
+    elif options.classify is not None:
+        _show(predictor.classify(options.classify, options.pair), ("label", "score"), options.json)
+    else:
+        assert options.question is not None and options.context is not None
+        found = predictor.answer(options.question, options.context, options.top_k)
+        answers = found if isinstance(found, list) else [found]
+        _show(answers, ("score", "answer", "start", "end"), options.json)
+    return 0
+
+
+def read_rows(source: str, text_field: str, pair_field: str) -> list[dict[str, Any]]:
+    """The texts of a file, each as `{text_field: ...}` with whatever else its JSON line holds.
+
+    Args:
+        source: a path, or `-` for standard input, whose lines are JSON when the first one begins with `{`.
+        text_field: the key of the text.
+        pair_field: the key of the second text, in every line or in none.
+
+    Raises:
+        MissingInput: the file cannot be read, or holds nothing.
+        DamagedData: a line is not UTF-8, not JSON, or lacks the text; the line is named.
+    """
+    name = "standard input" if source == "-" else source
+    try:
+        content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except OSError as error:
+        raise MissingInput(name, error.strerror or "cannot be read") from error
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise MissingInput(name, "holds no text")
+    is_json = lines[0].lstrip().startswith(b"{") if source == "-" else source.endswith((".jsonl", ".json"))
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        where = f"{name}:{number}"
+        try:
+            text = line.decode("utf-8").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise DamagedData(where, "is not UTF-8") from error
+        rows.append(_row(text, where, text_field) if is_json else {text_field: text})
+        if (pair_field in rows[-1]) != (pair_field in rows[0]):
+            raise DamagedData(where, f"{pair_field!r} must be in every line or in none")
+        if not isinstance(rows[-1].get(pair_field, ""), str):
+            raise DamagedData(where, f"{pair_field!r} is not a text")
+    return rows
+
+
+def _row(line: str, where: str, text_field: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DamagedData(where, "is not JSON") from error
+    if not isinstance(row, dict) or not isinstance(row.get(text_field), str):
+        raise DamagedData(where, f"has no text under {text_field!r}", "--text-field names another key")
+    return row
+
+
+def _refuse_contradictions(options: Predict) -> None:
+    asked = [
+        name for name in ("fill_mask", "order", "classify", "question", "input") if getattr(options, name) is not None
+    ]
+    switches = ", ".join("--" + name.replace("_", "-") for name in asked)
+    if len(asked) != 1:
+        why = f"{switches} together" if asked else "nothing is asked"
+        remedy = "give one of --fill-mask, --order, --classify, --question with --context, --input"
+        raise UsageError("albert predict", why, remedy)
+    for name, belongs_to in (("pair", "classify"), ("context", "question"), ("output", "input")):
+        if getattr(options, name) is not None and asked != [belongs_to]:
+            raise UsageError(f"--{name}", f"goes with --{belongs_to}, not with {switches}")
+    if options.question is not None and options.context is None:
+        raise UsageError("--question", "needs a text to answer from", "give --context")
+    if options.top_k < 1:
+        raise UsageError("--top-k", f"is {options.top_k}, at least 1 is needed")
+
+
+def _classify_rows(predictor: Predictor, rows: list[dict[str, Any]], options: Predict) -> None:
+    cut = 0
+    lines: list[str] = []
+    paired = options.pair_field in rows[0]
+    with progress("Classifying", total=len(rows), unit="texts") as bar:
+        for batch in _batches(rows):
+            texts = [row[options.text_field] for row in batch]
+            pairs = [row[options.pair_field] for row in batch] if paired else None
+            for row, ranked in zip(batch, predictor.classify_batch(texts, pairs), strict=True):
+                cut += "tokens_cut" in ranked[0]
+                scores = {entry["label"]: entry["score"] for entry in ranked}
+                lines.append(json.dumps({**row, **ranked[0], "scores": scores}, ensure_ascii=False) + "\n")
+            bar.advance(len(batch))
+    if options.output is None:
+        sys.stdout.writelines(lines)
+    else:
+        write_text(options.output, "".join(lines))
+        print(f"{options.output}: {len(lines):,} predictions", file=sys.stderr)
+    if cut:
+        _note(f"{cut:,} of {len(rows):,} texts were cut: the model reads {predictor.max_length} tokens")
+
+
+def _batches(rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
+    for start in range(0, len(rows), BATCH):
+        yield rows[start : start + BATCH]
+
+
+def _show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
+    """A table, or JSON: a line for each prediction, or for each mask a line with all of its predictions."""
+    if as_json:
+        _write_json(found, sys.stdout)
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    for group in found if isinstance(found[0], list) else [found]:
+        table = Table(*columns)
+        for entry in group:
+            table.add_row(*(_cell(entry[column]) for column in columns))
+        console.print(table)
+        if "tokens_cut" in group[0]:
+            _note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
+
+
+def _write_json(found: list[Any], stream: TextIO) -> None:
+    for entry in found:
+        stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else escape(str(value))
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)

@@ -1,0 +1,56 @@
+"""A small configuration, and a way to change what a model directory holds."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from albert.checkpoints.model_directory import write_model
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import AlbertConfig
+
+
+@pytest.fixture
+def config() -> AlbertConfig:
+    return AlbertConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=20,
+    )
+
+
+@pytest.fixture
+def directory(tmp_path: Path, config: AlbertConfig) -> Path:
+    """A pre-training model without a manifest, so that tests may change it."""
+    path = tmp_path / "model"
+    path.mkdir()
+    write_model(path, AlbertForPreTraining(config), None)
+    return path
+
+
+@pytest.fixture
+def rewrite() -> Callable[..., None]:
+    """Change keys of `config.json` (None removes one) and tensors of `model.safetensors`."""
+
+    def change(
+        directory: Path,
+        keys: Mapping[str, Any] | None = None,
+        tensors: Callable[[dict[str, torch.Tensor]], None] | None = None,
+    ) -> None:
+        path = directory / "config.json"
+        content = json.loads(path.read_text()) | dict(keys or {})
+        path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+        if tensors is not None:
+            held = load_file(directory / "model.safetensors")
+            tensors(held)
+            save_file({name: tensor.clone() for name, tensor in held.items()}, directory / "model.safetensors")
+
+    return change

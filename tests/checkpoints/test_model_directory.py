@@ -1,0 +1,368 @@
+"""A model directory is whole, says everything, and is refused in one line when it is not what it says."""
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from albert.checkpoints.model_directory import open_model, read_config, save_model_directory, write_model
+from albert.model.albert import (
+    AlbertForPreTraining,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertModel,
+)
+from albert.model.config import PRESETS, AlbertConfig
+from albert.runtime.durable_files import verify_directory
+from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
+
+Rewrite = Callable[..., None]
+TRANSFORMERS_KEYS = {
+    "architectures", "model_type", "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers",
+    "num_hidden_groups", "inner_group_num", "num_attention_heads", "intermediate_size", "hidden_act",
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob", "max_position_embeddings",
+    "type_vocab_size", "initializer_range", "layer_norm_eps", "pad_token_id", "bos_token_id", "eos_token_id",
+    "tie_word_embeddings", "dtype", "id2label", "label2id",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "build"),
+    [
+        ("pretraining", AlbertForPreTraining),
+        ("classification", lambda config: AlbertForSequenceClassification(config, 3)),
+        ("question_answering", AlbertForQuestionAnswering),
+        ("encoder", AlbertModel),
+    ],
+)
+def test_every_kind_of_model_comes_back_whole(
+    kind: str, build: Callable[[AlbertConfig], torch.nn.Module], config: AlbertConfig, tmp_path: Path
+) -> None:
+    model = build(config)
+    save_model_directory(tmp_path / "model", model, None)
+    verify_directory(tmp_path / "model")
+    opened = open_model(tmp_path / "model", kind)
+    assert type(opened.model) is type(model)
+    assert opened.config == config
+    assert not opened.model.training
+    assert opened.loading_report.verified
+    assert opened.loading_report.missing == opened.loading_report.unexpected == ()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, opened.model.state_dict()[name])
+    assert all(parameter.requires_grad for parameter in opened.model.parameters())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_key_is_written_out_and_read_back(name: str, tmp_path: Path) -> None:
+    config = replace(
+        PRESETS[name], vocab_size=7, embedding_size=4, hidden_size=4, num_attention_heads=2, intermediate_size=3,
+        classifier_dropout_prob=0.25, layer_norm_eps=1e-6,
+    )  # fmt: skip
+    write_model(
+        tmp_path, AlbertForPreTraining(config), None, extra={"sentence_objective": "nsp", "max_sequence_length": 128}
+    )
+    content = json.loads((tmp_path / "config.json").read_text())
+    assert content.keys() >= TRANSFORMERS_KEYS
+    found, extra = read_config(tmp_path)
+    assert found == config
+    assert (extra["sentence_objective"], extra["max_sequence_length"]) == ("nsp", 128)
+    assert content["architectures"] == ["AlbertForPreTraining"]
+
+
+def test_weights_are_safetensors_that_say_they_are_for_torch(directory: Path) -> None:
+    with safe_open(directory / "model.safetensors", framework="pt") as file:
+        assert file.metadata() == {"format": "pt"}
+        assert not any("decoder" in name for name in file.keys())  # noqa: SIM118
+
+
+def test_the_bytes_of_a_directory_depend_on_the_model_alone(config: AlbertConfig, tmp_path: Path) -> None:
+    model = AlbertForPreTraining(config)
+    for name in ("one", "two"):
+        save_model_directory(tmp_path / name, model, None, extra={"sentence_objective": "sop"})
+    for file in ("config.json", "model.safetensors"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_labels_are_kept_with_the_head(config: AlbertConfig, tmp_path: Path) -> None:
+    labels = {0: "nein", 1: "ja", 2: "vielleicht"}
+    write_model(tmp_path, AlbertForSequenceClassification(config, 3), None, extra={"id2label": labels})
+    opened = open_model(tmp_path, "classification")
+    assert opened.extra["id2label"] == labels
+    assert opened.extra["label2id"] == {"nein": 0, "ja": 1, "vielleicht": 2}
+    assert opened.extra["architectures"] == ["AlbertForSequenceClassification"]
+
+
+@pytest.mark.parametrize("labels", [{0: "a"}, {0: "a", 1: "a"}, {1: "a", 2: "b"}, ["a", "b"]])
+def test_labels_that_do_not_name_each_output_are_refused(config: AlbertConfig, tmp_path: Path, labels: object) -> None:
+    with pytest.raises(InvalidConfiguration, match="id2label"):
+        write_model(tmp_path, AlbertForSequenceClassification(config, 2), None, extra={"id2label": labels})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_directory_is_not_overwritten(directory: Path, config: AlbertConfig) -> None:
+    before = (directory / "model.safetensors").read_bytes()
+    with pytest.raises(CannotCreate):
+        save_model_directory(directory, AlbertForPreTraining(config), None)
+    assert (directory / "model.safetensors").read_bytes() == before
+    save_model_directory(directory, AlbertForPreTraining(config), None, replace=True)
+    verify_directory(directory)
+
+
+def test_a_head_that_the_file_lacks_is_drawn_and_said(directory: Path) -> None:
+    report = open_model(directory, "classification", num_labels=4).loading_report
+    assert report.newly_initialised == report.missing == ("classifier.weight", "classifier.bias")
+    assert any(name.startswith("predictions.") for name in report.unexpected)
+    assert not report.verified
+    text = "\n".join(report.lines())
+    assert "unverified" in text
+    assert "newly initialised, at random: 2 (classifier.weight, classifier.bias)" in text
+
+
+def test_a_new_head_is_drawn_from_the_seed(directory: Path) -> None:
+    heads = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        head = open_model(directory, "classification", num_labels=4).model.classifier
+        assert not head.bias.any()
+        assert 0 < head.weight.abs().max() <= 0.04
+        heads.append(head.weight)
+    assert torch.equal(heads[0], heads[1])
+    assert not torch.equal(heads[0], heads[2])
+
+
+def test_another_number_of_labels_needs_a_new_head(config: AlbertConfig, tmp_path: Path) -> None:
+    model = AlbertForSequenceClassification(config, 3)
+    write_model(tmp_path, model, None)
+    with pytest.raises(InvalidConfiguration, match=r"classifier.* \(3,.*asks for \(2.*for a new head"):
+        open_model(tmp_path, "classification", num_labels=2)
+    opened = open_model(tmp_path, "classification", num_labels=2, new_head=True)
+    assert opened.model.classifier.out_features == 2
+    assert opened.loading_report.newly_initialised == ("classifier.weight", "classifier.bias")
+    assert opened.loading_report.missing == ()
+    assert torch.equal(opened.model.albert.pooler.weight, model.albert.pooler.weight)
+    same = open_model(tmp_path, "classification", num_labels=3, new_head=True).model
+    assert not torch.equal(same.classifier.weight, model.classifier.weight)
+
+
+def test_dropout_heads_and_depth_can_be_set_anew(directory: Path) -> None:
+    opened = open_model(
+        directory,
+        "pretraining",
+        overrides={"hidden_dropout_prob": 0.1, "num_attention_heads": 4, "num_hidden_layers": 7},
+    )
+    assert opened.config.hidden_dropout_prob == 0.1
+    assert len(opened.model.albert.encoder.plan) == 7
+    assert opened.model.albert.encoder.attentions[0].heads == 4
+    with pytest.raises(InvalidConfiguration, match="did you mean 'hidden_size'"):
+        open_model(directory, "pretraining", overrides={"hiden_size": 3})
+
+
+def test_damage_is_found_before_anything_is_read(config: AlbertConfig, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    save_model_directory(path, AlbertForPreTraining(config), None)
+    for file in ("config.json", "model.safetensors", "README.md"):
+        content = (path / file).read_bytes()
+        flipped = bytearray(content)
+        flipped[len(content) // 2] ^= 1
+        (path / file).write_bytes(flipped)
+        with pytest.raises(DamagedData, match="SHA-256"):
+            open_model(path, "pretraining")
+        (path / file).write_bytes(content)
+    open_model(path, "pretraining")
+
+
+@pytest.mark.parametrize("size", [0, 7, 100, -1])
+def test_a_cut_file_is_refused_in_one_line(directory: Path, size: int) -> None:
+    content = (directory / "model.safetensors").read_bytes()
+    (directory / "model.safetensors").write_bytes(content[:size])
+    with pytest.raises(DamagedData, match="not a whole safetensors file") as refusal:
+        open_model(directory, "pretraining")
+    assert "\n" not in str(refusal.value)
+
+
+def test_weights_that_are_not_finite_are_refused(directory: Path, rewrite: Rewrite) -> None:
+    rewrite(directory, tensors=lambda held: held["albert.pooler.bias"].__setitem__(3, float("nan")))
+    with pytest.raises(DamagedData, match=r"albert\.pooler\.bias holds numbers that are not finite"):
+        open_model(directory, "pretraining")
+
+
+def test_a_pickle_is_never_loaded(directory: Path) -> None:
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("the pickle was executed",))
+
+    (directory / "model.safetensors").unlink()
+    (directory / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(MissingInput, match="pickle.*never loaded.*save_pretrained"):
+        open_model(directory, "pretraining")
+
+
+@pytest.mark.parametrize(("name", "framework"), [("tf_model.h5", "TensorFlow"), ("flax_model.msgpack", "Flax")])
+def test_other_frameworks_weights_are_named(directory: Path, name: str, framework: str) -> None:
+    (directory / "model.safetensors").rename(directory / name)
+    with pytest.raises(MissingInput, match=framework):
+        open_model(directory, "pretraining")
+
+
+def test_a_directory_without_weights_or_configuration_says_so(directory: Path, tmp_path: Path) -> None:
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(MissingInput, match=r"holds no model\.safetensors"):
+        open_model(directory, "pretraining")
+    (directory / "config.json").unlink()
+    with pytest.raises(MissingInput, match=r"config\.json"):
+        open_model(directory, "pretraining")
+
+
+def test_sharded_weights_are_read(directory: Path) -> None:
+    whole = open_model(directory, "pretraining").model.state_dict()
+    _shard(directory)
+    opened = open_model(directory, "pretraining")
+    assert opened.loading_report.missing == ()
+    for name, tensor in opened.model.state_dict().items():
+        assert torch.equal(tensor, whole[name])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"weight_map": {"a": "../outside.safetensors"}}, DamagedData, "not a file of this directory"),
+        ({"weight_map": {"a": "absent.safetensors"}}, MissingInput, "missing"),
+        ({"weight_map": {}}, DamagedData, "no weight_map"),
+        ({"weight_map": 3}, DamagedData, "no weight_map"),
+    ],
+)
+def test_a_strange_index_is_refused(directory: Path, change: dict, error: type[AlbertError], message: str) -> None:
+    _shard(directory)
+    (directory / "model.safetensors.index.json").write_text(json.dumps(change))
+    with pytest.raises(error, match=message):
+        open_model(directory, "pretraining")
+
+
+def test_a_shape_that_the_configuration_does_not_describe_is_named(directory: Path, rewrite: Rewrite) -> None:
+    rewrite(directory, {"vocab_size": 51})
+    with pytest.raises(
+        InvalidConfiguration, match=r"word_embeddings\.weight has shape \(50, 8\), the model asks for \(51, 8\)"
+    ):
+        open_model(directory, "pretraining")
+
+
+def test_missing_layers_are_refused(directory: Path, rewrite: Rewrite) -> None:
+    rewrite(directory, {"num_hidden_groups": 3})
+    with pytest.raises(DamagedData, match=r"lacks 32 of the encoder's tensors \(albert.encoder"):
+        open_model(directory, "pretraining")
+
+
+def test_leaving_keys_out_means_transformers_defaults(directory: Path, rewrite: Rewrite) -> None:
+    rewrite(directory, dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads")))
+    config, _ = read_config(directory)
+    assert (config.hidden_size, config.intermediate_size, config.num_attention_heads) == (4096, 16384, 64)
+
+
+def test_relics_of_released_files_are_tolerated(directory: Path, rewrite: Rewrite) -> None:
+    relics = {
+        "net_structure_type": 0,
+        "gap_size": 0,
+        "num_memory_blocks": 0,
+        "layers_to_keep": [],
+        "down_scale_factor": 1,
+    }
+    rewrite(directory, {**relics, "hidden_dropout_prob": 0, "torch_dtype": "float32"})
+    config, extra = read_config(directory)
+    assert config.hidden_dropout_prob == 0.0
+    assert relics.items() <= extra.items()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"model_type": "bert"}, "type 'bert', not 'albert'"),
+        ({"hidden_size": "16"}, "hidden_size.*int is expected"),
+        ({"hidden_size": 16.0}, "hidden_size.*int is expected"),
+        ({"hidden_act": "swish"}, "not a choice"),
+        ({"num_attention_heads": 3}, "do not divide"),
+        ({"sharing": "some"}, "not a choice"),
+        ({"id2label": {"x": "y"}}, "not a number"),
+    ],
+)
+def test_a_configuration_that_no_albert_has_is_refused(
+    directory: Path, rewrite: Rewrite, keys: dict, message: str
+) -> None:
+    rewrite(directory, keys)
+    with pytest.raises(InvalidConfiguration, match=message) as refusal:
+        open_model(directory, "pretraining")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "\ud800".encode("utf-8", "surrogatepass")])
+def test_a_configuration_that_is_not_json_is_refused(directory: Path, content: str | bytes) -> None:
+    (directory / "config.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DamagedData):
+        open_model(directory, "pretraining")
+
+
+def test_a_foreign_model_of_equal_sizes_keeps_its_map(tmp_path: Path, config: AlbertConfig, rewrite: Rewrite) -> None:
+    wide = replace(config, embedding_size=16)
+    write_model(tmp_path, AlbertForPreTraining(wide), None)
+    assert read_config(tmp_path)[0] == wide
+    rewrite(tmp_path, {"embedding_projection": None})
+    opened = open_model(tmp_path, "pretraining")
+    assert opened.config.embedding_projection is True
+    assert torch.equal(opened.model.albert.embeddings.projection.weight, torch.eye(16))
+
+
+def test_weights_trained_apart_are_not_shared_again_in_silence(
+    tmp_path: Path, config: AlbertConfig, rewrite: Rewrite
+) -> None:
+    write_model(tmp_path, AlbertForPreTraining(replace(config, sharing="attention")), None)
+    name = "albert.encoder.albert_layer_groups.2.albert_layers.0.attention.query.bias"
+    rewrite(tmp_path, tensors=lambda held: held[name].add_(0.5))
+    with pytest.raises(DamagedData, match='"sharing": "none"'):
+        open_model(tmp_path, "pretraining")
+    rewrite(tmp_path, {"sharing": "none"})
+    opened = open_model(tmp_path, "pretraining")
+    assert len(opened.model.albert.encoder.attentions) == 3
+    assert opened.loading_report.missing == ()
+
+
+def test_half_precision_files_open_in_full_precision(config: AlbertConfig, tmp_path: Path) -> None:
+    write_model(tmp_path, AlbertForPreTraining(config).to(torch.bfloat16), None)
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
+    opened = open_model(tmp_path, "pretraining")
+    assert {parameter.dtype for parameter in opened.model.parameters()} == {torch.float32}
+
+
+def test_the_opened_model_does_not_hang_on_the_file(directory: Path) -> None:
+    model = open_model(directory, "pretraining").model
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with open(directory / "model.safetensors", "r+b") as file:
+        file.seek(-4000, 2)
+        file.write(b"\xff" * 4000)
+    shutil.rmtree(directory)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_the_tokenizer_must_be_there_and_fit(config: AlbertConfig, tmp_path: Path) -> None:
+    with pytest.raises(MissingInput, match=r"spiece\.model"):
+        save_model_directory(tmp_path / "model", AlbertForPreTraining(config), tmp_path)
+    assert not (tmp_path / "model").exists()
+
+
+def _shard(directory: Path) -> None:
+    """Divide the weights among two files as transformers does."""
+    held = load_file(directory / "model.safetensors")
+    (directory / "model.safetensors").unlink()
+    names = sorted(held)
+    placed = {}
+    for index, part in enumerate((names[::2], names[1::2]), start=1):
+        file = f"model-0000{index}-of-00002.safetensors"
+        save_file({name: held[name] for name in part}, directory / file, metadata={"format": "pt"})
+        placed |= dict.fromkeys(part, file)
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": placed}))

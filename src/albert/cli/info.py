@@ -59,7 +59,8 @@ def main(arguments: list[str]) -> int:
     for title, values in facts.items():
         table = Table(title=title, title_justify="left", show_header=False)
         table.add_column()
-        table.add_column(justify="right" if all(_is_number(value) for value in values.values()) else "left")
+        numbers = all(_is_number(value) for value in values.values())
+        table.add_column(justify="right" if numbers else "left", overflow="fold")
         for name, value in values.items():
             table.add_row(name, escape(_cell(value)))
         console.print(table)

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
@@ -185,21 +185,16 @@ def _batches(rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]
 def _show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
     """A table, or JSON: a line for each prediction, or for each mask a line with all of its predictions."""
     if as_json:
-        _write_json(found, sys.stdout)
+        sys.stdout.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in found)
         return
     console = Console(soft_wrap=True, highlight=False)
     for group in found if isinstance(found[0], list) else [found]:
-        table = Table(*columns)
+        table = Table(*(Column(name, overflow="fold") for name in columns))
         for entry in group:
             table.add_row(*(_cell(entry[column]) for column in columns))
         console.print(table)
         if "tokens_cut" in group[0]:
             _note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
-
-
-def _write_json(found: list[Any], stream: TextIO) -> None:
-    for entry in found:
-        stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
 def _cell(value: object) -> str:

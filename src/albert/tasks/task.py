@@ -8,7 +8,7 @@ answers are scored, the published recipe and the published scores. The kind of t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from albert.runtime.errors import InvalidConfiguration
 
@@ -106,6 +106,7 @@ class Rows:
     counts: Mapping[str, int]
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where a task's rows come from."""
 

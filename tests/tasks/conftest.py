@@ -1,0 +1,11 @@
+"""A small vocabulary over the embedded sample."""
+
+import pytest
+
+from albert.experiments.sample_corpus import load_chapters
+from albert.text.tokenizer import Tokenizer, train_tokenizer
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[:4]], vocab_size=400)

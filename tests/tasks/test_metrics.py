@@ -1,0 +1,142 @@
+"""Scores are scikit-learn's and SciPy's (times 100) and, for SQuAD, the official definition's."""
+
+import math
+import re
+import string
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sklearn_metrics
+
+from albert.runtime.errors import DamagedData
+from albert.tasks.metrics import (
+    accuracy,
+    answer_exact_match,
+    answer_f1,
+    f1,
+    in_order,
+    macro_f1,
+    matthews_correlation,
+    mean_absolute_error,
+    normalize_answer,
+    pearson,
+    span_exact_match,
+    span_f1,
+    spearman,
+)
+
+LABEL_PAIRS = st.integers(2, 5).flatmap(
+    lambda n: st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), min_size=1, max_size=40)
+)
+NUMBER_PAIRS = st.lists(
+    st.tuples(st.floats(-5, 5).map(lambda x: round(x, 2)), st.floats(-5, 5).map(lambda x: round(x, 2))),
+    min_size=2,
+    max_size=40,
+)
+
+
+@given(LABEL_PAIRS)
+def test_label_metrics_equal_scikit_learn(pairs):
+    gold, predicted = np.array(pairs).T
+    assert accuracy(gold, predicted) == 100 * sklearn_metrics.accuracy_score(gold, predicted)
+    assert macro_f1(gold, predicted) == 100 * sklearn_metrics.f1_score(
+        gold, predicted, average="macro", zero_division=0.0
+    )
+    if len(set(gold) | set(predicted)) > 1:
+        assert matthews_correlation(gold, predicted) == 100 * sklearn_metrics.matthews_corrcoef(gold, predicted)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=40))
+def test_f1_equals_scikit_learn(pairs):
+    gold, predicted = np.array(pairs).T
+    assert f1(gold, predicted) == 100 * sklearn_metrics.f1_score(gold, predicted, zero_division=0.0)
+
+
+@given(NUMBER_PAIRS)
+def test_correlations_equal_scipy(pairs):
+    gold, predicted = np.array(pairs).T
+    if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+        assert pearson(gold, predicted) is None
+        assert spearman(gold, predicted) is None
+    else:
+        assert pearson(gold, predicted) == pytest.approx(100 * stats.pearsonr(gold, predicted)[0], abs=1e-12)
+        assert spearman(gold, predicted) == pytest.approx(100 * stats.spearmanr(gold, predicted)[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", [accuracy, f1, macro_f1, matthews_correlation, pearson, spearman])
+def test_a_score_without_rows_is_undefined_not_nan(metric):
+    assert metric(np.zeros(0, int), np.zeros(0, int)) is None
+
+
+def test_degenerate_predictions():
+    assert matthews_correlation([0, 1, 1], [1, 1, 1]) == 0.0
+    assert matthews_correlation([1, 1], [1, 1]) == 0.0
+    assert f1([0, 0], [0, 0]) == 0.0
+    assert pearson([1.0], [2.0]) is None
+    assert pearson([1.0, 2.0], [3.0, 3.0]) is None
+    assert spearman([1.0, 2.0], [math.nan, 1.0]) is None
+    assert mean_absolute_error([1.0, 3.0], [2.0, 5.0]) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "exact", "overlap"),
+    [
+        (["the Beatles"], "Beatles", 1, 1),
+        (["Denver Broncos", "Broncos"], "the broncos!", 1, 1),
+        (["the"], "a", 1, 0),  # articles only: equal as empty strings, but no word in common
+        (["..."], "", 1, 0),
+        (["1973"], "October 1973", 0, 2 / 3),
+        (["a b c d"], "b c", 0, 0.8),
+        (["“quoted”"], "quoted", 0, 0),  # only ASCII punctuation is stripped
+        (["in\u00a0the  house"], "in house", 1, 1),
+        ([], "something", 0, 0),
+    ],
+)
+def test_span_scores_by_hand(gold, predicted, exact, overlap):
+    assert answer_exact_match(gold, predicted) == exact
+    assert answer_f1(gold, predicted) == pytest.approx(overlap)
+
+
+WORDS = st.lists(st.sampled_from(["the", "a", "An", "Ship", "ship,", "1,000", "é", "–", "!", "sea"]), max_size=5)
+PHRASES = WORDS.map(" ".join)
+
+
+@given(st.lists(st.tuples(st.lists(PHRASES, min_size=1, max_size=3), PHRASES), min_size=1, max_size=8))
+def test_span_scores_follow_the_definition(questions):
+    gold, predicted = [g for g, _ in questions], [p for _, p in questions]
+    exact = [max(plain(g) == plain(p) for g in golds) for golds, p in questions]
+    overlap = [max(word_overlap(g, p) for g in golds) for golds, p in questions]
+    assert span_exact_match(gold, predicted) == 100.0 * sum(exact) / len(exact)
+    assert span_f1(gold, predicted) == 100.0 * sum(overlap) / len(overlap)
+
+
+def plain(text):
+    """The definition once more, written another way."""
+    kept = "".join(letter for letter in text.lower() if letter not in set(string.punctuation))
+    return " ".join(word for word in re.sub(r"\b(?:a|an|the)\b", " ", kept).split())
+
+
+def word_overlap(gold, predicted):
+    gold_words, predicted_words = plain(gold).split(), plain(predicted).split()
+    both = Counter(gold_words) & Counter(predicted_words)
+    if not both:
+        return 0
+    precision, recall = both.total() / len(predicted_words), both.total() / len(gold_words)
+    return 2 * precision * recall / (precision + recall)
+
+
+@given(st.text(max_size=30))
+def test_normalisation_is_idempotent_for_plain_words(text):
+    once = normalize_answer(text)
+    assert "  " not in once
+    assert once == once.strip()
+
+
+def test_a_missing_prediction_is_refused():
+    with pytest.raises(DamagedData, match="2 of 3 rows have no prediction, the first is 'b'"):
+        in_order(["a", "b", "c"], {"a": 1, "z": 2}, "predictions.jsonl")
+    assert in_order(["b", "a"], {"a": 1, "b": 2}, "x") == [2, 1]

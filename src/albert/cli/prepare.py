@@ -80,27 +80,25 @@ def main(arguments: list[str]) -> int:
 
 
 def summary(report: PreparationReport) -> Table:
-    """A table of what each split holds and what was dropped."""
+    """A table of what was read, what each split holds, and what was dropped."""
     table = Table()
-    for name in ("", "documents", "sentences", "tokens", "unknown", "bytes per token", "MB of text"):
-        table.add_column(name, justify="left" if not name else "right")
-    for split, counts in report.splits.items():
-        tokens = max(counts.tokens, 1)
-        table.add_row(
-            split,
-            f"{counts.documents:,}",
-            f"{counts.sentences:,}",
-            f"{counts.tokens:,}",
-            f"{counts.unknown_tokens / tokens:.4%}",
-            f"{counts.bytes / tokens:.2f}",
-            f"{counts.bytes / 1e6:,.1f}",
-        )
-    for reason, count in sorted(report.documents_dropped.items()):
-        size = report.bytes_dropped[reason]
-        table.add_row(f"dropped: {reason}", f"{count:,}", "", "", "", "", f"{size / 1e6:,.1f}")
-    table.add_section()
-    table.add_row("read", f"{report.documents_in:,}", "", "", "", "", f"{report.bytes_in / 1e6:,.1f}")
+    for name in ("", "train", "held out", "dropped", "read"):
+        table.add_column(name, justify="right" if name else "left")
+    splits = [report.splits["train"], report.splits["held_out"]]
+    dropped, dropped_bytes = sum(report.documents_dropped.values()), sum(report.bytes_dropped.values())
+    documents = [*(counts.documents for counts in splits), dropped, report.documents_in]
+    megabytes = [*(counts.bytes for counts in splits), dropped_bytes, report.bytes_in]
+    table.add_row("documents", *(f"{count:,}" for count in documents))
+    table.add_row("MB of text", *(f"{count / 1e6:,.2f}" for count in megabytes))
+    table.add_row("sentences", *(f"{counts.sentences:,}" for counts in splits))
+    table.add_row("tokens", *(f"{counts.tokens:,}" for counts in splits))
+    table.add_row("unknown tokens", *(_ratio(counts.unknown_tokens, counts.tokens, ".4%") for counts in splits))
+    table.add_row("bytes per token", *(_ratio(counts.bytes, counts.tokens, ".2f") for counts in splits))
     return table
+
+
+def _ratio(part: int, whole: int, form: str) -> str:
+    return format(part / whole, form) if whole else "-"
 
 
 def remarks(report: PreparationReport) -> list[str]:
@@ -108,6 +106,7 @@ def remarks(report: PreparationReport) -> list[str]:
     rate = report.bytes_in / 1e6 / max(report.seconds, 1e-9)
     processes = "1 process" if report.workers == 1 else f"{report.workers} processes"
     lines = [f"{report.files} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
+    lines += [f"{count:,} documents dropped: {reason}" for reason, count in report.documents_dropped.items()]
     for count, what in (
         (report.files_ignored, "files of other kinds ignored"),
         (report.sentences_dropped, "sentences without a token left out"),

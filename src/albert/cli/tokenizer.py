@@ -67,9 +67,7 @@ def main(arguments: list[str]) -> int:
         print(USAGE)
         return 0
     if arguments[0] != "train":
-        raise UsageError(
-            f"albert tokenizer: {arguments[0]}", "no such command", did_you_mean(arguments[0], ["train"])
-        )
+        raise UsageError(f"albert tokenizer: {arguments[0]}", "no such command", did_you_mean(arguments[0], ["train"]))
     return _train(parse(TrainTokenizer, arguments[1:], "albert tokenizer train"))
 
 
@@ -104,9 +102,7 @@ def _train(options: TrainTokenizer) -> int:
     return 0
 
 
-def _tell(
-    options: TrainTokenizer, pieces: int, read: CorpusReport, used: TrainingReport, seconds: float
-) -> None:
+def _tell(options: TrainTokenizer, pieces: int, read: CorpusReport, used: TrainingReport, seconds: float) -> None:
     lines = [
         f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files",
         *(f"dropped {count:,} documents: {reason}" for reason, count in read.dropped.items()),
@@ -122,7 +118,5 @@ def _tell(
             lines.append(f"{count:,} {what}")
     lines.append(f"{options.output}: {pieces:,} pieces in {seconds:,.0f} s")
     corpus = " ".join(map(shlex.quote, options.corpus))
-    lines.append(
-        f"next: albert prepare {corpus} --tokenizer {shlex.quote(str(options.output))} --output data"
-    )
+    lines.append(f"next: albert prepare {corpus} --tokenizer {shlex.quote(str(options.output))} --output data")
     print("\n".join(lines))

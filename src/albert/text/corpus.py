@@ -4,8 +4,9 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from albert.runtime.errors import DamagedData, MissingInput, did_you_mean
 from albert.text.corpus_files import CorpusFile, find_corpus_files, open_corpus_file
@@ -45,7 +46,7 @@ def read_corpus(
     text_field: str = "text",
     documents: DocumentBoundary = "file",
     report: CorpusReport | None = None,
-    advance: Callable[[float], None] | None = None,
+    advance: Callable[[int], None] | None = None,
 ) -> Iterator[Document]:
     """Read the documents of files, folders and glob patterns, in a fixed order.
 
@@ -82,7 +83,7 @@ def read_corpus(
 
 
 def _documents(
-    file: CorpusFile, content: BinaryIO, text_field: str, documents: DocumentBoundary, report: CorpusReport
+    file: CorpusFile, content: BufferedIOBase, text_field: str, documents: DocumentBoundary, report: CorpusReport
 ) -> Iterator[Document]:
     if file.is_jsonl:
         yield from _json_lines(file, content, text_field, report)
@@ -92,9 +93,7 @@ def _documents(
         yield from _blocks(file, content)
 
 
-def _json_lines(
-    file: CorpusFile, content: BinaryIO, text_field: str, report: CorpusReport
-) -> Iterator[Document]:
+def _json_lines(file: CorpusFile, content: BufferedIOBase, text_field: str, report: CorpusReport) -> Iterator[Document]:
     offset = 0
     for number, line in enumerate(content, start=1):
         text = _decoded(file, line, offset)
@@ -111,9 +110,7 @@ def _json_lines(
             raise DamagedData(place, f"is {type(record).__name__}, a JSON object is expected")
         if text_field not in record:
             hint = did_you_mean(text_field, [str(key) for key in record])
-            raise DamagedData(
-                place, f"has no field {text_field!r}", hint + " (--text-field)" if hint else None
-            )
+            raise DamagedData(place, f"has no field {text_field!r}", hint + " (--text-field)" if hint else None)
         value = record[text_field]
         if not isinstance(value, str):
             raise DamagedData(place, f"field {text_field!r} is {type(value).__name__}, text is expected")
@@ -124,7 +121,7 @@ def _json_lines(
         yield Document(repaired, f"{file.name}:{number}")
 
 
-def _blocks(file: CorpusFile, content: BinaryIO) -> Iterator[Document]:
+def _blocks(file: CorpusFile, content: BufferedIOBase) -> Iterator[Document]:
     offset, first, lines = 0, 1, []
     for number, line in enumerate(content, start=1):
         text = _decoded(file, line, offset)
@@ -144,9 +141,7 @@ def _decoded(file: CorpusFile, data: bytes, offset: int) -> str:
     if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
         data, offset = data[3:], 3
     if (place := data.find(b"\0")) >= 0:
-        raise DamagedData(
-            file.path, f"is not text: NUL byte at byte {offset + place}", "UTF-8 text is expected"
-        )
+        raise DamagedData(file.path, f"is not text: NUL byte at byte {offset + place}", "UTF-8 text is expected")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

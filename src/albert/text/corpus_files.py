@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 
@@ -69,7 +69,7 @@ def find_corpus_files(paths: Sequence[Path]) -> tuple[list[CorpusFile], int]:
 
 
 @contextmanager
-def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BufferedIOBase, BufferedIOBase]]:
     """Open a file: its content, unpacked if need be, and the raw file, whose position is the progress.
 
     Raises:
@@ -80,13 +80,11 @@ def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BinaryIO, BinaryIO]]:
         with open(file.path, "rb") as raw:
             if file.path.suffix.lower() == ".gz":
                 with gzip.open(raw, "rb") as unpacked:
-                    yield unpacked, raw  # type: ignore[misc]  # GzipFile reads like any binary file
+                    yield unpacked, raw
             else:
                 yield raw, raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DamagedData(
-            file.path, f"damaged gzip file ({_one_line(error)})", "fetch or pack it again"
-        ) from error
+        raise DamagedData(file.path, f"damaged gzip file ({_one_line(error)})", "fetch or pack it again") from error
     except OSError as error:
         raise MissingInput(file.path, error.strerror or _one_line(error)) from error
 

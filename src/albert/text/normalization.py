@@ -37,17 +37,20 @@ class NormalizedText:
 
 def normalize(text: str, lower_case: bool = True, keep_accents: bool = False) -> str:
     """The normalised text; nothing is left of a text without visible characters."""
+    return " ".join(normalized_words(text, lower_case, keep_accents))
+
+
+def normalized_words(text: str, lower_case: bool = True, keep_accents: bool = False) -> list[str]:
+    """The words of the normalised text: what stands between blanks."""
     text = text.replace("``", '"').replace("''", '"')
     if text.isascii():
         text = text.lower() if lower_case else text
     else:
         text = text.translate(_characters(lower_case, keep_accents))
-    return " ".join(text.split())
+    return text.split()
 
 
-def normalize_with_alignment(
-    text: str, lower_case: bool = True, keep_accents: bool = False
-) -> NormalizedText:
+def normalize_with_alignment(text: str, lower_case: bool = True, keep_accents: bool = False) -> NormalizedText:
     """`normalize`, with the original place of every character of the result."""
     table = _characters(lower_case, keep_accents)
     mapped = [table[ord(character)] for character in text]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from albert import __version__
 from albert.runtime.durable_files import new_directory
-from albert.runtime.errors import InvalidConfiguration, OutOfResources
+from albert.runtime.errors import InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import save_json
 from albert.text.corpus import CorpusReport, DocumentBoundary, read_corpus
@@ -64,7 +64,7 @@ def prepare(
     corpus_paths: Sequence[Path],
     tokenizer: Tokenizer,
     output: Path,
-    held_out: float = 0.01,
+    held_out: int | float = 0.01,
     workers: int | None = None,
     seed: int = 0,
     *,
@@ -110,7 +110,7 @@ def prepare(
     with new_directory(output, replace=replace) as directory:
         with progress("Preparing", total=size_on_disk / 1e6, unit="MB on disk") as bar:
 
-            def advance(amount: float) -> None:
+            def advance(amount: int) -> None:
                 bar.advance(amount / 1e6)
                 bar.note(f"{read.documents:,} documents")
 
@@ -121,11 +121,13 @@ def prepare(
                 )
             )
             jobs = (
-                ShardJob(number, batch, tokenizer, held_out, seed, language, directory)
+                ShardJob(number, batch, tokenizer, float(held_out), seed, language, directory)
                 for number, batch in enumerate(_batches(texts, shard_bytes))
             )
             shards = _collect(_run(encode_shard, jobs, workers), report)
         _take_over(read, report)
+        if not any(shards.values()):
+            raise MissingInput("corpus", f"not one token is left of {read.documents_in:,} documents")
         tokenizer.save(directory)
         save_json(
             directory / DESCRIPTION_NAME,
@@ -135,7 +137,7 @@ def prepare(
                 vocab_size=tokenizer.vocab_size,
                 token_type=token_type(tokenizer.vocab_size).name,
                 language=language,
-                held_out_share=held_out,
+                held_out_share=float(held_out),
                 seed=seed,
                 documents_in=report.documents_in,
                 bytes_in=report.bytes_in,
@@ -145,8 +147,7 @@ def prepare(
                 counts=report.splits,
                 shards={split: tuple(found) for split, found in shards.items()},
                 sources=tuple(SourceDescription(file.name, file.size) for file in read.sources),
-                versions={name: version(name) for name in ("sentencepiece", "sentencex")}
-                | {"albert": __version__},
+                versions={name: version(name) for name in ("sentencepiece", "sentencex")} | {"albert": __version__},
             ),
         )
     report.seconds = time.monotonic() - begin
@@ -166,9 +167,7 @@ def _batches(texts: Iterable[str], shard_bytes: int) -> Iterator[tuple[str, ...]
         yield tuple(batch)
 
 
-def _run(
-    work: Callable[[ShardJob], ShardResult], jobs: Iterable[ShardJob], workers: int
-) -> Iterator[ShardResult]:
+def _run(work: Callable[[ShardJob], ShardResult], jobs: Iterable[ShardJob], workers: int) -> Iterator[ShardResult]:
     """The results in the order of the jobs, with at most `workers` + 1 jobs in memory at a time."""
     jobs = iter(jobs)
     first = list(itertools.islice(jobs, 2))
@@ -186,9 +185,7 @@ def _run(
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        raise OutOfResources(
-            "worker process", "was killed, probably for its memory", "use fewer --workers"
-        ) from error
+        raise OutOfResources("worker process", "was killed, probably for its memory", "use fewer --workers") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -213,9 +210,7 @@ def _collect(results: Iterable[ShardResult], report: PreparationReport) -> dict[
             report.splits[split].add(counts)
             if counts.documents:
                 shards[split].append(
-                    ShardDescription(
-                        shard_name(result.number), counts.documents, counts.sentences, counts.tokens
-                    )
+                    ShardDescription(shard_name(result.number), counts.documents, counts.sentences, counts.tokens)
                 )
         if result.documents_dropped:
             report.documents_dropped[NO_TOKENS] += result.documents_dropped

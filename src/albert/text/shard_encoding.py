@@ -1,7 +1,6 @@
 """One unit of preparation: a run of documents to the files of one shard, whoever does it."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,13 +121,13 @@ def encode_shard(job: ShardJob) -> ShardResult:
 
 def _encoded(text: str, tokenizer: Tokenizer, language: str) -> tuple[np.ndarray, np.ndarray]:
     """All tokens of a document and how many each of its sentences has."""
-    sentences = split_sentences(text, language)
-    encoded: Sequence[Sequence[int]] = tokenizer.encode_batch(sentences, threads=1) if sentences else []
-    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-    tokens = np.fromiter(
-        (number for ids in encoded for number in ids), dtype=np.int64, count=int(lengths.sum())
-    )
-    return tokens, lengths
+    tokens: list[int] = []
+    lengths: list[int] = []
+    for sentence in split_sentences(text, language):
+        ids = tokenizer.encode(sentence)
+        tokens += ids
+        lengths.append(len(ids))
+    return np.array(tokens, dtype=np.int64), np.array(lengths, dtype=np.int64)
 
 
 def _write(directory: Path, name: str, part: _Arrays) -> None:
@@ -136,9 +135,7 @@ def _write(directory: Path, name: str, part: _Arrays) -> None:
     with open(directory / TOKENS_NAME.format(name), "wb") as file:
         for tokens in part.tokens:
             tokens.tofile(file)
-    np.save(
-        directory / SENTENCES_NAME.format(name), np.concatenate(part.sentence_lengths), allow_pickle=False
-    )
+    np.save(directory / SENTENCES_NAME.format(name), np.concatenate(part.sentence_lengths), allow_pickle=False)
     np.save(
         directory / DOCUMENTS_NAME.format(name),
         np.array(part.document_lengths, dtype="<u4"),

@@ -83,9 +83,7 @@ class TokenCorpus:
         shards = description.shards[split]
         self._tokens = [self._map_tokens(shard) for shard in shards]
         self._shard_ends = np.cumsum([shard.tokens for shard in shards]).tolist()
-        self.sentence_starts = self._starts(
-            [self._lengths(s, SENTENCES_NAME, s.sentences, s.tokens) for s in shards]
-        )
+        self.sentence_starts = self._starts([self._lengths(s, SENTENCES_NAME, s.sentences, s.tokens) for s in shards])
         self.document_starts = self._starts(
             [self._lengths(s, DOCUMENTS_NAME, s.documents, s.sentences) for s in shards]
         )
@@ -105,9 +103,7 @@ class TokenCorpus:
             InvalidConfiguration: written by a version that this one does not understand.
         """
         if not (directory / DESCRIPTION_NAME).is_file():
-            raise MissingInput(
-                directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory"
-            )
+            raise MissingInput(directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory")
         if verify:
             verify_directory(directory)
         description = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
@@ -115,13 +111,9 @@ class TokenCorpus:
             why = f"has format {description.format}, this version reads {FORMAT}"
             raise InvalidConfiguration(directory, why, "prepare the corpus again")
         if Tokenizer.load(directory).fingerprint != description.tokenizer_fingerprint:
-            raise DamagedData(
-                directory, "its tokenizer files are not those it was made with", "prepare it again"
-            )
+            raise DamagedData(directory, "its tokenizer files are not those it was made with", "prepare it again")
         if not description.shards.get(split):
-            raise MissingInput(
-                directory, f"holds no {split} documents", "prepare it with another --held-out share"
-            )
+            raise MissingInput(directory, f"holds no {split} documents", "prepare it with another --held-out share")
         return cls(directory, split, description)
 
     @property

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from sentencepiece import sentencepiece_model_pb2 as model_format
 from albert.runtime.durable_files import write_bytes, write_text
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.strict_json import read_json_object
-from albert.text.normalization import normalize, normalize_with_alignment
+from albert.text.normalization import normalize, normalize_with_alignment, normalized_words
 from albert.text.tokenizer_files import (
-    BLANK,
     SPECIAL_PIECES,
     special_tokens_map,
     tokenizer_config,
@@ -31,6 +30,7 @@ from albert.text.vocabulary_training import (
     sample_documents,
     train_model,
 )
+from albert.text.word_cache import WordIds, WordSpans
 from albert.text.word_starts import begins_word
 
 MODEL_NAME = "spiece.model"
@@ -54,9 +54,7 @@ class Tokenizer:
     pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
     special_ids = (0, 1, 2, 3, 4)
 
-    def __init__(
-        self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME
-    ):
+    def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
         proto = _parse(model, source)
         self.model = _without_digit_comma_pieces(proto, model)
         self.lower_case, self.keep_accents = lower_case, keep_accents
@@ -66,10 +64,10 @@ class Tokenizer:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
         except RuntimeError as error:
             raise DamagedData(source, "SentencePiece cannot read it") from error
-        self._invisible: dict[str, bool] = {" ": True, BLANK: True}
+        self._word_ids, self._word_spans = WordIds(self._processor), WordSpans(self._processor)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tokenizer, (self.model, self.lower_case, self.keep_accents)
+        return _reopened, (self.model, self.lower_case, self.keep_accents)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -91,9 +89,7 @@ class Tokenizer:
             for name in flags:
                 flags[name] = values.get(name, flags[name])
                 if not isinstance(flags[name], bool):
-                    raise InvalidConfiguration(
-                        f"{config}: {name}", f"is {flags[name]!r}, true or false is expected"
-                    )
+                    raise InvalidConfiguration(f"{config}: {name}", f"is {flags[name]!r}, true or false is expected")
         return cls(model, flags["do_lower_case"], flags["keep_accents"], str(file))
 
     @property
@@ -113,36 +109,39 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without specials. A literal "[MASK]" in it is text."""
-        return self._processor.encode(self.normalize(text))
+        known = self._word_ids
+        words = normalized_words(text, self.lower_case, self.keep_accents)
+        return [number for word in words for number in known[word]]
 
-    def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
-        """`encode` of many texts on `threads` threads (None: one per core)."""
-        return self._processor.encode([self.normalize(text) for text in texts], num_threads=threads or -1)
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many texts."""
+        return [self.encode(text) for text in texts]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Ids of a text and where each piece stands in it.
 
         Returns:
             ids, and for each the characters (start, end) of the original text that it covers, without
-            blanks around it. Offsets never go back. A piece that is only a blank covers nothing; pieces of
-            one decomposed character all cover that character.
+            blanks around it. Offsets never go back. A piece that is only a blank covers nothing and stands
+            where the next one begins; all pieces of one decomposed character cover that character.
         """
         normalized = normalize_with_alignment(text, self.lower_case, self.keep_accents)
-        found: Any = self._processor.encode(normalized.text, return_type="offset_mapping")
+        starts, ends = normalized.starts.tolist(), normalized.ends.tolist()
+        starts.append(len(text))
+        ids: list[int] = []
         offsets: list[tuple[int, int]] = []
-        for piece, (start, end) in zip(found["pieces"], found["offsets"], strict=True):
-            if piece != BLANK:
-                end = min(max(end, start + 1), len(normalized.text))  # the rest of an expanded character
-            while start < end and self._is_invisible(normalized.text[start]):
-                start += 1
-            while start < end and self._is_invisible(normalized.text[end - 1]):
-                end -= 1
-            if start < end:
-                offsets.append((int(normalized.starts[start]), int(normalized.ends[end - 1])))
-            else:
-                place = int(normalized.starts[start]) if start < len(normalized.text) else len(text)
-                offsets.append((place, place))
-        return found["ids"], offsets
+        first = 0
+        for word in normalized.text.split():
+            pieces = self._word_spans[word]
+            ids += pieces.ids
+            for start, end in pieces.spans:
+                place = starts[first + start]
+                if end > start:
+                    offsets.append((place, ends[first + end - 1]))
+                else:  # a blank, which can also be part of a decomposed character
+                    offsets.append((place, max(place, offsets[-1][1]) if offsets else place))
+            first += len(word) + 1
+        return ids, offsets
 
     def decode(self, ids: Sequence[int]) -> str:
         """The normalised text of some ids; specials vanish."""
@@ -160,22 +159,12 @@ class Tokenizer:
         """Write `spiece.model` and the files of the Hugging Face libraries into an existing directory."""
         write_bytes(directory / MODEL_NAME, self.model)
         files = {
-            "tokenizer.json": tokenizer_json(
-                self._vocabulary, self._character_map, self.lower_case, self.keep_accents
-            ),
+            "tokenizer.json": tokenizer_json(self._vocabulary, self._character_map, self.lower_case, self.keep_accents),
             CONFIG_NAME: tokenizer_config(self.lower_case, self.keep_accents),
             "special_tokens_map.json": special_tokens_map(),
         }
         for name, content in files.items():
             write_text(directory / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
-
-    def _is_invisible(self, character: str) -> bool:
-        """Whether SentencePiece drops a character or takes it for a blank."""
-        known = self._invisible.get(character)
-        if known is None:
-            left = self._processor.normalize(character)
-            known = self._invisible[character] = not left.strip(" " + BLANK)
-        return known
 
 
 def train_tokenizer(
@@ -202,9 +191,7 @@ def train_tokenizer(
     return train_on_documents(sample_documents(texts, settings, report), settings, report)
 
 
-def train_on_documents(
-    documents: Sequence[str], settings: VocabularySettings, report: TrainingReport
-) -> Tokenizer:
+def train_on_documents(documents: Sequence[str], settings: VocabularySettings, report: TrainingReport) -> Tokenizer:
     """`train_tokenizer` on a sample that was drawn before."""
     model = train_model(documents, settings, report)
     return Tokenizer(model, settings.lower_case, settings.keep_accents)
@@ -218,6 +205,12 @@ def word_starts(tokenizer: Tokenizer) -> Bool[np.ndarray, " pieces"]:
     return starts
 
 
+@lru_cache(maxsize=4)
+def _reopened(model: bytes, lower_case: bool, keep_accents: bool) -> Tokenizer:
+    """A tokenizer sent to another process is opened there once, and remembers the words it met."""
+    return Tokenizer(model, lower_case, keep_accents)
+
+
 def _parse(model: bytes, source: str) -> Any:
     proto: Any = model_format.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]  # made at run time
     try:
@@ -225,9 +218,7 @@ def _parse(model: bytes, source: str) -> Any:
     except DecodeError as error:
         raise DamagedData(source, "is not a SentencePiece model") from error
     if tuple(entry.piece for entry in proto.pieces[:5]) != SPECIAL_PIECES:
-        raise DamagedData(
-            source, "is not an ALBERT vocabulary", "its first pieces must be " + " ".join(SPECIAL_PIECES)
-        )
+        raise DamagedData(source, "is not an ALBERT vocabulary", "its first pieces must be " + " ".join(SPECIAL_PIECES))
     if proto.trainer_spec.model_type != UNIGRAM:
         raise DamagedData(source, "is not a unigram model", "ALBERT's vocabularies are")
     return proto

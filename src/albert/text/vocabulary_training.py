@@ -8,13 +8,13 @@ import hashlib
 import heapq
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import sentencepiece
 
 from albert.runtime.errors import AlbertError, InvalidConfiguration, MissingInput
-from albert.runtime.progress import Bar, progress
+from albert.runtime.progress import progress
 from albert.runtime.randomness import stream_key
 from albert.text.normalization import normalize
 from albert.text.sentences import split_sentences
@@ -82,16 +82,19 @@ def sample_documents(texts: Iterable[str], settings: VocabularySettings, report:
     """
     key = stream_key("vocabulary sample", settings.seed).to_bytes(16, "little")
     kept: list[tuple[int, int, str]] = []  # a heap with the largest hash on top
-    size = 0
+    size, limit = 0, 1 << 64
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         report.documents_read += 1
         report.bytes_read += len(data)
         rank = int.from_bytes(hashlib.blake2b(data, key=key, digest_size=8).digest(), "big")
+        if rank >= limit:
+            continue  # one with a smaller hash did not fit either
         heapq.heappush(kept, (-rank, len(data), text))
         size += len(data)
         while size > settings.maximum_bytes and len(kept) > 1:
-            size -= heapq.heappop(kept)[1]
+            largest, length, _ = heapq.heappop(kept)
+            size, limit = size - length, -largest
     report.documents_used, report.bytes_used = len(kept), size
     return [text for _, _, text in sorted(kept, reverse=True)]
 
@@ -108,7 +111,7 @@ def train_model(documents: Sequence[str], settings: VocabularySettings, report: 
     try:
         with progress("Training the vocabulary", total=len(documents), unit="documents") as bar:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_sentences(documents, settings, report, bar),
+                sentence_iterator=_sentences(documents, settings, report, bar.advance, bar.note),
                 model_writer=output,
                 model_type="unigram",
                 vocab_size=settings.vocab_size,
@@ -146,7 +149,11 @@ def cut_to_bytes(text: str, limit: int) -> list[str]:
 
 
 def _sentences(
-    documents: Sequence[str], settings: VocabularySettings, report: TrainingReport, bar: Bar
+    documents: Sequence[str],
+    settings: VocabularySettings,
+    report: TrainingReport,
+    advance: Callable[[], None],
+    note: Callable[[str], None],
 ) -> Iterator[str]:
     for document in documents:
         for sentence in split_sentences(_RESERVED.sub(" ", document), settings.language):
@@ -155,9 +162,9 @@ def _sentences(
             report.sentences += len(pieces)
             report.sentences_cut += len(pieces) > 1
             yield from pieces
-        bar.advance()
+        advance()
     report.sentences_used = min(report.sentences, settings.maximum_sentences)
-    bar.note(f"{report.sentences:,} sentences read, SentencePiece at work")
+    note(f"{report.sentences:,} sentences read, SentencePiece at work")
 
 
 def _explained(vocab_size: int, message: str, report: TrainingReport) -> AlbertError:

@@ -16,9 +16,7 @@ def begins_word(piece: str) -> bool:
     """Whether a piece is the first of a word: "▁the", ".", "7", "語"; not "ing", "'s", "é"."""
     if piece.startswith((BLANK, "<")) or (len(piece) == 1 and not _continues(piece)):
         return True
-    return any(
-        (not character.isascii() and not _continues(character)) or character.isdigit() for character in piece
-    )
+    return any((not character.isascii() and not _continues(character)) or character.isdigit() for character in piece)
 
 
 def _continues(character: str) -> bool:

@@ -1,0 +1,213 @@
+"""Preparation: the same bytes whatever the workers, a split that nothing moves, counts that add up."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
+from albert.text.prepare import prepare
+from albert.text.sentences import split_sentences
+from albert.text.shard_encoding import is_held_out, token_type
+from albert.text.shards import TokenCorpus
+
+
+def write_corpus(path: Path, texts: list[str]) -> Path:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {p.relative_to(directory).as_posix(): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def documents_of(corpus: TokenCorpus) -> list[list[list[int]]]:
+    starts = corpus.sentence_starts
+    return [
+        [corpus.read(int(starts[i]), int(starts[i + 1])).tolist() for i in range(first, last)]
+        for first, last in zip(corpus.document_starts[:-1], corpus.document_starts[1:], strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def corpus_file(documents, tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.jsonl", documents)
+
+
+@pytest.fixture(scope="module")
+def prepared(corpus_file, tokenizer, tmp_path_factory):
+    output = tmp_path_factory.mktemp("prepared") / "data"
+    report = prepare([corpus_file], tokenizer, output, held_out=0.2, workers=1, shard_bytes=10_000)
+    return output, report
+
+
+def test_the_output_does_not_depend_on_the_number_of_workers(prepared, corpus_file, tokenizer, tmp_path):
+    prepare([corpus_file], tokenizer, tmp_path / "data", held_out=0.2, workers=2, shard_bytes=10_000)
+    assert content(tmp_path / "data") == content(prepared[0])
+    assert len(list((prepared[0] / "train").glob("*.bin"))) > 3
+
+
+def test_tokens_are_those_of_the_sentences(prepared, documents, tokenizer):
+    directory, _ = prepared
+    expected = {"train": [], "held_out": []}
+    for text in documents:
+        sentences = [tokenizer.encode(sentence) for sentence in split_sentences(text)]
+        expected["held_out" if is_held_out(text, 0.2, 0) else "train"].append(sentences)
+    for split in ("train", "held_out"):
+        corpus = TokenCorpus.open(directory, split)
+        assert documents_of(corpus) == expected[split]
+        assert corpus.n_documents == len(expected[split]) > 0
+        assert corpus.sentence_starts[-1] == corpus.n_tokens
+        assert corpus.document_starts[-1] == corpus.n_sentences
+        assert corpus.tokenizer().fingerprint == corpus.tokenizer_fingerprint == tokenizer.fingerprint
+        assert corpus.vocab_size == tokenizer.vocab_size
+
+
+def test_split_does_not_depend_on_order_or_workers(documents, tokenizer, tmp_path):
+    shuffled = documents.copy()
+    random.Random(3).shuffle(shuffled)
+    splits = []
+    for name, texts, workers in (("a", documents, 1), ("b", shuffled, 2)):
+        path = write_corpus(tmp_path / f"{name}.jsonl", texts)
+        prepare([path], tokenizer, tmp_path / name, held_out=0.3, workers=workers, shard_bytes=20_000)
+        splits.append(sorted(documents_of(TokenCorpus.open(tmp_path / name, "held_out"))))
+    assert splits[0] == splits[1]
+
+
+def test_equal_texts_land_on_one_side(documents, tokenizer, tmp_path):
+    path = write_corpus(tmp_path / "twice.jsonl", documents + documents)
+    prepare([path], tokenizer, tmp_path / "data", held_out=0.3, workers=1)
+    sides = [
+        {str(d) for d in documents_of(TokenCorpus.open(tmp_path / "data", split))} for split in ("train", "held_out")
+    ]
+    assert not sides[0] & sides[1]
+
+
+def test_the_held_out_share_and_seed_are_respected():
+    texts = [f"This is text {number}." for number in range(4000)]
+    chosen = [{text for text in texts if is_held_out(text, 0.25, seed)} for seed in (0, 1)]
+    assert all(900 < len(side) < 1100 for side in chosen)
+    assert chosen[0] != chosen[1]
+    assert {text for text in texts if is_held_out(text, 0.1, 0)} < chosen[0]
+
+
+def test_reading_across_shards_gives_every_token(prepared):
+    corpus = TokenCorpus.open(prepared[0])
+    everything = corpus.read(0, corpus.n_tokens)
+    assert len(everything) == corpus.n_tokens
+    assert everything.dtype == np.int64
+    numbers = np.random.default_rng(0)
+    for start, stop in np.sort(numbers.integers(0, corpus.n_tokens + 1, (200, 2)), axis=1).tolist():
+        assert (corpus.read(start, stop) == everything[start:stop]).all()
+    for start, stop in ((-1, 2), (5, 4), (0, corpus.n_tokens + 1)):
+        with pytest.raises(IndexError):
+            corpus.read(start, stop)
+
+
+def test_counts_add_up(documents, tokenizer, tmp_path):
+    texts = [*documents[:40], "", " \n ", "\u0301", "\u200b"]
+    report = prepare([write_corpus(tmp_path / "a.jsonl", texts)], tokenizer, tmp_path / "data", held_out=0.2, workers=1)
+    kept = sum(counts.documents for counts in report.splits.values())
+    assert report.documents_dropped == {"empty": 2, "no tokens": 2}
+    assert report.documents_in == kept + 4 == len(texts)
+    kept_bytes = sum(counts.bytes for counts in report.splits.values())
+    assert report.bytes_in == kept_bytes + sum(report.bytes_dropped.values()) == sum(len(t.encode()) for t in texts)
+    for split, counts in report.splits.items():
+        corpus = TokenCorpus.open(tmp_path / "data", split)
+        assert (corpus.n_documents, corpus.n_sentences, corpus.n_tokens) == (
+            counts.documents,
+            counts.sentences,
+            counts.tokens,
+        )
+        unknown = int((corpus.read(0, corpus.n_tokens) == tokenizer.unk_id).sum())
+        assert counts.unknown_tokens == unknown
+        assert corpus.description.counts[split] == counts
+
+
+def test_the_smallest_type_that_fits_is_used():
+    assert [token_type(size).name for size in (300, 65_535, 65_536, 65_537, 10**6)] == ["uint16"] * 3 + ["uint32"] * 2
+
+
+def test_an_existing_output_is_refused_unless_replaced(prepared, corpus_file, tokenizer):
+    directory, _ = prepared
+    before = content(directory)
+    with pytest.raises(CannotCreate, match="exists already"):
+        prepare([corpus_file], tokenizer, directory, held_out=0.2, workers=1)
+    assert content(directory) == before
+    prepare([corpus_file], tokenizer, directory, held_out=0.2, workers=1, shard_bytes=10_000, replace=True)
+    assert content(directory) == before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_bad_line_leaves_nothing_behind(documents, tokenizer, tmp_path, workers):
+    path = write_corpus(tmp_path / "a.jsonl", documents)
+    path.write_text(path.read_text() + "broken\n")
+    with pytest.raises(DamagedData, match=r"a\.jsonl:151: is not JSON"):
+        prepare([path], tokenizer, tmp_path / "data", workers=workers, shard_bytes=20_000)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize("values", [{"held_out": 1.0}, {"held_out": -0.1}, {"workers": 0}, {"shard_bytes": 0}])
+def test_impossible_settings_are_refused(corpus_file, tokenizer, tmp_path, values):
+    with pytest.raises(InvalidConfiguration, match="out of range"):
+        prepare([corpus_file], tokenizer, tmp_path / "data", **values)
+
+
+def test_a_corpus_without_a_token_is_refused(tokenizer, tmp_path):
+    path = write_corpus(tmp_path / "a.jsonl", ["\u0301"])
+    with pytest.raises(MissingInput, match="not one token"):
+        prepare([path], tokenizer, tmp_path / "data", workers=1)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_split_without_documents_is_missing(corpus_file, tokenizer, tmp_path):
+    prepare([corpus_file], tokenizer, tmp_path / "data", held_out=0.0, workers=1)
+    with pytest.raises(MissingInput, match="holds no held_out documents"):
+        TokenCorpus.open(tmp_path / "data", "held_out")
+
+
+def test_what_is_no_prepared_corpus_is_missing(tmp_path):
+    with pytest.raises(MissingInput, match="albert prepare"):
+        TokenCorpus.open(tmp_path)
+
+
+@pytest.fixture
+def copy_of_prepared(corpus_file, tokenizer, tmp_path):
+    prepare([corpus_file], tokenizer, tmp_path / "data", held_out=0.2, workers=1)
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "corpus.json",
+        "spiece.model",
+        "train/00000.tokens.bin",
+        "train/00000.sentences.npy",
+        "held_out/00000.documents.npy",
+    ],
+)
+def test_a_changed_byte_is_found(copy_of_prepared, name):
+    path = copy_of_prepared / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(DamagedData, match=path.name):
+        TokenCorpus.open(copy_of_prepared)
+
+
+@pytest.mark.parametrize("name", ["train/00000.tokens.bin", "train/00000.sentences.npy", "train/00000.documents.npy"])
+def test_a_cut_file_is_found_even_without_hashes(copy_of_prepared, name):
+    path = copy_of_prepared / name
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(DamagedData, match=path.name):
+        TokenCorpus.open(copy_of_prepared, verify=False)
+
+
+def test_a_foreign_tokenizer_is_found_even_without_hashes(copy_of_prepared):
+    config = copy_of_prepared / "tokenizer_config.json"
+    config.write_text(config.read_text().replace('"keep_accents": false', '"keep_accents": true'))
+    with pytest.raises(DamagedData, match="tokenizer files are not those"):
+        TokenCorpus.open(copy_of_prepared, verify=False)

@@ -1,0 +1,224 @@
+"""The tokenizer: ids, offsets, files, fingerprints."""
+
+import copy
+import json
+import shutil
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from transformers import AutoTokenizer
+
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.text.tokenizer import MODEL_NAME, Tokenizer
+
+TORTURE = list(
+    "aZé\u0301\u0300İßΣςŉﬁﬄ½㎏ﷺ１２３Ⅷ가각ᄀ\u1161ガがй\u0951"
+    "\u200b\u200d\u200e\ufeff\ufe0f\u00a0\u2003\u3000\u2028\t\n\r\x0b\x0c\x85\x1c\x10\0\x7f"
+    "`'\"´¨…·–—-.,()£€▁▅\ufffd\ud800\udfff👩🏽𝔸中語ไทยहिं <>[]$"
+)
+texts = st.one_of(
+    st.text(alphabet=st.sampled_from(TORTURE), max_size=40),
+    st.text(alphabet=st.characters(), max_size=40),
+    st.lists(st.sampled_from(["[MASK]", "[SEP]", "<unk>", "2010,", "café", "``", "''", "bating", "…", " "])).map(
+        "".join
+    ),
+)
+
+
+def check_offsets(tokenizer, text):
+    ids, offsets = tokenizer.encode_with_offsets(text)
+    assert ids == tokenizer.encode(text)
+    assert len(ids) == len(offsets)
+    for number, (start, end) in zip(ids, offsets, strict=True):
+        assert 0 <= start <= end <= len(text)
+        surface = text[start:end]
+        assert surface == surface.strip()
+        letters = tokenizer.piece(number).replace("▁", "")
+        if letters:
+            assert surface
+        if number != tokenizer.unk_id:
+            assert letters in tokenizer._processor.normalize(tokenizer.normalize(surface))
+    for position in (0, 1):
+        places = [pair[position] for pair in offsets]
+        assert places == sorted(places)
+
+
+@given(text=texts)
+@example(text="▁a ▁ b▁")
+@example(text="x\u200by")
+@example(text="½ﷺ")
+@example(text="``")
+def test_offsets_are_slices_of_the_original_text(tokenizer, text):
+    check_offsets(tokenizer, text)
+
+
+@given(text=texts)
+@example(text="½ﷺ a½b")
+def test_offsets_are_slices_of_the_original_text_when_accents_stay(tokenizer, text):
+    check_offsets(Tokenizer(tokenizer.model, lower_case=False, keep_accents=True), text)
+
+
+def test_offsets_cover_words_as_written(tokenizer):
+    text = "  Gudi \u00a0 ``CAFÉ''  １２"
+    ids, offsets = tokenizer.encode_with_offsets(text)
+    surfaces = "".join(text[start:end] for start, end in offsets)
+    assert surfaces == "Gudi``CAFÉ''１２"
+    assert len(ids) == len(offsets)
+
+
+@given(st.lists(texts, max_size=5))
+def test_a_batch_gives_the_ids_of_single_texts(tokenizer, batch):
+    assert tokenizer.encode_batch(batch) == [tokenizer.encode(text) for text in batch]
+
+
+@pytest.mark.parametrize("special", ["[MASK]", "[CLS]", "[SEP]", "<pad>", "<unk>"])
+def test_literal_mask_in_text_is_text(tokenizer, special):
+    special_ids = set(tokenizer.special_ids) - {tokenizer.unk_id}
+    assert not special_ids & set(tokenizer.encode(f"The {special} of France"))
+    kept = Tokenizer(tokenizer.model, lower_case=False, keep_accents=True)
+    assert not special_ids & set(kept.encode(f"The {special} of France"))
+
+
+def test_special_pieces_have_the_ids_of_the_released_models(tokenizer):
+    pieces = [tokenizer.piece(number) for number in range(13)]
+    assert pieces == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(", ")", '"', "-", ".", "–", "£", "€"]
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (
+        0,
+        1,
+        2,
+        3,
+        4,
+    )
+    assert tokenizer.piece_to_id("[SEP]") == 3
+    assert tokenizer.piece_to_id("no such piece") == tokenizer.unk_id
+
+
+def test_a_comma_never_sticks_to_a_digit(tokenizer):
+    proto = ModelProto()
+    proto.ParseFromString(tokenizer.model)
+    for entry, piece in zip(proto.pieces[-3:], ["▁1,", "0,", "00,"], strict=True):
+        entry.piece, entry.score = piece, -1.0
+    changed = Tokenizer(proto.SerializeToString())
+    text = "In 2010, and 1, it cost 4,000,"
+    pieces = [changed.piece(number) for number in changed.encode(text)]
+    assert all(piece == "," or "," not in piece for piece in pieces)
+    assert pieces.count(",") == 4
+    assert Tokenizer(changed.model).model == changed.model  # the penalty is given once
+
+
+def test_ids_of_a_word_do_not_depend_on_its_neighbours(tokenizer, documents):
+    for document in documents[:30]:
+        words = tokenizer.normalize(document).split()
+        assert tokenizer.encode(document) == [number for word in words for number in tokenizer.encode(word)]
+
+
+def test_decoding_gives_the_normalised_text(tokenizer, documents):
+    for document in documents[:20]:
+        assert tokenizer.decode(tokenizer.encode(document)) == tokenizer.normalize(document)
+
+
+def test_ids_equal_those_of_transformers(tokenizer, tokenizer_directory, documents):
+    theirs = AutoTokenizer.from_pretrained(tokenizer_directory)
+    assert type(theirs).__name__ == "AlbertTokenizer"
+    texts = [*documents, "CAFÉ naïve ``quoted'' 1,000, ﬁne １２３ ½ … ガ 가 Ünïcödé", "", "  a \u00a0 b  "]
+    for text in texts:
+        assert theirs(text, add_special_tokens=False)["input_ids"] == tokenizer.encode(text), text
+
+
+def test_transformers_returns_segment_ids_and_the_maximum_length(tokenizer, tokenizer_directory):
+    theirs = AutoTokenizer.from_pretrained(tokenizer_directory)
+    first, second = tokenizer.encode("bating foha"), tokenizer.encode("gudi")
+    pair = theirs("bating foha", "gudi")
+    assert pair["input_ids"] == [2, *first, 3, *second, 3]
+    assert pair["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    assert theirs.model_max_length == 512
+    assert (theirs.mask_token_id, theirs.pad_token_id, theirs.unk_token_id) == (4, 0, 1)
+
+
+@pytest.mark.parametrize(("lower_case", "keep_accents"), [(True, True), (False, False), (False, True)])
+def test_ids_equal_those_of_transformers_with_case_and_accents(tokenizer, tmp_path, lower_case, keep_accents):
+    ours = Tokenizer(tokenizer.model, lower_case, keep_accents)
+    ours.save(tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    for text in ["Bating CAFÉ, naïve ½ ﬁne.", "``Don't'' 2010, (£3.50)"]:
+        assert theirs(text, add_special_tokens=False)["input_ids"] == ours.encode(text)
+    assert Tokenizer.load(tmp_path).fingerprint == ours.fingerprint
+
+
+def test_the_tokenizers_library_opens_the_file_alone(tokenizer, tokenizer_directory, documents):
+    theirs = HuggingFaceTokenizer.from_file(str(tokenizer_directory / "tokenizer.json"))
+    for text in documents[:30]:
+        assert theirs.encode(text, add_special_tokens=False).ids == tokenizer.encode(text)
+    assert theirs.encode("a", "b").type_ids[-1] == 1
+
+
+def test_what_is_saved_is_what_is_loaded(tokenizer, tokenizer_directory):
+    for path in (tokenizer_directory, tokenizer_directory / MODEL_NAME):
+        again = Tokenizer.load(path)
+        assert (again.model, again.fingerprint) == (tokenizer.model, tokenizer.fingerprint)
+    assert copy.deepcopy(tokenizer).fingerprint == tokenizer.fingerprint
+
+
+def test_the_fingerprint_tells_models_and_flags_apart(tokenizer):
+    prints = {Tokenizer(tokenizer.model, a, b).fingerprint for a in (True, False) for b in (True, False)}
+    assert len(prints) == 4
+
+
+def test_a_missing_vocabulary_is_named(tmp_path):
+    with pytest.raises(MissingInput, match=r"spiece\.model: No such file"):
+        Tokenizer.load(tmp_path)
+    with pytest.raises(MissingInput, match="nowhere"):
+        Tokenizer.load(tmp_path / "nowhere")
+
+
+@given(st.integers(0, 10_000), st.integers(0, 255))
+def test_a_damaged_vocabulary_is_refused_or_harmless(tokenizer, place, value):
+    data = bytearray(tokenizer.model)
+    data[place % len(data)] = value
+    try:
+        Tokenizer(bytes(data)).encode("bating 2010, foha")
+    except DamagedData as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("data", [b"", b"no model", b"\x0a\x03abc", b"\0" * 100])
+def test_what_is_no_vocabulary_is_refused(tmp_path, data):
+    (tmp_path / MODEL_NAME).write_bytes(data)
+    with pytest.raises(DamagedData, match=r"spiece\.model: is not"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_cut_vocabulary_is_refused(tokenizer, tmp_path):
+    (tmp_path / MODEL_NAME).write_bytes(tokenizer.model[: len(tokenizer.model) // 2])
+    with pytest.raises(DamagedData):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_flag_that_is_no_truth_value_is_refused(tokenizer_directory, tmp_path):
+    shutil.copy(tokenizer_directory / MODEL_NAME, tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": "yes"}))
+    with pytest.raises(InvalidConfiguration, match="do_lower_case"):
+        Tokenizer.load(tmp_path)
+
+
+def test_released_vocabulary_gives_its_golden_ids(shared):
+    path = shared / "data" / "checkpoints" / MODEL_NAME
+    released = Tokenizer.load(path)
+    assert released.vocab_size == 30_000
+    assert released.encode("This is a test") == [48, 25, 21, 1289]
+    kept = Tokenizer(path.read_bytes(), keep_accents=True)
+    expected = [31, 23, 386, 19, 561, 3050, 15, 17, 48, 25, 8256, 18, 1, 9]
+    assert kept.encode("I was born in 92000, and this is falsé.") == expected
+    assert released.encode("He was a puppeteer") == [24, 23, 21, 10956, 7911]
+    assert released.piece(29_999) == "▁eloquent"
+
+
+def test_released_vocabulary_gives_the_ids_of_transformers(shared, tmp_path, documents):
+    released = Tokenizer.load(shared / "data" / "checkpoints" / MODEL_NAME)
+    released.save(tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    for text in [*documents, "``CAFÉ'' in 2010, ½ ﬁne – £3.50; Σίσυφος"]:
+        assert theirs(text, add_special_tokens=False)["input_ids"] == released.encode(text)

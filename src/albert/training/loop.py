@@ -150,8 +150,8 @@ def train(
                     rate = learning_rate(state.step - 1)
                     curves.write("train", state.step, **line, learning_rate=rate, tokens=state.tokens)
                     state.window = Window()
-                if evaluate is not None and (due(plan.evaluate_every) or last):
-                    if here.is_first:
+                if due(plan.evaluate_every) or last:
+                    if evaluate is not None and here.is_first:
                         model.eval()
                         evaluation = evaluate()
                         model.train()

@@ -64,6 +64,9 @@ class AlbertConfig:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 refuse(name, f"is {getattr(self, name)}, a share from 0 to below 1 is needed")
+        for name in ("initializer_range", "layer_norm_eps"):
+            if not getattr(self, name) > 0:
+                refuse(name, f"is {getattr(self, name)}, a number above 0 is needed")
         if self.hidden_size % self.num_attention_heads:
             refuse(
                 "num_attention_heads",

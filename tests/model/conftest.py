@@ -1,0 +1,35 @@
+"""A small architecture and batches of sequences of given lengths; `albert` is imported late, after the hook."""
+
+import numpy as np
+import pytest
+
+VOCABULARY = 60
+
+
+@pytest.fixture
+def config():
+    """Three layers of 16, embeddings of 8, no dropout; initial values large enough for attention to matter."""
+    from albert.model.config import AlbertConfig
+
+    return AlbertConfig(
+        vocab_size=VOCABULARY,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=40,
+        max_position_embeddings=40,
+        initializer_range=0.3,
+    )
+
+
+@pytest.fixture
+def sequences_of():
+    """Makes random sequences of these lengths: a list of token ids and a list of token types."""
+
+    def make(lengths, seed=0):
+        draws = np.random.default_rng(seed)
+        ids = [draws.integers(0, VOCABULARY, length) for length in lengths]
+        return ids, [(np.arange(length) > length // 2).astype(np.int64) for length in lengths]
+
+    return make

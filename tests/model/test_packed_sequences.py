@@ -1,0 +1,184 @@
+"""Packed sequences give what each gives alone; none sees another; padding inside attention has no effect."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert.model import packed_sequences
+from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
+from albert.model.attention import AttentionBlock
+from albert.model.packed_sequences import WASTE, pack
+
+LENGTHS = [(7,), (5, 5, 5), (1, 40, 2, 39, 17, 16, 15, 1), (3, 20, 4, 19, 4), (12, 11, 10, 9)]
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+def alone(ids, types):
+    return [pack([one], [kind]) for one, kind in zip(ids, types, strict=True)]
+
+
+def assert_close(found, expected, tolerance):
+    scale = max(1.0, float(expected.abs().max()))
+    assert float((found - expected).abs().max()) <= tolerance * scale
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30))
+def test_every_token_has_one_cell_and_every_cell_its_token(lengths):
+    ids = [np.arange(length) for length in lengths]
+    packed = pack(ids, [np.zeros(length, dtype=np.int64) for length in lengths])
+    assert packed.lengths == tuple(lengths)
+    assert packed.n_tokens == sum(lengths) == len(packed.token_ids) == len(packed.cells)
+    assert packed.n_sequences == len(lengths)
+    assert packed.position_ids.tolist() == [position for length in lengths for position in range(length)]
+    assert packed.token_ids[packed.first_positions].tolist() == [0] * len(lengths)
+    positions = torch.cat([group.positions.reshape(-1) for group in packed.groups])
+    assert positions[packed.cells].tolist() == list(range(packed.n_tokens))
+    padded = torch.cat(
+        [torch.zeros(g.positions.numel(), dtype=torch.bool) if g.padded is None else g.padded.reshape(-1)
+         for g in packed.groups]
+    )  # fmt: skip
+    assert not padded[packed.cells].any()
+    assert int((~padded).sum()) == packed.n_tokens
+
+
+@given(st.lists(st.integers(1, 512), min_size=1, max_size=60))
+def test_no_group_wastes_more_than_its_share(lengths):
+    packed = pack([np.zeros(length, dtype=np.int64) for length in lengths], [np.zeros(n, np.int64) for n in lengths])
+    for group in packed.groups:
+        if group.padded is not None:
+            assert 0 < float(group.padded.float().mean()) <= WASTE + 1e-6
+            assert not group.padded[:, 0].any()
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_a_packed_batch_equals_each_sequence_alone(config, sequences_of, lengths, dtype):
+    model = AlbertForPreTraining(config).to(dtype).eval()
+    ids, types = sequences_of(lengths)
+    packed = pack(ids, types)
+    with torch.inference_mode():
+        hidden = model.albert(packed)
+        together = model(packed, torch.arange(packed.n_tokens))
+        for part, first, one in zip(
+            hidden.split(list(lengths)), packed.first_positions.tolist(), alone(ids, types), strict=True
+        ):
+            assert_close(part, model.albert(one), TOLERANCE[dtype])
+            apart = model(one, torch.arange(one.n_tokens))
+            span = slice(first, first + one.n_tokens)
+            assert_close(together.masked_tokens[span], apart.masked_tokens, TOLERANCE[dtype] * 5)
+        orders = torch.cat([model(one, torch.arange(1)).sentence_order for one in alone(ids, types)])
+        assert_close(together.sentence_order, orders, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_the_gradients_of_a_packed_batch_are_those_of_the_sequences_alone(config, sequences_of, dtype):
+    model = AlbertForSequenceClassification(config, num_labels=3).to(dtype).eval()
+    ids, types = sequences_of((1, 40, 2, 39, 17, 16, 15, 1))
+    weights = torch.randn(len(ids), 3, dtype=dtype)
+    (model(pack(ids, types)) * weights).sum().backward()
+    together = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    for one, weight in zip(alone(ids, types), weights, strict=True):
+        (model(one) * weight).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert_close(together[name], parameter.grad, TOLERANCE[dtype] * 10)
+
+
+def test_the_result_does_not_depend_on_the_order_of_the_sequences(config, sequences_of):
+    model = AlbertModel(config).double().eval()
+    lengths = (3, 20, 4, 19, 4, 11)
+    ids, types = sequences_of(lengths)
+    order = [4, 2, 0, 5, 3, 1]
+    with torch.inference_mode():
+        one_way = model(pack(ids, types)).split(list(lengths))
+        other = model(pack([ids[i] for i in order], [types[i] for i in order])).split([lengths[i] for i in order])
+    for place, i in enumerate(order):
+        assert_close(other[place], one_way[i], 1e-12)
+
+
+def test_the_result_does_not_depend_on_the_grouping(config, sequences_of, monkeypatch):
+    model = AlbertModel(config).double().eval()
+    sequences = sequences_of((3, 20, 4, 19, 4, 11, 1))
+    found, groups = [], []
+    for waste in (0.0, 0.15, 1.0):
+        monkeypatch.setattr(packed_sequences, "WASTE", waste)
+        packed = pack(*sequences)
+        groups.append(len(packed.groups))
+        with torch.inference_mode():
+            found.append(model(packed))
+    assert groups == [6, 4, 1]
+    for other in found[1:]:
+        assert_close(other, found[0], 1e-12)
+
+
+def test_a_sequence_never_sees_another(config, sequences_of):
+    model = AlbertModel(config).eval()
+    lengths = (9, 8, 20, 9, 3)
+    ids, types = sequences_of(lengths)
+    with torch.inference_mode():
+        before = model(pack(ids, types)).split(list(lengths))
+        for changed in range(len(lengths)):
+            others = [(one + 1) % config.vocab_size if i == changed else one for i, one in enumerate(ids)]
+            after = model(pack(others, types)).split(list(lengths))
+            for i in range(len(lengths)):
+                assert torch.equal(after[i], before[i]) == (i != changed)
+
+
+def test_a_token_sees_all_of_its_own_sequence(config, sequences_of):
+    model = AlbertModel(config).double()
+    ids, types = sequences_of((6, 5))
+    for changed in range(6):
+        other = ids[0].copy()
+        other[changed] = (other[changed] + 1) % config.vocab_size
+        difference = model(pack([other, ids[1]], types)) - model(pack(ids, types))
+        assert (difference[:6].abs().sum(1) > 0).all()
+
+
+def test_padded_cells_get_no_attention(config, sequences_of):
+    packed = pack(*sequences_of((20, 19, 18, 17, 16)))
+    assert len(packed.groups) == 1 and packed.groups[0].padded is not None
+    block = AttentionBlock(config)
+    seen = []
+    block.attention_dropout.register_forward_pre_hook(lambda module, arguments: seen.append(arguments[0]))
+    block(torch.randn(packed.n_tokens, config.hidden_size), packed)
+    (probabilities,) = seen
+    padded = packed.groups[0].padded[:, None, None, :].expand_as(probabilities)
+    assert (probabilities[padded] == 0).all()
+    assert (probabilities[~padded] > 0).all()
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones_like(probabilities[..., 0]))
+
+
+def test_padded_cells_get_no_gradient(config, sequences_of):
+    """They repeat the first token of their sequence, which must not count more often than once."""
+    ids, types = sequences_of((20, 19, 18, 17, 16))
+    packed = pack(ids, types)
+    block = AttentionBlock(config).double()
+    together = torch.randn(packed.n_tokens, config.hidden_size, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn_like(together)
+    (block(together, packed) * weights).sum().backward()
+    assert together.grad.isfinite().all()
+    apart = together.detach().clone().requires_grad_()
+    for part, weight, one in zip(
+        apart.split(list(packed.lengths)), weights.split(list(packed.lengths)), alone(ids, types), strict=True
+    ):
+        (block(part, one) * weight).sum().backward()
+    assert_close(together.grad, apart.grad, 1e-12)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: there, attention is torch's own kernel")
+def test_a_gpu_gives_what_the_cpu_gives(config, sequences_of):
+    model = AlbertForSequenceClassification(config, num_labels=3).double().eval()
+    packed = pack(*sequences_of((1, 40, 2, 39, 17, 16, 15, 1)))
+    model(packed).square().sum().backward()
+    gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    with torch.inference_mode():
+        here = model(packed)
+    model.zero_grad()
+    model.cuda()
+    there = model(packed.to(torch.device("cuda")))
+    there.square().sum().backward()
+    assert_close(there.detach().cpu(), here, 1e-10)
+    for name, parameter in model.named_parameters():
+        assert_close(parameter.grad.cpu(), gradients[name], 1e-9)

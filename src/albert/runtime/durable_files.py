@@ -5,6 +5,7 @@ manifest of SHA-256 sums that is written last, and only then renamed to its fina
 temporary name behind, never half of a result; the next writer in that place removes it once its owner is dead.
 """
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -19,7 +20,9 @@ from pathlib import Path
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
 
 MANIFEST_NAME = "MANIFEST.json"
-_TEMPORARY = re.compile(r"^\..+\.(tmp|old)-(\d+)-[0-9a-f]{8}$")
+_TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<kind>tmp|old)-(?P<process>\d+)-(?P<token>[0-9a-f]{8})$")
+_own_tokens: set[str] = set()
+"""Of the temporary names this process made: in a container a dead owner had the same process number."""
 _NOT_CREATABLE = {
     errno.EACCES,
     errno.EPERM,
@@ -27,6 +30,7 @@ _NOT_CREATABLE = {
     errno.ENOENT,
     errno.ENOTDIR,
     errno.EEXIST,
+    errno.ENOTEMPTY,
     errno.ENAMETOOLONG,
 }
 
@@ -41,16 +45,16 @@ def new_file(path: Path) -> Iterator[Path]:
         CannotCreate: the place cannot be written.
         WriteFailed: the disk is full or failed; `path` is as it was.
     """
-    temporary = _temporary_name(path, "tmp")
-    try:
-        with _writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary_name(path, "tmp")
+        try:
             yield temporary
             _sync_file(temporary)
             os.replace(temporary, path)
             _sync_directory(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -76,19 +80,19 @@ def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
         CannotCreate: `path` exists and `replace` is false, or the place cannot be written.
         WriteFailed: the disk is full or failed; nothing is left behind.
     """
-    if os.path.lexists(path) and not replace:
-        raise CannotCreate(path, "exists already", "choose another name, or remove it first")
-    temporary = _temporary_name(path, "tmp")
-    try:
-        with _writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(path.parent)
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path.parent)
+        if os.path.lexists(path) and not replace:
+            raise CannotCreate(path, "exists already", "choose another name, or remove it first")
+        temporary = _temporary_name(path, "tmp")
+        try:
             temporary.mkdir()
             yield temporary
             _write_manifest(temporary)
-            _put_in_place(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            _put_in_place(temporary, path, replace)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def verify_directory(path: Path) -> None:
@@ -133,7 +137,7 @@ def remove_directory(path: Path) -> None:
         WriteFailed, CannotCreate: it cannot be removed.
     """
     with _writing(path):
-        dying = _temporary_name(path, "old")
+        dying = _temporary_name(path, "tmp")
         os.rename(path, dying)
         shutil.rmtree(dying)
 
@@ -145,18 +149,33 @@ def file_hash(path: Path) -> str:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove temporary names in `directory` whose process no longer lives."""
-    for entry in directory.iterdir():
+    """Remove temporary names in `directory` whose process no longer lives.
+
+    Where it died between taking an old directory away and putting the new one in its place, the old one returns.
+    """
+    for entry in list(directory.iterdir()):
         found = _TEMPORARY.match(entry.name)
-        if found and not _lives(int(found.group(2))):
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
+        if not found or _lives(int(found["process"]), found["token"]):
+            continue
+        replaced = directory / found["name"]
+        with contextlib.suppress(OSError):  # another user's, or another process is at it too
+            if found["kind"] == "old" and not os.path.lexists(replaced):
+                os.rename(entry, replaced)
             else:
-                entry.unlink(missing_ok=True)
+                _remove(entry)
 
 
 def _temporary_name(path: Path, kind: str) -> Path:
-    return path.parent / f".{path.name}.{kind}-{os.getpid()}-{secrets.token_hex(4)}"
+    token = secrets.token_hex(4)
+    _own_tokens.add(token)
+    return path.parent / f".{path.name}.{kind}-{os.getpid()}-{token}"
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _write_manifest(directory: Path) -> None:
@@ -164,38 +183,44 @@ def _write_manifest(directory: Path) -> None:
     entries = {n: {"bytes": (directory / n).stat().st_size, "sha256": file_hash(directory / n)} for n in names}
     for name in names:
         _sync_file(directory / name)
-    text = json.dumps({"files": entries, "self": _self_hash(entries)}, indent=1) + "\n"
     manifest = directory / MANIFEST_NAME
-    manifest.write_text(text, encoding="utf-8")
+    manifest.write_bytes(_manifest_of(entries))
     _sync_file(manifest)
     for folder in {directory, *((directory / n).parent for n in names)}:
         _sync_directory(folder)
 
 
 def _read_manifest(path: Path) -> dict[str, dict]:
+    data = path.read_bytes()
     try:
-        content = json.loads(path.read_bytes())
-        files = content["files"]
-        whole = content["self"] == _self_hash(files)
-        whole = whole and all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())
+        files = json.loads(data)["files"]
+        shaped = all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedData(path, "is not a manifest") from error
-    if not whole:
+    if not shaped or data != _manifest_of(files):
         raise DamagedData(path, "does not match its own hash")
     return files
 
 
-def _self_hash(entries: dict[str, dict]) -> str:
-    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+def _manifest_of(entries: dict[str, dict]) -> bytes:
+    """The one way to write a manifest, so that any other byte is damage."""
+    own_hash = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+    return (json.dumps({"files": entries, "self": own_hash}, indent=1) + "\n").encode()
 
 
-def _put_in_place(temporary: Path, path: Path) -> None:
-    if os.path.lexists(path):
+def _put_in_place(temporary: Path, path: Path, replace: bool) -> None:
+    if replace and os.path.lexists(path):
         old = _temporary_name(path, "old")
         os.rename(path, old)
-        os.rename(temporary, path)
-        _sync_directory(path.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            os.rename(old, path)
+            raise
+        try:
+            _sync_directory(path.parent)
+        finally:
+            _remove(old)
     else:
         os.rename(temporary, path)
         _sync_directory(path.parent)
@@ -222,7 +247,9 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _lives(process: int) -> bool:
+def _lives(process: int, token: str) -> bool:
+    if process == os.getpid():
+        return token in _own_tokens
     try:
         os.kill(process, 0)
     except ProcessLookupError:

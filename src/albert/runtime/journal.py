@@ -21,7 +21,8 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _drop_torn_line(path)
-            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (lives as long as the run)
+            # Without a buffer, or closing would try again what a full disk refused.
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the run)
         except OSError as error:
             raise WriteFailed(path, error.strerror or str(error)) from error
 
@@ -32,9 +33,10 @@ class Journal:
             WriteFailed: the disk is full or failed.
         """
         line = json.dumps({"event": event, "time": round(time.time(), 3), **values}, allow_nan=True)
+        rest = memoryview((line + "\n").encode())
         try:
-            self._file.write(line + "\n")
-            self._file.flush()
+            while rest:
+                rest = rest[self._file.write(rest) :]
         except OSError as error:
             raise WriteFailed(self.path, error.strerror or str(error)) from error
 
@@ -47,7 +49,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     """All events in order; of several with the same event and step, the last one.
 
     Raises:
-        DamagedData: a line other than a torn last one is not JSON.
+        DamagedData: a line other than a torn last one is not an event.
     """
     records: dict[Any, dict[str, Any]] = {}
     lines = path.read_bytes().split(b"\n")
@@ -60,6 +62,8 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
             if number == len(lines):  # a process died while appending it
                 break
             raise DamagedData(f"{path}:{number}", "is not JSON") from error
+        if not isinstance(record, dict) or "event" not in record:
+            raise DamagedData(f"{path}:{number}", "is not an event")
         key = (record["event"], record["step"]) if "step" in record else number
         records.pop(key, None)
         records[key] = record

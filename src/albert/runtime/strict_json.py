@@ -43,6 +43,9 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
     for key in data:
         if key not in fields:
             raise InvalidConfiguration(f"{where}: {key}", "unknown key", did_you_mean(key, fields))
+    for key, f in fields.items():
+        if key not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise InvalidConfiguration(f"{where}: {key}", "is missing")
     hints = typing.get_type_hints(cls)
     values = {key: _convert(hints[key], item, f"{where}: {key}") for key, item in data.items()}
     try:
@@ -109,6 +112,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return Path(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is Any:
+        return value
     if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
         raise InvalidConfiguration(where, f"is {_kind(value)}, {hint.__name__} is expected")
     return value

@@ -1,0 +1,412 @@
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from albert.runtime.durable_files import (
+    MANIFEST_NAME,
+    file_hash,
+    is_whole,
+    new_directory,
+    remove_directory,
+    remove_leftovers,
+    verify_directory,
+    write_bytes,
+    write_text,
+)
+from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
+
+
+def fill(directory: Path, content: str = "new") -> None:
+    (directory / "weights.bin").write_bytes(bytes(range(64)))
+    (directory / "text").mkdir()
+    (directory / "text" / "card.md").write_text(content, encoding="utf-8")
+    (directory / "empty").touch()
+
+
+@pytest.fixture
+def whole(tmp_path):
+    with new_directory(tmp_path / "whole") as directory:
+        fill(directory)
+    return tmp_path / "whole"
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(entry.name for entry in directory.iterdir())
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_written_with_its_parents_and_replaced_whole(tmp_path):
+    write_text(tmp_path / "a" / "b.txt", "ä\n")
+    write_bytes(tmp_path / "a" / "b.txt", b"second")
+    assert (tmp_path / "a" / "b.txt").read_bytes() == b"second"
+    assert names_in(tmp_path / "a") == ["b.txt"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, call):
+    path = tmp_path / "state.json"
+    write_text(path, "old")
+    monkeypatch.setattr(os, call, disk_full)
+    with pytest.raises(WriteFailed, match="No space left") as failure:
+        write_text(path, "new")
+    assert failure.value.exit_code == 74
+    assert path.read_text() == "old" and names_in(tmp_path) == ["state.json"]
+
+
+@pytest.mark.parametrize("write", [write_text, lambda path, _: new_directory(path).__enter__()])
+def test_a_place_below_a_file_cannot_be_created(tmp_path, write):
+    (tmp_path / "file").touch()
+    with pytest.raises(CannotCreate) as refusal:
+        write(tmp_path / "file" / "below", "text")
+    assert refusal.value.exit_code == 73
+
+
+# ---- directories ---------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_described_by_its_manifest(whole):
+    verify_directory(whole)
+    listed = json.loads((whole / MANIFEST_NAME).read_text())["files"]
+    assert sorted(listed) == ["empty", "text/card.md", "weights.bin"]
+    assert listed["weights.bin"] == {"bytes": 64, "sha256": file_hash(whole / "weights.bin")}
+
+
+def test_an_existing_path_is_refused_before_anything_is_written(whole):
+    before = file_hash(whole / MANIFEST_NAME)
+    with pytest.raises(CannotCreate, match="exists already") as refusal, new_directory(whole):
+        pytest.fail("the block must not run")
+    assert refusal.value.exit_code == 73
+    assert file_hash(whole / MANIFEST_NAME) == before and names_in(whole.parent) == ["whole"]
+
+
+def test_a_path_that_appears_meanwhile_is_not_replaced(tmp_path):
+    with pytest.raises(CannotCreate), new_directory(tmp_path / "out") as directory:
+        fill(directory)
+        with new_directory(tmp_path / "out") as faster:
+            fill(faster, "faster")
+    verify_directory(tmp_path / "out")
+    assert (tmp_path / "out" / "text" / "card.md").read_text() == "faster" and names_in(tmp_path) == ["out"]
+
+
+def test_a_file_may_give_way_to_a_directory(tmp_path):
+    (tmp_path / "out").touch()
+    with new_directory(tmp_path / "out", replace=True) as directory:
+        fill(directory)
+    verify_directory(tmp_path / "out")
+    assert names_in(tmp_path) == ["out"]
+
+
+def test_replacing_swaps_whole_for_whole(whole):
+    with new_directory(whole, replace=True) as directory:
+        fill(directory, "second")
+        assert (whole / "text" / "card.md").read_text() == "new"
+    verify_directory(whole)
+    assert (whole / "text" / "card.md").read_text() == "second" and names_in(whole.parent) == ["whole"]
+
+
+def test_an_error_in_the_block_leaves_nothing(tmp_path):
+    with pytest.raises(KeyError), new_directory(tmp_path / "out") as directory:
+        fill(directory)
+        raise KeyError
+    assert names_in(tmp_path) == []
+
+
+def test_everything_is_on_the_disk_before_the_name_appears(tmp_path, monkeypatch):
+    events = []
+    fsync, rename = os.fsync, os.rename
+
+    def record_fsync(descriptor):
+        events.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def record_rename(source, target):
+        events.append("rename")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "rename", record_rename)
+    with new_directory(tmp_path / "out") as directory:
+        fill(directory)
+    before, after = events[: events.index("rename")], events[events.index("rename") + 1 :]
+    entries = [path for path in (tmp_path / "out").rglob("*")] + [tmp_path / "out"]
+    assert {path.stat().st_ino for path in entries} <= set(before)
+    assert before.index((tmp_path / "out" / MANIFEST_NAME).stat().st_ino) > before.index(
+        (tmp_path / "out" / "weights.bin").stat().st_ino
+    )
+    assert after == [tmp_path.stat().st_ino]
+
+
+# ---- damage --------------------------------------------------------------------------------------------------------
+
+
+def test_a_flipped_bit_in_any_byte_is_refused(whole):
+    for name in ("weights.bin", "text/card.md", MANIFEST_NAME):
+        path = whole / name
+        content = path.read_bytes()
+        for place in range(len(content)):
+            damaged = bytearray(content)
+            damaged[place] ^= 1 << place * 5 % 8
+            path.write_bytes(damaged)
+            with pytest.raises(DamagedData):
+                verify_directory(whole)
+        path.write_bytes(content)
+    verify_directory(whole)
+
+
+def test_every_truncation_is_refused(whole):
+    for name in ("weights.bin", "text/card.md", MANIFEST_NAME):
+        content = (whole / name).read_bytes()
+        for length in range(len(content)):
+            (whole / name).write_bytes(content[:length])
+            with pytest.raises(DamagedData):
+                verify_directory(whole)
+        (whole / name).write_bytes(content)
+    verify_directory(whole)
+
+
+def test_a_missing_file_is_named(whole):
+    (whole / "text" / "card.md").unlink()
+    with pytest.raises(DamagedData, match=r"card\.md: is listed in MANIFEST\.json but missing") as damage:
+        verify_directory(whole)
+    assert damage.value.exit_code == 65
+
+
+@pytest.mark.parametrize("name", ["extra.txt", "text/extra.txt", ".hidden"])
+def test_an_extra_file_is_named(whole, name):
+    (whole / name).touch()
+    with pytest.raises(DamagedData, match="is not listed"):
+        verify_directory(whole)
+
+
+def test_an_edited_manifest_is_refused(whole):
+    manifest = whole / MANIFEST_NAME
+    content = json.loads(manifest.read_text())
+    (whole / "weights.bin").write_bytes(b"other")
+    content["files"]["weights.bin"] = {"bytes": 5, "sha256": file_hash(whole / "weights.bin")}
+    manifest.write_text(json.dumps(content, indent=1) + "\n")
+    with pytest.raises(DamagedData, match=MANIFEST_NAME):
+        verify_directory(whole)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", '{"files": []}', '{"files": {"a": 3}, "self": ""}', "[" * 9999])
+def test_what_is_no_manifest_is_refused(whole, content):
+    (whole / MANIFEST_NAME).write_text(content)
+    with pytest.raises(DamagedData, match=MANIFEST_NAME):
+        verify_directory(whole)
+    assert not is_whole(whole)
+
+
+def test_a_directory_without_a_manifest_was_not_written_whole(whole):
+    (whole / MANIFEST_NAME).unlink()
+    with pytest.raises(MissingInput, match="holds no MANIFEST") as refusal:
+        verify_directory(whole)
+    assert refusal.value.exit_code == 66
+    with pytest.raises(MissingInput, match="no such directory"):
+        verify_directory(whole / "nowhere")
+
+
+# ---- failures and deaths ---------------------------------------------------------------------------------------------
+
+
+def disk_full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def fail_at(monkeypatch, turn: int) -> list[str]:
+    """Let the call number `turn` of those that make things durable fail as on a full disk; all calls are listed."""
+    calls: list[str] = []
+
+    def counted(name):
+        real = getattr(os, name)
+
+        def call(*arguments, **settings):
+            calls.append(name)
+            return disk_full() if len(calls) == turn else real(*arguments, **settings)
+
+        return call
+
+    for name in ("fsync", "rename", "replace", "mkdir"):
+        monkeypatch.setattr(os, name, counted(name))
+    return calls
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_disk_that_fills_up_at_any_call_leaves_what_was_there(tmp_path, replace):
+    path = tmp_path / "out"
+    if replace:
+        with new_directory(path) as directory:
+            fill(directory, "old")
+    turn, done = 0, False
+    while not done:
+        turn += 1
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            calls = fail_at(monkeypatch, turn)
+            try:
+                with new_directory(path, replace=replace) as directory:
+                    fill(directory)
+                done = turn > len(calls)
+            except WriteFailed as failure:
+                assert failure.exit_code == 74
+            except OSError as error:
+                assert error.errno == errno.ENOSPC, "of `fill` itself"
+        assert done or turn <= len(calls)
+        if path.exists():
+            verify_directory(path)  # the last call of all only makes a name durable that is there already
+            if not replace:
+                remove_directory(path)
+        else:
+            assert not replace
+        assert names_in(tmp_path) == (["out"] if path.exists() else [])
+    assert turn > 8
+
+
+DIE_EVERYWHERE = """
+import builtins, os, shutil, sys
+from pathlib import Path
+from albert.runtime import durable_files
+
+kind, place = sys.argv[1], Path(sys.argv[2])
+path = place / "out"
+
+def write(content):
+    if kind == "file":
+        durable_files.write_text(path, content)
+        return
+    with durable_files.new_directory(path, replace=kind == "replaced directory") as directory:
+        (directory / "inner").mkdir()
+        (directory / "inner" / "file").write_text(content)
+        (directory / "other").write_text(content)
+
+def check(may_be_absent):
+    if not path.exists():
+        assert may_be_absent
+    elif kind == "file":
+        assert path.read_text() in ("old", "new"), path.read_text()
+    else:
+        durable_files.verify_directory(path)
+
+def count_down(turn):
+    left = [turn]
+    def dying(function):
+        def call(*arguments, **settings):
+            left[0] -= 1
+            if left[0] < 0:
+                os._exit(77)
+            return function(*arguments, **settings)
+        return call
+    for name in ("fsync", "rename", "replace", "mkdir", "rmdir", "unlink", "open", "scandir", "truncate"):
+        setattr(os, name, dying(getattr(os, name)))
+    builtins.open = durable_files.open = dying(open)
+
+turn, status = 0, None
+while status != 0:
+    if kind != "directory":
+        write("old")
+    child = os.fork()
+    if child == 0:
+        count_down(turn)
+        write("new")
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 77), status
+    check(may_be_absent=kind != "file")
+    durable_files.remove_leftovers(place)
+    check(may_be_absent=kind == "directory")
+    assert [entry.name for entry in place.iterdir()] in ([], ["out"]), list(place.iterdir())
+    if kind == "directory" and path.exists():
+        durable_files.remove_directory(path)
+    turn += 1
+print(turn)
+"""
+
+
+@pytest.mark.parametrize(("kind", "least"), [("file", 5), ("directory", 12), ("replaced directory", 15)])
+def test_a_directory_is_whole_or_absent_wherever_its_writer_dies(tmp_path, kind, least):
+    """A child dies at every call in turn; it leaves nothing but names that the next writer removes.
+
+    Where it died with the old directory out of the way and the new one not yet in its place, the old one comes back.
+    """
+    place = tmp_path / "place"
+    place.mkdir()
+    command = [sys.executable, "-c", DIE_EVERYWHERE, kind, str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= least
+
+
+FILE_TOO_LARGE = """
+import resource, sys
+from pathlib import Path
+from albert.runtime.durable_files import new_directory, write_bytes
+from albert.runtime.errors import WriteFailed
+
+place = Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+def directory():
+    with new_directory(place / "out") as temporary:
+        (temporary / "small").write_bytes(bytes(10))
+        (temporary / "large").write_bytes(bytes(10000))
+for write in (directory, lambda: write_bytes(place / "file", bytes(10000))):
+    try:
+        write()
+    except WriteFailed as failure:
+        print(failure.exit_code, failure.why, [entry.name for entry in place.iterdir()])
+"""
+
+
+def test_a_limit_met_half_way_through_a_file_leaves_nothing(tmp_path):
+    command = [sys.executable, "-c", FILE_TOO_LARGE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["74 File too large []"] * 2, done.stderr
+
+
+# ---- leftovers -----------------------------------------------------------------------------------------------------
+
+
+def leftover(place: Path, owner: int, kind: str = "tmp", name: str = "out") -> Path:
+    directory = place / f".{name}.{kind}-{owner}-0123abcd"
+    directory.mkdir()
+    (directory / "file").touch()
+    return directory
+
+
+def test_the_next_writer_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        dead.wait()
+    living = leftover(tmp_path, os.getppid())
+    leftover(tmp_path, dead.pid)
+    (tmp_path / "second").mkdir()
+    leftover(tmp_path, dead.pid, "old", "second")
+    (tmp_path / f".state.json.tmp-{dead.pid}-0123abcd").touch()
+    (tmp_path / f".mine-{dead.pid}").touch()
+    with new_directory(tmp_path / "out") as directory:
+        fill(directory)
+    assert names_in(tmp_path) == sorted([living.name, f".mine-{dead.pid}", "out", "second"])
+
+
+def test_a_dead_owner_whose_number_this_process_was_given_is_dead(tmp_path):
+    """In a container every start has the same process number."""
+    leftover(tmp_path, os.getpid())
+    with new_directory(tmp_path / "out") as directory:
+        fill(directory)
+        with new_directory(tmp_path / "second") as another:
+            fill(another)
+    assert names_in(tmp_path) == ["out", "second"]
+
+
+def test_a_link_to_elsewhere_is_removed_but_not_followed(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        dead.wait()
+    (tmp_path / f".out.tmp-{dead.pid}-0123abcd").symlink_to(elsewhere)
+    remove_leftovers(tmp_path)
+    assert names_in(tmp_path) == ["elsewhere"] and names_in(elsewhere) == ["kept"]

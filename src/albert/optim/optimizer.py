@@ -32,8 +32,14 @@ class OptimizerRecipe:
     """LAMB only: bounds of the weight norm in the trust ratio; the reference has none."""
 
     def __post_init__(self) -> None:
-        if not self.learning_rate > 0:
-            raise InvalidConfiguration("learning_rate", f"is {self.learning_rate}, a number above 0 is needed")
+        for name in ("learning_rate", "eps"):
+            if not getattr(self, name) > 0:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
+        if not self.weight_decay >= 0:
+            raise InvalidConfiguration("weight_decay", f"is {self.weight_decay}, at least 0 is needed")
+        if self.clamp is not None and not 0 <= self.clamp[0] <= self.clamp[1]:
+            low, high = self.clamp
+            raise InvalidConfiguration("clamp", f"is {low} to {high}, two bounds from 0 upwards are needed")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, a value from 0 to below 1 is needed")

@@ -1,0 +1,77 @@
+"""The learning rate: up in a line, down in a line, and the two meet."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert.optim.schedule import ScheduleRecipe, warmup_then_linear
+from albert.runtime.errors import InvalidConfiguration
+
+PEAK, WARMUP, TOTAL = 0.00176, 3125, 125_000
+lengths = st.integers(1, 300).flatmap(lambda total: st.tuples(st.integers(0, total), st.just(total)))
+
+
+def rates(warmup, total, peak=1.0):
+    return [warmup_then_linear(step, peak, warmup, total) for step in range(total)]
+
+
+@given(lengths)
+def test_it_rises_in_a_line_to_the_peak(length):
+    warmup, total = length
+    for step, rate in enumerate(rates(warmup, total)[:warmup]):
+        assert rate == pytest.approx((step + 1) / warmup)
+
+
+@given(lengths)
+def test_it_falls_in_a_line_to_zero_just_after_the_last_update(length):
+    warmup, total = length
+    falling = rates(warmup, total)[warmup:]
+    for step, rate in enumerate(falling):
+        assert rate == pytest.approx(1 - step / (total - warmup))
+    assert warmup_then_linear(total, 1.0, warmup, total) == 0.0
+
+
+@given(lengths)
+def test_it_meets_the_peak_and_never_exceeds_it(length):
+    warmup, total = length
+    assert max(rates(warmup, total)) == 1.0
+    if 0 < warmup < total:
+        assert warmup_then_linear(warmup - 1, 1.0, warmup, total) == 1.0
+        assert warmup_then_linear(warmup, 1.0, warmup, total) == 1.0
+
+
+@given(lengths)
+def test_there_is_no_drop_at_the_join(length):
+    """No two neighbours differ by more than one step of the steeper line."""
+    warmup, total = length
+    found = [*rates(warmup, total), 0.0]
+    steepest = max(1 / max(warmup, 1), 1 / max(total - warmup, 1))
+    assert all(abs(b - a) <= steepest + 1e-12 for a, b in pairwise(found))
+
+
+@given(lengths)
+def test_every_update_moves_the_first_one_too(length):
+    assert all(rate > 0 for rate in rates(*length))
+
+
+def test_the_paper_s_schedule_reaches_its_peak_where_the_reference_drops():
+    assert warmup_then_linear(0, PEAK, WARMUP, TOTAL) == pytest.approx(PEAK / WARMUP)
+    assert warmup_then_linear(WARMUP, PEAK, WARMUP, TOTAL) == PEAK
+    assert warmup_then_linear(TOTAL - 1, PEAK, WARMUP, TOTAL) == pytest.approx(PEAK / (TOTAL - WARMUP))
+    assert ScheduleRecipe() == ScheduleRecipe(total_steps=TOTAL, warmup_steps=WARMUP)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"total_steps": 0}, "total_steps: is 0, at least 1 is needed"),
+        ({"total_steps": 10}, "warmup_steps: is 3125, a number from 0 to total_steps 10 is needed"),
+        ({"warmup_steps": -1}, "warmup_steps: is -1, a number from 0 to total_steps 125000 is needed"),
+    ],
+)
+def test_an_impossible_schedule_is_refused(values, message):
+    with pytest.raises(InvalidConfiguration) as refusal:
+        ScheduleRecipe(**values)
+    assert str(refusal.value) == message

@@ -78,7 +78,8 @@ class TaskBatches:
 
 def pack_members(sequences: Sequences, members: np.ndarray) -> PackedSequences:
     """Some of the sequences as one run of tokens."""
-    return pack([sequences.token_ids(i) for i in members], [sequences.token_type_ids(i) for i in members])
+    chosen = members.tolist()
+    return pack([sequences.token_ids(i) for i in chosen], [sequences.token_type_ids(i) for i in chosen])
 
 
 def batch_members(n_examples: int, batch_size: int, seed: int, step: int) -> np.ndarray:

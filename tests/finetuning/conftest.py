@@ -1,0 +1,101 @@
+"""A small vocabulary, a tiny model directory, and tiny data for every kind of target."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.experiments.sample_corpus import load_chapters
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import AlbertConfig
+from albert.tasks.declared import DECLARED
+from albert.tasks.task import Task
+from albert.text.tokenizer import Tokenizer, train_tokenizer
+
+NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
+
+
+@pytest.fixture(scope="session")
+def tokenizer_directory(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("tokenizer")
+    train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[:4]], vocab_size=400).save(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tokenizer_directory) -> Tokenizer:
+    return Tokenizer.load(tokenizer_directory)
+
+
+@pytest.fixture(scope="session")
+def config(tokenizer) -> AlbertConfig:
+    return AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+
+
+@pytest.fixture(scope="session")
+def pretrained(config, tokenizer_directory, tmp_path_factory) -> Path:
+    """A model directory with pre-training heads (its weights are random, which no test minds)."""
+    torch.manual_seed(1)
+    path = tmp_path_factory.mktemp("models") / "pretrained"
+    save_model_directory(path, AlbertForPreTraining(config), tokenizer_directory)
+    return path
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory) -> Path:
+    """16 examples of a choice, a score and a span, the same for training and development."""
+    folder = tmp_path_factory.mktemp("data")
+    texts = [f"the {first} saw the {second}" for first in NOUNS for second in NOUNS[:2]]
+    choice = "".join(f"{text}\t{i // 8}\n" for i, text in enumerate(texts))
+    score = "".join(f"{text}\tthe {NOUNS[i % 3]}\t{(i // 4) + 0.5}\n" for i, text in enumerate(texts))
+    paragraphs = []
+    for i, text in enumerate(texts):
+        noun = NOUNS[i // 2]
+        answer = {"text": noun, "answer_start": text.index(noun)}
+        paragraphs.append({"context": text, "qas": [{"id": str(i), "question": "who saw?", "answers": [answer]}]})
+    questions = json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]})
+    for split in ("train", "dev"):
+        for name, header, body in (
+            ("choice", "sentence\tlabel\n", choice),
+            ("score", "sentence1\tsentence2\tscore\n", score),
+        ):
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name / f"{split}.tsv").write_text(header + body)
+        (folder / f"{split}-v1.1.json").write_text(questions)
+    return folder
+
+
+@pytest.fixture(params=["sst-2", "sts-b", "squad-1.1"])
+def task(request) -> Task:
+    """One declared task of each kind of target, with a recipe for a tiny model."""
+    declared = DECLARED[request.param]
+    recipe = replace(
+        declared.recipe,
+        learning_rate=3e-3,
+        batch_size=8,
+        steps=120,
+        examples=None,
+        warmup_share=0.1,
+        max_length=32,
+        question_length=8,
+        stride=8,
+        head_dropout=0.0,
+    )
+    return replace(declared, recipe=recipe)
+
+
+@pytest.fixture
+def task_data(task, data) -> Path:
+    """The folder of the task's files."""
+    return {"sst-2": data / "choice", "sts-b": data / "score"}.get(task.name, data)

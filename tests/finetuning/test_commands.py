@@ -1,0 +1,106 @@
+"""`albert finetune` and `albert evaluate`: from files to scores, and mistakes in one line with their exit code."""
+
+import json
+
+import pytest
+
+from albert.cli.main import dispatch, run
+
+SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
+
+
+def test_a_declared_task_from_the_command_line(data, pretrained, tmp_path, capsys):
+    output = str(tmp_path / "run")
+    arguments = ["finetune", "SST-2", "--model", str(pretrained), "--data", str(data / "choice"), "--output", output]
+    assert dispatch([*arguments, *SMALL]) == 0
+    said = capsys.readouterr().out
+    assert "4 steps over 16 of 16 training rows" in said
+    assert "new, drawn at random: classifier.weight, classifier.bias" in said
+    assert "best constant answer: 50.00" in said
+    results = tmp_path / "scores.json"
+    evaluate = ["evaluate", "sst2", "--model", output, "--data", str(data / "choice"), "--device", "cpu"]
+    assert dispatch([*evaluate, "--results", str(results), "--predictions", str(tmp_path / "p.jsonl")]) == 0
+    report = json.loads((tmp_path / "run/results.json").read_text())
+    assert json.loads(results.read_text())["scores"] == report["scores"]
+    assert report["recipe"]["max_length"] == 32
+    assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 16
+
+
+@pytest.mark.parametrize("regression", [False, True])
+def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
+    table = "review,stars\n" + "".join(
+        f'"the ship, {word}",{stars}\n' for word, stars in (("good", 10), ("bad", 2)) * 4
+    )
+    (tmp_path / "my.csv").write_text(table)
+    columns = ["--text", "review", "--label", "stars"]
+    files = ["--train", str(tmp_path / "my.csv"), "--dev", str(tmp_path / "my.csv")]
+    output = str(tmp_path / "run")
+    kind = ["--regression"] if regression else []
+    assert dispatch(["finetune", *files, *columns, *kind, "--model", str(pretrained), "--output", output, *SMALL]) == 0
+    config = json.loads((tmp_path / "run/model/config.json").read_text())
+    assert config["id2label"] == ({"0": "stars"} if regression else {"0": "2", "1": "10"})
+    assert (
+        dispatch(["evaluate", "--dev", str(tmp_path / "my.csv"), *columns, "--model", output, "--device", "cpu"]) == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["finetune", "sst3", "--model", "MODEL", "--data", "x", "--output", "OUT"], 2, "did you mean 'sst-2'"),
+        (["finetune", "--model", "MODEL", "--output", "OUT"], 2, "no task"),
+        (["finetune", "sst-2", "--model", "MODEL", "--output", "OUT"], 2, "--data: is needed"),
+        (["finetune", "sst-2", "--model", "MODEL", "--data", "x", "--output", "OUT"], 66, "has no train.tsv"),
+        (["finetune", "sst-2", "--model", "absent/m", "--data", "x", "--output", "OUT"], (66, 69), "no such directory"),
+        (
+            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--text", "a"],
+            2,
+            "own columns",
+        ),
+        (["finetune", "--train", "x.csv", "--model", "MODEL", "--output", "OUT"], 2, "need --dev, --text, --label too"),
+        (
+            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--epochs", "-1"],
+            78,
+            "epochs: must be above 0",
+        ),
+        (
+            [
+                "finetune",
+                "sst-2",
+                "--model",
+                "MODEL",
+                "--data",
+                "DATA",
+                "--output",
+                "OUT",
+                "--epochs",
+                "1",
+                "--steps",
+                "1",
+            ],
+            2,
+            "say the same thing twice",
+        ),
+        (["evaluate", "sst-2", "--model", "MODEL", "--data", "DATA"], 78, "has no head for this task"),
+        (["evaluate", "sst-2", "--model", "MODEL"], 2, "--data: is needed"),
+        (["evaluate", "--model", "MODEL"], 2, "your own file needs --dev, --text, --label"),
+        (["evaluate", "pretraining", "--model", "MODEL"], 2, "--data: is needed"),
+    ],
+)
+def test_mistakes_are_one_line_with_their_exit_code(arguments, code, message, data, pretrained, tmp_path, capsys):
+    places = {"MODEL": str(pretrained), "DATA": str(data / "choice"), "OUT": str(tmp_path / "run")}
+    found = run([places.get(argument, argument) for argument in arguments])
+    said = capsys.readouterr().err.strip()
+    assert message in said
+    assert said.count("\n") == 0
+    assert said.startswith("albert: error: ")
+    assert found in (code if isinstance(code, tuple) else (code,))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["finetune", "evaluate"])
+def test_help_ends_with_examples_that_parse(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        dispatch([command, "--help"])
+    assert end.value.code == 0
+    assert f"albert {command} sst-2 --model" in capsys.readouterr().out

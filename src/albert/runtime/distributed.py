@@ -1,6 +1,7 @@
 """One process or many, started by torchrun: who am I, and sums over all of us."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,11 @@ import torch.distributed as torch_distributed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-PEER_TIMEOUT = timedelta(minutes=5)
+from albert.runtime.errors import TryAgain
+
+PEER_TIMEOUT = timedelta(minutes=30)
+"""A peer that died is noticed at once; this is for one that hangs. The first checks, evaluates and saves meanwhile."""
+_PEER_LOST = re.compile("by peer|time(d )?out", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -37,17 +42,28 @@ def world() -> World:
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[World]:
-    """Join the process group for the length of the block (nothing to join for a single process)."""
+    """Join the process group for the length of the block (nothing to join for a single process).
+
+    Raises:
+        TryAgain: another process ended or cannot be reached.
+    """
     here = world()
     if here.size == 1:
         yield here
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
-    torch_distributed.init_process_group(backend, timeout=PEER_TIMEOUT)
     try:
-        yield here
-    finally:
-        torch_distributed.destroy_process_group()
+        torch_distributed.init_process_group(backend, timeout=PEER_TIMEOUT)
+        try:
+            yield here
+        finally:
+            torch_distributed.destroy_process_group()
+    except RuntimeError as error:
+        if isinstance(error, torch_distributed.DistError) or _PEER_LOST.search(str(error)):
+            raise TryAgain(
+                f"process {here.rank}", "lost another one", "see its message; the same command goes on"
+            ) from error
+        raise
 
 
 def replicate(model: nn.Module, here: World, device: torch.device) -> nn.Module:
@@ -63,13 +79,6 @@ def sum_over_ranks(values: torch.Tensor, here: World) -> torch.Tensor:
     if here.size > 1:
         torch_distributed.all_reduce(values)
     return values
-
-
-def any_rank(flag: bool, here: World, device: torch.device) -> bool:
-    """Whether the flag is up on any process: decisions that all must take together."""
-    if here.size == 1:
-        return flag
-    return bool(sum_over_ranks(torch.tensor([float(flag)], device=device), here).item())
 
 
 def wait_for_all(here: World) -> None:

@@ -1,0 +1,102 @@
+import io
+import re
+import sys
+
+import pytest
+
+from albert.runtime import progress as module
+from albert.runtime.progress import progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes when the test says so."""
+
+    class Clock:
+        now = 100.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def test_a_plain_line_has_amount_rate_and_time_left(clock, capsys):
+    with progress("Encoding", total=1000, unit="documents") as bar:
+        clock.now += 20
+        bar.note("loss 2.1")
+        bar.advance(100)
+        assert capsys.readouterr().err == "Encoding: 100/1,000 documents, 5/s, 3:00 left  loss 2.1\n"
+    assert capsys.readouterr().out == ""
+
+
+def test_plain_lines_come_now_and_then(clock, capsys):
+    with progress("Encoding", total=100, unit="documents") as bar:
+        for _ in range(100):
+            clock.now += 1
+            bar.advance()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 100 // 15 + 1
+    assert lines[-1] == "Encoding: 100/100 documents, 1/s"
+
+
+def test_of_an_unknown_total_nothing_is_left(clock, capsys):
+    with progress("Reading", total=None, unit="documents") as bar:
+        clock.now += 20
+        bar.advance(3)
+    assert capsys.readouterr().err.splitlines()[0] == "Reading: 3 documents, 0.15/s"
+
+
+def test_steps_of_before_a_resume_do_not_count_as_speed(clock, capsys):
+    with progress("Pre-training", total=1000, unit="steps", done=900) as bar:
+        clock.now += 20
+        bar.advance(10)
+    assert capsys.readouterr().err.splitlines()[0] == "Pre-training: 910/1,000 steps, 0.5/s, 3:00 left"
+
+
+def test_long_waits_are_told_in_hours(clock, capsys):
+    with progress("Pre-training", total=125_000, unit="steps") as bar:
+        clock.now += 20
+        bar.advance(10)
+    assert "0.5/s, 69:26:20 left" in capsys.readouterr().err
+
+
+def test_what_is_done_at_once_says_nothing(capsys):
+    with progress("Encoding", total=10, unit="documents") as bar:
+        bar.advance(10)
+    assert capsys.readouterr().err == ""
+
+
+def test_quiet_says_nothing(clock, capsys):
+    with progress("Encoding", total=10, unit="documents", quiet=True) as bar:
+        clock.now += 100
+        bar.advance(10)
+        bar.note("loss")
+    assert capsys.readouterr().err == ""
+
+
+def test_the_last_amount_is_told_when_the_block_fails(clock, capsys):
+    with pytest.raises(KeyError), progress("Encoding", total=10, unit="documents") as bar:
+        clock.now += 5
+        bar.advance(4)
+        raise KeyError
+    assert capsys.readouterr().err == "Encoding: 4/10 documents, 0.8/s, 0:08 left\n"
+
+
+def test_a_terminal_shows_a_bar_with_rate_and_note(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    for name, value in {"TERM": "xterm", "COLUMNS": "120", "LINES": "25"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with progress("Pre-training", total=20, unit="steps", done=10) as bar:
+        bar.advance(5)
+        bar.note("loss 2.1")
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sys.stderr.getvalue()).replace("\r", "\n")
+    last = [line for line in shown.splitlines() if line.strip()][-1]
+    assert re.search(r"Pre-training .*15/20 steps [\d.,]+(e\+\d+)?/s .*loss 2\.1", last), shown

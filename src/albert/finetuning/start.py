@@ -73,7 +73,7 @@ def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> 
         config = replace(start.config, **overrides)
         directory, source = (
             start.tokenizer_directory,
-            f"random weights, architecture as in {start.tokenizer_directory}",
+            "random weights",
         )
         model = _build(target, config)
         notes: tuple[str, ...] = ("every tensor is drawn at random (no pre-training)",)
@@ -84,13 +84,18 @@ def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> 
             case _:
                 labels = n_outputs(target)
                 opened = open_model(start.model, "classification", labels, new_head=True, overrides=overrides)
-        model, config, directory, source = opened.model, opened.config, opened.directory, start.model
+        model, config, directory, source = opened.model, opened.config, opened.directory, _short_name(start.model)
         notes = _loading_notes(opened.loading_report)
     tokenizer = Tokenizer.load(directory)
     if tokenizer.vocab_size > config.vocab_size:
         why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
         raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
     return StartedModel(model.train(), config, tokenizer, directory, source, notes)
+
+
+def _short_name(model: str) -> str:
+    """A Hub id, or the last two parts of a path: a card tells what, not where on which machine."""
+    return "/".join(Path(model).parts[-2:])
 
 
 def _loading_notes(report: LoadingReport) -> tuple[str, ...]:

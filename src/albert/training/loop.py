@@ -4,6 +4,7 @@ The batch of each step is a pure function of the step's number, so a run goes on
 never stopped. Between steps the loop writes the journal, evaluates, saves, and listens for signals.
 """
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from albert.runtime.devices import Precision, seed_torch
 from albert.runtime.distributed import World, replicate, wait_for_all, world
+from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.training.curves import Curves
 from albert.training.objective import Batch, BatchSource, Objective
@@ -28,7 +30,11 @@ from albert.training.window import Window
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """How the loop runs, whatever it trains."""
+    """How the loop runs, whatever it trains.
+
+    Raises:
+        InvalidConfiguration: a number out of range.
+    """
 
     total_steps: int
     """Optimiser updates."""
@@ -47,6 +53,14 @@ class TrainingPlan:
     keep_checkpoints: int = 2
     workers: int = 0
     """Processes that make batches; the batches are the same for any number."""
+
+    def __post_init__(self) -> None:
+        for name in ("total_steps", "log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
+        if self.workers < 0:
+            raise InvalidConfiguration("workers", f"is {self.workers}, at least 0 is needed")
 
 
 @dataclass(frozen=True)
@@ -188,9 +202,16 @@ def _batches(source: BatchSource, here: World, plan: TrainingPlan, first_step: i
         sampler=range(first_step, plan.total_steps),
         num_workers=plan.workers,
         collate_fn=_as_is,
+        worker_init_fn=_leave_signals_to_the_parent,
         generator=torch.Generator(),  # or a draw from the global generator would shift every later one
     )
     yield from loader
+
+
+def _leave_signals_to_the_parent(_: int) -> None:
+    """Signals often go to all processes of a job; a worker that ended would keep the parent from its last step."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _as_is(batches: Sequence[Batch]) -> Sequence[Batch]:

@@ -70,11 +70,13 @@ class RunFolder:
             raise CannotCreate(self.path, error.strerror or str(error)) from error
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by worker processes
+            except (BlockingIOError, PermissionError) as error:
                 remedy = "wait for it, or choose another output"
                 raise CannotCreate(self.path, "another process is working in this run", remedy) from error
-            remove_leftovers(self.path)
+            for place in (self.path, self.checkpoints_path):
+                if place.is_dir():
+                    remove_leftovers(place)
             yield
 
     def save_checkpoint(self, step: int, write: Callable[[Path], None], keep: int) -> Path:

@@ -70,7 +70,8 @@ def update(
         with _communication(model, last=index == len(batches) - 1):
             with autocast(device, precision):
                 sums = objective(model, batch.to(device))
-            terms = [sums.losses[name] / counts[name] for name in sums.losses if counts[name]]
+            # A term without items anywhere is 0, yet takes part: every tensor needs its gradient on every rank.
+            terms = [loss / max(counts[name], 1) for name, loss in sums.losses.items()]
             # Data parallelism averages gradients over ranks, the sum is wanted.
             (torch.stack(terms).sum() * here.size).backward()
         for kept, new in ((losses, sums.losses), (correct, sums.correct)):

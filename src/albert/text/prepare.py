@@ -1,22 +1,16 @@
 """Text and a tokenizer to token shards, in parallel; the same bytes for any number of processes."""
 
-import itertools
-import multiprocessing
 import os
-import signal
-import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
 from albert import __version__
 from albert.runtime.durable_files import new_directory
-from albert.runtime.errors import InvalidConfiguration, MissingInput, OutOfResources
+from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import save_json
 from albert.text.corpus import CorpusReport, DocumentBoundary, read_corpus
@@ -38,6 +32,7 @@ from albert.text.shards import (
     SourceDescription,
 )
 from albert.text.tokenizer import Tokenizer
+from albert.text.worker_processes import in_order
 
 SHARD_BYTES = 16_000_000
 NO_TOKENS = "no tokens"
@@ -124,7 +119,7 @@ def prepare(
                 ShardJob(number, batch, tokenizer, float(held_out), seed, language, directory)
                 for number, batch in enumerate(_batches(texts, shard_bytes))
             )
-            shards = _collect(_run(encode_shard, jobs, workers), report)
+            shards = _collect(in_order(encode_shard, jobs, workers), report)
         _take_over(read, report)
         if not any(shards.values()):
             raise MissingInput("corpus", f"not one token is left of {read.documents_in:,} documents")
@@ -165,42 +160,6 @@ def _batches(texts: Iterable[str], shard_bytes: int) -> Iterator[tuple[str, ...]
             batch, size = [], 0
     if batch:
         yield tuple(batch)
-
-
-def _run(work: Callable[[ShardJob], ShardResult], jobs: Iterable[ShardJob], workers: int) -> Iterator[ShardResult]:
-    """The results in the order of the jobs, with at most `workers` + 1 jobs in memory at a time."""
-    jobs = iter(jobs)
-    first = list(itertools.islice(jobs, 2))
-    jobs = itertools.chain(first, jobs)
-    if workers == 1 or len(first) < 2:  # one shard is done sooner than a process starts
-        yield from map(work, jobs)
-        return
-    waiting: deque[Future[ShardResult]] = deque()
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_follow_parent)
-    try:
-        for job in jobs:
-            waiting.append(pool.submit(work, job))
-            if len(waiting) > workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise OutOfResources("worker process", "was killed, probably for its memory", "use fewer --workers") from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _follow_parent() -> None:
-    """A worker leaves the interrupt key to its parent, and does not outlive it, however the parent ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def follow() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=follow, daemon=True).start()
 
 
 def _collect(results: Iterable[ShardResult], report: PreparationReport) -> dict[str, list[ShardDescription]]:

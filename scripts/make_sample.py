@@ -78,9 +78,7 @@ BOOKS = (
         "f6a255003170e113bb80a33cad230154af4caef8",
         430,
     ),
-    Book(
-        "Mark Twain", "Roughing It", "mark-twain_roughing-it", "0942731741932425052d1c5310a3291a8b3b9554", 215
-    ),
+    Book("Mark Twain", "Roughing It", "mark-twain_roughing-it", "0942731741932425052d1c5310a3291a8b3b9554", 215),
     Book(
         "Mark Twain",
         "The Innocents Abroad",
@@ -110,9 +108,7 @@ def chapters(books_file: Path) -> Iterator[dict[str, str]]:
             size = len(chapter["text"].encode())
             if size not in CHAPTER_BYTES:
                 continue
-            if (
-                taken + size // 2 > book.kilobytes * 1000
-            ):  # the share is nearer without this chapter than with it
+            if taken + size // 2 > book.kilobytes * 1000:  # the share is nearer without this chapter than with it
                 break
             taken += size
             yield {

@@ -125,7 +125,7 @@ def test_the_best_allowed_span_wins(tokenizer):
 def test_gold_tokens_of_the_official_dev_set_are_the_gold_answers(shared):
     """Containment is complete, and choosing the gold tokens scores what the tokenizer allows at best."""
     tokenizer = Tokenizer.load(shared / "data/checkpoints/spiece.model")
-    examples = to_examples(SQUAD_1, SQUAD_1.source.read(shared / "data/squad", "dev").rows)[::7]
+    examples = to_examples(SQUAD_1, SQUAD_1.source.read(shared / "data/squad", "dev").rows)[::60]
     features = span_features(examples, tokenizer, 384, 64, 128)
     assert features.counts["answers_not_aligned"] == 0
     predicted, held = [], {w.example for w, t in zip(features.windows, features.targets, strict=True) if t[0] >= 0}

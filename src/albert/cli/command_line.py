@@ -6,7 +6,7 @@ import io
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import tyro
@@ -18,11 +18,11 @@ _BOX = re.compile(r"[\u2500-\u257f]")
 
 
 def parse(
-    shape: type[T] | Callable[..., T],
+    shape: type[T],
     arguments: Sequence[str],
     program: str,
     description: str | None = None,
-    default: T | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> T:
     """Read arguments into a dataclass; `--help` prints what it takes and exits.
 
@@ -31,24 +31,33 @@ def parse(
         arguments: the words after the command's name.
         program: how the command is called, shown in the help ("albert prepare").
         description: the help text; put an example at its end.
-        default: a value whose fields are the defaults, a recipe say.
+        defaults: field -> the default in place of the class's own, a recipe say.
 
     Raises:
         UsageError: an unknown option, a missing or an impossible value; SystemExit(0) after `--help`.
     """
-    settings: dict[str, Any] = {} if default is None else {"default": default}
+    shape = _with_defaults(shape, defaults or {})
     if "--help" in arguments or "-h" in arguments:
-        tyro.cli(shape, args=["--help"], prog=program, description=description, **settings)
+        tyro.cli(shape, args=["--help"], prog=program, description=description)
     _refuse_unknown_options(shape, arguments, program)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            value = tyro.cli(shape, args=list(arguments), prog=program, description=description, **settings)
+            value = tyro.cli(shape, args=list(arguments), prog=program, description=description)
     except SystemExit as end:
         raise UsageError(program, _one_line(said.getvalue()), f"see {program} --help") from end
     if said.getvalue():
         sys.stderr.write(said.getvalue())
     return typing.cast(T, value)
+
+
+def _with_defaults(shape: type[T], defaults: Mapping[str, Any]) -> type[T]:
+    """The same dataclass with other defaults; handing tyro a value would need one for the required fields too."""
+    if not defaults:
+        return shape
+    hints = typing.get_type_hints(shape, include_extras=True)
+    fields = [(name, hints[name], dataclasses.field(default=value)) for name, value in defaults.items()]
+    return dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), frozen=True, kw_only=True)
 
 
 def _refuse_unknown_options(shape: Any, arguments: Sequence[str], program: str) -> None:

@@ -34,7 +34,7 @@ class Pretrain:
     output: Path
     """The run's directory; the same one again goes on with the run."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    recipe: Annotated[PretrainingRecipe, tyro.conf.arg(name="")]
+    recipe: Annotated[PretrainingRecipe, tyro.conf.arg(name="")] = RECIPES["small"]
 
 
 def main(arguments: list[str]) -> None:
@@ -45,8 +45,8 @@ def main(arguments: list[str]) -> None:
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
     else:
         name, *arguments = arguments
-    default = Pretrain(data=tyro.MISSING, output=tyro.MISSING, recipe=find_recipe(name))
-    asked = parse(Pretrain, arguments, f"albert pretrain {name}", DESCRIPTION, default)
+    defaults = {"recipe": find_recipe(name)}
+    asked = parse(Pretrain, arguments, f"albert pretrain {name}", DESCRIPTION, defaults)
     console = Console(quiet=not world().is_first)
     _show_recipe(console, name, asked.recipe)
     _show_result(console, pretrain(asked.recipe, asked.data, asked.output, asked.device))

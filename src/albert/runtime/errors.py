@@ -5,6 +5,7 @@ The codes follow sysexits where one fits: a scheduler can tell "retry" (75, 130,
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class AlbertError(Exception):
@@ -21,6 +22,10 @@ class AlbertError(Exception):
     def __init__(self, subject: object, why: str, remedy: str | None = None) -> None:
         self.subject, self.why, self.remedy = str(subject), why, remedy
         super().__init__(f"{subject}: {why}" + (f"; {remedy}" if remedy else ""))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An error that crosses processes arrives whole, whatever its class takes to be made."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class UsageError(AlbertError):

@@ -1,0 +1,78 @@
+"""The commands of README.md run as they stand, only shorter."""
+
+import csv
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SHORTER = {
+    "tokenizer": ["--vocab-size", "1200"],
+    "pretrain": shlex.split(
+        "--schedule.total-steps 3 --schedule.warmup-steps 1 --batch-size 4 --evaluation-sequences 8 --precision fp32 "
+        "--model.num-hidden-layers 2"
+    ),
+    "finetune": ["--steps", "3"],
+    "evaluate": [],
+    "prepare": ["--held-out", "0.2"],
+    "predict": [],
+    "info": [],
+}
+"""What is added to each command: the same path through the code, in seconds."""
+
+
+def blocks(language: str) -> list[str]:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", readme, re.DOTALL)
+
+
+@pytest.fixture
+def a_users_folder(tmp_path, monkeypatch):
+    """Text and labelled files under the names that README uses."""
+    from albert.experiments.sample_corpus import labelled_passages, load_chapters
+
+    monkeypatch.chdir(tmp_path)
+    Path("my_text").mkdir()
+    for number, chapter in enumerate(load_chapters()[:14]):
+        Path("my_text", f"{number}.txt").write_text(chapter.text[:9000], encoding="utf-8")
+    passages = labelled_passages()
+    for name, rows in (("train", passages.train[:60]), ("dev", passages.dev[:12])):
+        with open(f"{name}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["review", "stars"])
+            writer.writerows([passage.text, passage.author] for passage in rows)
+    return tmp_path
+
+
+def test_the_readme_commands_run(a_users_folder, capsys):
+    from albert.cli.main import run
+
+    commands = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("albert ")]
+    assert {shlex.split(line)[1] for line in commands} == set(SHORTER)
+    for line in commands:
+        words = shlex.split(line)[1:]
+        extra = SHORTER[words[0]]
+        kept = words[:2] if words[0] == "tokenizer" else words[:1]
+        arguments = [word for word in words[len(kept) :]]
+        for option in extra[::2]:
+            if option in arguments:
+                place = arguments.index(option)
+                del arguments[place : place + 2]
+        assert not run([*kept, *arguments, *extra]), line
+    assert "30,000" in capsys.readouterr().out  # the last one is `albert info albert-base`
+
+
+def test_the_model_of_the_readme_opens_in_transformers(a_users_folder):
+    """Only that the snippet is what the tests of model directories do: a pipeline on the path that `pretrain` prints."""
+    (snippet,) = blocks("python")
+    assert 'pipeline("fill-mask", model="runs/mine/model")' in snippet
+    assert any("--output runs/mine" in block for block in blocks("bash"))
+
+
+def test_make_has_the_two_commands():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for block in blocks("bash"):
+        for target in re.findall(r"^make (\S+)", block, re.MULTILINE):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

@@ -288,7 +288,8 @@ def test_relics_of_released_files_are_tolerated(directory: Path, rewrite: Rewrit
         ({"hidden_act": "swish"}, "not a choice"),
         ({"num_attention_heads": 3}, "do not divide"),
         ({"sharing": "some"}, "not a choice"),
-        ({"id2label": {"x": "y"}}, "not a number"),
+        ({"id2label": {"x": "y"}}, "not a label for each number"),
+        ({"architectures": "AlbertModel"}, "no list of names"),
     ],
 )
 def test_a_configuration_that_no_albert_has_is_refused(

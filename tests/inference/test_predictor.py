@@ -121,6 +121,8 @@ def test_the_length_of_the_task_is_kept(saved: Save, config: AlbertConfig) -> No
     predictor = Predictor.open(saved(AlbertForSequenceClassification(config, 2), max_sequence_length=16))
     assert predictor.max_length == 16
     assert predictor.classify("the cat saw the dog " * 5)[0]["tokens_cut"] > 0
+    with pytest.raises(InvalidConfiguration, match="max_sequence_length: is 'long'"):
+        Predictor.open(saved(AlbertForSequenceClassification(config, 2), max_sequence_length="long"))
 
 
 def test_regression_gives_the_number_itself(saved: Save, config: AlbertConfig) -> None:

@@ -35,6 +35,9 @@ _TRANSFORMERS_DEFAULTS: dict[str, Any] = {
     "layer_norm_eps": 1e-12,
     "classifier_dropout_prob": 0.1,
 }
+# Far beyond any model; without them a damaged number would fill the memory before the weights can contradict it.
+_LARGEST_SIZE = 2**24
+_MOST_LAYERS = 2**10
 _ALWAYS_WRITTEN = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "tie_word_embeddings": True}
 _NOT_CARRIED = {
     "architectures",
@@ -127,10 +130,22 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
         values["num_hidden_groups"] = 1  # written once a layer for transformers
     if values["embedding_size"] == values["hidden_size"]:
         values["embedding_projection"] = None if values.get("embedding_projection") is False else True
+    for key, value in values.items():
+        if isinstance(value, int) and value > _LARGEST_SIZE:
+            raise InvalidConfiguration(f"{path}: {key}", f"is {value}, no model has more than {_LARGEST_SIZE}")
     config = from_json(AlbertConfig, values, str(path))
+    depth = config.num_hidden_layers * config.inner_group_num
+    if depth > _MOST_LAYERS:
+        raise InvalidConfiguration(
+            f"{path}: num_hidden_layers", f"gives {depth} layers, at most {_MOST_LAYERS} are read"
+        )
     extra = {key: value for key, value in content.items() if key not in _FIELDS}
-    if isinstance(extra.get("id2label"), dict):
+    if extra.get("id2label") is None:
+        extra.pop("id2label", None)
+    else:
         extra["id2label"] = _numbered(extra["id2label"], path)
+    if not isinstance(extra.get("architectures") or [], list):
+        raise InvalidConfiguration(f"{path}: architectures", "is no list of names")
     return config, extra
 
 
@@ -146,8 +161,8 @@ def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> Albert
     return replace(config, **overrides)
 
 
-def _numbered(id2label: dict[str, Any], path: Path) -> dict[int, str]:
+def _numbered(id2label: Any, path: Path) -> dict[int, str]:
     try:
         return {int(index): str(label) for index, label in id2label.items()}
-    except ValueError as error:
-        raise InvalidConfiguration(f"{path}: id2label", "has a key that is not a number") from error
+    except (AttributeError, ValueError) as error:
+        raise InvalidConfiguration(f"{path}: id2label", "is not a label for each number") from error

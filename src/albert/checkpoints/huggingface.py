@@ -58,7 +58,7 @@ _TIED = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
     "predictions.decoder.bias": "predictions.bias",
 }
-_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     """
     prefixed = any(name.startswith(BACKBONE_PREFIX) for name in tensors)
     content = dict(tensors) if prefixed else {_with_prefix(name): tensor for name, tensor in tensors.items()}
-    dropped = [name for name in (BACKBONE_PREFIX + buffer for buffer in _BUFFERS) if name in content]
+    dropped = [name for name in (BACKBONE_PREFIX + buffer for buffer in BUFFERS) if name in content]
     dropped += _equal_ties(content, where)
     if not config.projects_embeddings:
         dropped += _identity_map(content, where)

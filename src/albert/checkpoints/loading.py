@@ -112,9 +112,7 @@ def _refuse_a_part_of_an_encoder(missing: list[str], source: str) -> None:
         )
 
 
-def _refuse_shape(
-    name: str, found: tuple[int, ...], expected: tuple[int, ...], is_head: bool, source: str
-) -> None:
+def _refuse_shape(name: str, found: tuple[int, ...], expected: tuple[int, ...], is_head: bool, source: str) -> None:
     remedy = (
         "ask for as many labels as the file has, or for a new head"
         if is_head

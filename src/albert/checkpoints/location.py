@@ -36,9 +36,7 @@ def find_model(path_or_id: str | Path) -> Path:
         is_a_run = not (path / "config.json").is_file() and (inside / "config.json").is_file()
         return inside if is_a_run else path
     if path.exists():
-        raise MissingInput(
-            path, "is a file, a model is a directory", f"name {path.parent} if that is the model"
-        )
+        raise MissingInput(path, "is a file, a model is a directory", f"name {path.parent} if that is the model")
     name = str(path_or_id)
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(name):
         raise MissingInput(path, "no such directory")

@@ -100,9 +100,7 @@ def write_model(
     content = config_to_json(config, named, dtype, _num_labels(model), keys)
     save_json(directory / CONFIG_NAME, content)
     write_tensors(directory / WEIGHTS_NAME, tensors)
-    write_text(
-        directory / CARD_NAME, card if card is not None else _short_card(directory.name, named, config)
-    )
+    write_text(directory / CARD_NAME, card if card is not None else _short_card(directory.name, named, config))
 
 
 def save_model_directory(
@@ -165,9 +163,7 @@ def open_model(
     with torch.device("meta"):
         model = _build(kind, config, _labels(num_labels, renamed.tensors, extra, new_head))
     report = load_tensors(model, renamed, config, source, has_manifest and verify, dtype, new_head)
-    return OpenedModel(
-        model=model.eval(), config=config, extra=extra, loading_report=report, directory=directory
-    )
+    return OpenedModel(model=model.eval(), config=config, extra=extra, loading_report=report, directory=directory)
 
 
 def _build(kind: Kind, config: AlbertConfig, num_labels: int) -> nn.Module:
@@ -182,9 +178,7 @@ def _build(kind: Kind, config: AlbertConfig, num_labels: int) -> nn.Module:
             return AlbertModel(config)
 
 
-def _labels(
-    asked: int | None, tensors: Mapping[str, Tensor], extra: Mapping[str, Any], new_head: bool
-) -> int:
+def _labels(asked: int | None, tensors: Mapping[str, Tensor], extra: Mapping[str, Any], new_head: bool) -> int:
     if asked is not None:
         return asked
     if "classifier.bias" in tensors and not new_head:
@@ -224,6 +218,4 @@ def _short_card(name: str, architecture: str, config: AlbertConfig) -> str:
     parts = count_parameters(config).by_part()
     if architecture != "AlbertForPreTraining":
         parts = {part: n for part, n in parts.items() if "head" not in part and part != "pretraining"}
-    return ModelCard(
-        name=name, location="path/to/this/directory", architecture=architecture, parameters=parts
-    ).render()
+    return ModelCard(name=name, location="path/to/this/directory", architecture=architecture, parameters=parts).render()

@@ -8,6 +8,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from albert.checkpoints.huggingface import BUFFERS
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import read_json_object
@@ -63,12 +64,8 @@ def _weight_files(directory: Path) -> list[Path]:
             )
     for name, framework in _OTHERS.items():
         if (directory / name).exists():
-            raise MissingInput(
-                directory / name, f"holds {framework} weights", f"convert them to {WEIGHTS_NAME} first"
-            )
-    raise MissingInput(
-        directory, f"holds no {WEIGHTS_NAME}", "name a directory that albert or transformers wrote"
-    )
+            raise MissingInput(directory / name, f"holds {framework} weights", f"convert them to {WEIGHTS_NAME} first")
+    raise MissingInput(directory, f"holds no {WEIGHTS_NAME}", "name a directory that albert or transformers wrote")
 
 
 def _sharded(directory: Path) -> list[Path]:
@@ -88,7 +85,9 @@ def _sharded(directory: Path) -> list[Path]:
 
 def _checked(tensor: Tensor, name: str, file: Path) -> Tensor:
     if not tensor.is_floating_point():
-        return tensor  # a buffer of an old file
+        if not name.endswith(BUFFERS):
+            raise DamagedData(file, f"{name} holds {tensor.dtype}, numbers with a fraction are expected")
+        return tensor
     if not bool(torch.isfinite(tensor).all()):
         raise DamagedData(file, f"{name} holds numbers that are not finite")
     return tensor

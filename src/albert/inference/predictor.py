@@ -44,6 +44,8 @@ _ABILITIES: dict[Kind, dict[str, tuple[str, ...]]] = {
 # Lengths of the paper's SQuAD recipe (Table 14), where the model has that many positions.
 ANSWER_LENGTH, QUESTION_LENGTH, STRIDE, ANSWER_TOKENS = 384, 64, 128, 30
 
+SHORTEST = 5  # [CLS] a [SEP] b [SEP]
+
 Prediction = dict[str, Any]
 
 
@@ -82,10 +84,7 @@ class Predictor:
             and not (ability == ORDERING and self.extra.get("sentence_objective") == "none")
         )
         """What it can do, in words; a head that the file lacks, or that was never trained, does not count."""
-        self.max_length = min(
-            int(self.extra.get("max_sequence_length") or self.config.max_position_embeddings),
-            self.config.max_position_embeddings,
-        )
+        self.max_length = _max_length(opened)
         """Tokens in a sequence, `[CLS]` and `[SEP]` included."""
 
     @classmethod
@@ -259,6 +258,15 @@ class Predictor:
             "token_str": words(self.tokenizer, [token]),
             "sequence": words(self.tokenizer, shown),
         }
+
+
+def _max_length(opened: OpenedModel) -> int:
+    positions = opened.config.max_position_embeddings
+    asked = opened.extra.get("max_sequence_length", positions)
+    if not isinstance(asked, int) or asked < SHORTEST:
+        why = f"is {asked!r}, a length of at least {SHORTEST} tokens is needed"
+        raise InvalidConfiguration(opened.directory / "config.json: max_sequence_length", why)
+    return min(asked, positions)
 
 
 def _said(cut: int) -> Prediction:

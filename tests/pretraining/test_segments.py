@@ -1,0 +1,171 @@
+"""Which sentences become sequences: all of them, whole, once; and nothing in the cuts tells their order."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+from albert.pretraining.segments import DOCUMENTS_PER_BLOCK, pack_sentences
+
+documents = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=20), min_size=1, max_size=6)
+
+
+def starts_of(lengths_by_document):
+    sentences = [length for document in lengths_by_document for length in document]
+    return (
+        np.cumsum([0, *sentences], dtype=np.int64),
+        np.cumsum([0, *map(len, lengths_by_document)], dtype=np.int64),
+    )
+
+
+def packed(lengths_by_document, max_tokens=25, short=0.1, seed=0, epoch=0):
+    return pack_sentences(*starts_of(lengths_by_document), max_tokens, short, seed, epoch)
+
+
+def random_documents(count, sentences, seed=0):
+    """Sentence lengths as in real text: log-normal, mean 24, deviation two thirds of it."""
+    draws = np.random.default_rng(seed)
+    return [np.clip(draws.lognormal(3.0, 0.6, sentences), 2, 120).astype(int).tolist() for _ in range(count)]
+
+
+anything = {"lengths": documents, "max_tokens": st.integers(2, 60), "short": st.sampled_from([0.0, 0.1, 1.0])}
+
+
+@given(**anything, epoch=st.integers(0, 3))
+def test_every_token_belongs_to_exactly_one_sequence(lengths, max_tokens, short, epoch):
+    table = packed(lengths, max_tokens, short, epoch=epoch)
+    total = sum(map(sum, lengths))
+    assert table.begin[0] == 0 and table.end[-1] == total
+    assert (table.begin[1:] == table.end[:-1]).all()
+    assert (table.begin < table.end).all()
+
+
+@given(**anything)
+def test_both_segments_are_adjacent_runs_of_sentences_of_one_document(lengths, max_tokens, short):
+    table = packed(lengths, max_tokens, short)
+    sentence_starts, document_starts = starts_of(lengths)
+    edges = sentence_starts[document_starts]
+    assert (edges[table.document] <= table.begin).all()
+    assert (table.end <= edges[table.document + 1]).all()
+    assert (table.begin < table.split).all() and (table.split <= table.end).all()
+    assert np.isin(table.split[table.split < table.end], sentence_starts).all()
+
+
+@given(**anything)
+def test_no_sequence_is_longer_than_allowed(lengths, max_tokens, short):
+    table = packed(lengths, max_tokens, short)
+    assert (table.end - table.begin).max() <= max_tokens
+
+
+@given(**anything)
+def test_no_sentence_is_cut_unless_it_is_longer_than_allowed(lengths, max_tokens, short):
+    table = packed(lengths, max_tokens, short)
+    sentence_starts, _ = starts_of(lengths)
+    for edge in table.begin:
+        if edge not in sentence_starts:
+            sentence = np.searchsorted(sentence_starts, edge) - 1
+            assert sentence_starts[sentence + 1] - sentence_starts[sentence] > max_tokens
+
+
+@given(**anything)
+def test_a_sequence_has_a_second_segment_exactly_when_it_has_two_sentences(lengths, max_tokens, short):
+    table = packed(lengths, max_tokens, short)
+    sentence_starts, _ = starts_of(lengths)
+    inside = np.array(
+        [np.count_nonzero((sentence_starts > begin) & (sentence_starts < end))
+         for begin, end in zip(table.begin, table.end, strict=True)]
+    )  # fmt: skip
+    assert ((table.split < table.end) == (inside > 0)).all()
+
+
+def test_a_sentence_longer_than_allowed_is_cut_into_equal_parts_without_an_order():
+    table = packed([[5, 103, 5]], max_tokens=25)
+    inside = (table.begin >= 5) & (table.end <= 108)
+    assert (table.end - table.begin)[inside].tolist() == [20, 21, 20, 21, 21]
+    assert (table.split == table.end)[inside].all()
+
+
+def test_a_document_that_fits_is_one_sequence():
+    table = packed([[5, 5, 5], [25], [12, 13]], short=0.0)
+    assert table.begin.tolist() == [0, 15, 40] and table.end.tolist() == [15, 40, 65]
+    assert table.document.tolist() == [0, 1, 2]
+
+
+def test_sequences_are_well_filled():
+    table = packed(random_documents(300, 200), max_tokens=509, short=0.0)
+    assert 0.72 < (table.end - table.begin).mean() / 509 < 0.95
+
+
+def test_the_asked_share_of_sequences_is_short():
+    """Of sentences of one token nothing overflows, so only the short ones are less than half full."""
+    documents = [[1] * 4000 for _ in range(50)]
+    whole = packed(documents, max_tokens=100, short=0.0)
+    assert (whole.end - whole.begin).min() >= 50
+    table = packed(documents, max_tokens=100, short=0.1)
+    cut = len(table) - len(whole)
+    assert 2 * cut / len(table) == pytest.approx(0.1, abs=0.02)
+    lengths = (table.end - table.begin)[~np.isin(table.begin, whole.begin)]
+    assert lengths.min() <= 5 and lengths.max() >= 90  # anywhere
+    assert lengths.mean() == pytest.approx(50, abs=5)
+
+
+def test_every_split_of_a_sequence_is_as_likely_as_every_other():
+    table = packed([[2] * 6] * 6000, max_tokens=12, short=0.0)
+    counts = np.bincount((table.split - table.begin) // 2, minlength=6)[1:]
+    assert counts.sum() == 6000
+    assert (np.abs(counts - 1200) < 4 * np.sqrt(1200)).all()
+
+
+def test_equal_arguments_give_equal_sequences_and_epochs_and_seeds_other_ones():
+    lengths = random_documents(40, 30)
+    one, again = packed(lengths, 61), packed(lengths, 61)
+    for column in ("begin", "split", "end", "document"):
+        assert np.array_equal(getattr(one, column), getattr(again, column))
+    for other in (packed(lengths, 61, epoch=1), packed(lengths, 61, seed=1)):
+        assert not np.array_equal(one.begin, other.begin)
+        assert set(one.split.tolist()) != set(other.split.tolist())
+
+
+def test_more_documents_than_share_a_random_stream():
+    count = DOCUMENTS_PER_BLOCK + 50
+    table = packed([[3, 4]] * count, max_tokens=10)
+    assert table.begin.tolist() == list(range(0, 7 * count, 7))
+    assert table.document.tolist() == list(range(count))
+
+
+def test_first_and_second_segments_are_equally_long():
+    for max_tokens, sentences in ((61, 40), (125, 5), (125, 40), (509, 100)):
+        table = packed(random_documents(40_000 // sentences, sentences), max_tokens)
+        two = table.split < table.end
+        difference = (2 * table.split - table.begin - table.end)[two]
+        error = difference.std() / np.sqrt(len(difference))
+        assert abs(difference.mean()) < 3.5 * error
+        longer, shorter = int((difference > 0).sum()), int((difference < 0).sum())
+        assert abs(longer - shorter) < 3.5 * np.sqrt(longer + shorter)
+
+
+@pytest.mark.parametrize(("max_tokens", "sentences"), [(61, 40), (125, 6), (125, 40), (509, 200)])
+def test_the_lengths_of_sentences_do_not_tell_whether_segments_were_swapped(max_tokens, sentences):
+    """A judge sees the sentences at the ends and where segments meet: packing one by one would give it 52 to 60 %."""
+    lengths = random_documents((480_000 if max_tokens == 509 else 160_000) // sentences, sentences)
+    sentence_starts, _ = starts_of(lengths)
+    table = packed(lengths, max_tokens)
+    two = table.split < table.end
+    begin, split, end = (
+        np.searchsorted(sentence_starts, column[two]) for column in (table.begin, table.split, table.end)
+    )
+    sizes = np.diff(sentence_starts)
+    first = [sizes[begin], sizes[split - 1], sentence_starts[split] - sentence_starts[begin], split - begin]
+    second = [sizes[split], sizes[end - 1], sentence_starts[end] - sentence_starts[split], end - split]
+    swapped = np.random.default_rng(0).random(len(begin)) < 0.5
+    seen = np.stack(
+        [np.where(swapped, b, a) for a, b in zip(first, second, strict=True)]
+        + [np.where(swapped, a, b) for a, b in zip(first, second, strict=True)],
+        axis=1,
+    ).astype(float)
+    seen = (seen - seen.mean(axis=0)) / seen.std(axis=0)
+    half = len(seen) // 2
+    judge = LogisticRegression().fit(seen[:half], swapped[:half])
+    accuracy = judge.score(seen[half:], swapped[half:])
+    assert abs(accuracy - 0.5) < 4 * 0.5 / np.sqrt(half) < 0.03

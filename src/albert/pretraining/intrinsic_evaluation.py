@@ -75,7 +75,7 @@ class HeldOutSamples:
         return {
             **means,
             **self.baselines(),
-            "sequences": sum(batch.packed.n_sequences for batch in self.batches),
+            "sequences": float(sum(batch.packed.n_sequences for batch in self.batches)),
         }
 
     def baselines(self) -> dict[str, float]:
@@ -83,10 +83,8 @@ class HeldOutSamples:
         tokens = np.concatenate([batch.masked_labels.numpy() for batch in self.batches])
         orders = np.concatenate([batch.order_labels.numpy() for batch in self.batches])
         orders = orders[orders >= 0]
-        shares = {"masked_tokens_baseline": float(np.bincount(tokens).max() / len(tokens))}
-        if len(orders):
-            shares["sentence_order_baseline"] = float(np.bincount(orders).max() / len(orders))
-        return shares
+        found = (("masked_tokens", tokens), ("sentence_order", orders))
+        return {f"{name}_baseline": float(np.bincount(some).max() / len(some)) for name, some in found if len(some)}
 
 
 def evaluate_pretraining(
@@ -110,13 +108,16 @@ def evaluate_pretraining(
         device, precision: where and how to compute.
 
     Raises:
-        InvalidConfiguration: the corpus was prepared with another tokenizer, or the sequences are too long.
+        InvalidConfiguration: the corpus was prepared with another tokenizer, the sequences are too long, or none are
+            asked for.
     """
+    if limit < 1:
+        raise InvalidConfiguration("sequences", f"is {limit}, at least 1 sequence is needed")
     corpus = TokenCorpus.open(corpus_directory, "held_out")
     opened = open_model(model_directory, "pretraining")
     check_tokenizer(corpus, Tokenizer.load(opened.directory).fingerprint, str(model_directory))
     positions = opened.config.max_position_embeddings
-    length = max_length or min(512, positions)
+    length = min(512, positions) if max_length is None else max_length
     if length > positions:
         raise InvalidConfiguration("max_length", f"is {length}, the model has {positions} positions")
     place = pick_device(device)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from albert.checkpoints.card import ModelCard
 from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.model.albert import AlbertForPreTraining
@@ -62,23 +64,31 @@ def pretrain(recipe: PretrainingRecipe, data: Path, output: Path, device: str = 
     with process_group(place) as here:
         corpus = TokenCorpus.open(data, "train", verify=here.is_first)
         recipe = replace(recipe, model=replace(recipe.model, vocab_size=corpus.vocab_size))
+        # Everything that can be refused is, before the first file is written.
+        if recipe.batch_size % here.size:
+            why = f"{recipe.batch_size} sequences cannot be shared out evenly over {here.size} processes"
+            raise InvalidConfiguration("batch_size", why, "choose a multiple")
+        samples = PretrainingSamples(corpus, recipe.sequences, recipe.masking, recipe.seed)
         run = RunFolder(output)
         if not here.is_first:
             wait_for_all(here)
-            return _pretrain(recipe, corpus, run, place)
+            return _pretrain(recipe, corpus, samples, None, run, place)
+        held_out = _held_out(recipe, corpus)
         with run.locked():
             _keep_recipe(run, recipe)
             wait_for_all(here)
-            return _pretrain(recipe, corpus, run, place)
+            return _pretrain(recipe, corpus, samples, held_out, run, place)
 
 
-def _pretrain(recipe: PretrainingRecipe, corpus: TokenCorpus, run: RunFolder, place: Any) -> PretrainingResult:
+def _pretrain(
+    recipe: PretrainingRecipe,
+    corpus: TokenCorpus,
+    samples: PretrainingSamples,
+    held_out: HeldOutSamples | None,
+    run: RunFolder,
+    place: torch.device,
+) -> PretrainingResult:
     here = world()
-    if recipe.batch_size % here.size:
-        why = f"{recipe.batch_size} sequences cannot be shared out evenly over {here.size} processes"
-        raise InvalidConfiguration("batch_size", why, "choose a multiple")
-    samples = PretrainingSamples(corpus, recipe.sequences, recipe.masking, recipe.seed)
-    held_out = _held_out(recipe, corpus) if here.is_first else None
     seed_torch("initialization", recipe.seed)
     model = AlbertForPreTraining(recipe.model).to(place)
     optimizer = build_optimizer(recipe.optimizer, model)

@@ -51,15 +51,26 @@ class PretrainingRecipe:
             positions = self.model.max_position_embeddings
             why = f"{self.sequences.max_length} is more than model.max_position_embeddings {positions}"
             raise InvalidConfiguration("sequences.max_length", why)
+        if self.model.type_vocab_size < 2:
+            why = f"is {self.model.type_vocab_size}, a sequence has two segments"
+            raise InvalidConfiguration("model.type_vocab_size", why)
         for name in (
             "batch_size",
             "micro_batch_size",
             "log_every",
+            "evaluate_every",
             "evaluation_sequences",
+            "checkpoint_every",
             "keep_checkpoints",
         ):
-            if getattr(self, name) < 1:
-                raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 1 is needed")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
+        if self.workers < 0:
+            raise InvalidConfiguration("workers", f"is {self.workers}, at least 0 is needed")
+        for name in ("clip_norm", "checkpoint_minutes"):
+            if not getattr(self, name) > 0:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
 
 
 PAPER_BASE = PretrainingRecipe()

@@ -28,7 +28,7 @@ class SequenceRecipe:
     max_length: int = 512
     """Most tokens of a sequence, [CLS] and [SEP] counted."""
     short_probability: float = 0.1
-    """Share of sequences that aim at a shorter, uniformly drawn length (paper §4.1)."""
+    """Share of sequences that are cut short at a place drawn uniformly (paper §4.1)."""
     objective: SentenceObjective = "sop"
     """What is asked of two segments: their order, whether the second follows, or nothing."""
 
@@ -77,7 +77,7 @@ class PretrainingSamples:
         n_special = max(tokenizer.special_ids) + 1
         self._mask = NgramMasking(masking, word_starts(tokenizer), tokenizer.mask_id, n_special)
         if sequences.objective == "nsp" and len(corpus.document_starts) < 3:
-            why = '"nsp" needs a second document to take foreign segments from'
+            why = f'"nsp" needs a second {corpus.split} document to take foreign segments from'
             raise InvalidConfiguration("sequences.objective", why, 'use "sop", which is why the paper has it')
         self._epoch = -1
         self._table, self._order = self._open_epoch(0)
@@ -138,6 +138,6 @@ class PretrainingSamples:
             foreign = candidates[table.document[candidates] != table.document[own]]
         begins = np.where(table.split[foreign] < table.end[foreign], table.split[foreign], table.begin[foreign])
         lengths = table.end[foreign] - begins
-        chosen = int(np.argmin(np.abs(lengths - usual_length) + np.where(lengths > room, len(table), 0)))
+        chosen = int(np.argmin(np.abs(lengths - usual_length) + np.where(lengths > room, self._recipe.max_length, 0)))
         begin = int(begins[chosen])
         return self._corpus.read(begin, begin + min(int(lengths[chosen]), room))

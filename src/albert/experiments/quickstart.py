@@ -108,8 +108,8 @@ def show_report(report: QuickstartReport, console: Console) -> None:
         ("sentence_order", "sentence order, held-out text"),
     ):
         table.add_row(name, f"{figures[f'{task}_accuracy']:.1%}", f"{figures[f'{task}_baseline']:.1%}")
-    tuned = report.authorship.report
-    table.add_row("authors, unseen chapters", f"{report.authorship.scores['accuracy']:.1%}", f"{_baseline(tuned):.1%}")
+    authors, constant = _accuracies(report.authorship)
+    table.add_row("authors, unseen chapters", f"{authors:.1%}", f"{constant:.1%}")
     console.print(table)
     for question, answer in report.answers.items():
         console.print(f"  {question}\n    [bold]{answer}[/bold]")
@@ -139,7 +139,7 @@ def _vocabulary(corpus: Path, directory: Path) -> Tokenizer:
 
 def _answers(pretrained: Path, authorship: Path) -> dict[str, str]:
     encoder, classifier = Predictor.open(pretrained), Predictor.open(authorship)
-    filled = encoder.fill_mask(FILL_MASK, top_k=3)
+    filled = [guess for guess in encoder.fill_mask(FILL_MASK, top_k=3) if isinstance(guess, dict)]
     first, second = _adjacent_sentences()
     order = encoder.order(first, second)
     author = classifier.classify(PASSAGE)[0]
@@ -157,8 +157,11 @@ def _adjacent_sentences() -> tuple[str, str]:
     return first + ".", rest
 
 
-def _baseline(report: Mapping) -> float:
-    return float(report["baseline"]["accuracy"])
+def _accuracies(tuned: FinetuningResult) -> tuple[float, float]:
+    """The classifier's accuracy and the majority class's, as shares (task scores are in points of 100)."""
+    score = tuned.scores["accuracy"]
+    assert score is not None, "accuracy is defined for any number of passages"
+    return score / 100, tuned.report["baseline"]["accuracy"] / 100
 
 
 def _plain(report: QuickstartReport) -> dict:
@@ -170,6 +173,6 @@ def _plain(report: QuickstartReport) -> dict:
             "tokens": report.pretraining.training.tokens,
             "tokens_per_second": report.pretraining.training.tokens_per_second,
         },
-        "authorship": dict(report.authorship.scores) | {"baseline": _baseline(report.authorship.report)},
+        "authorship": dict(zip(("accuracy", "baseline"), _accuracies(report.authorship), strict=True)),
         "answers": dict(report.answers),
     }

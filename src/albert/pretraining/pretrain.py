@@ -91,6 +91,10 @@ def _pretrain(
     here = world()
     seed_torch("initialization", recipe.seed)
     model = AlbertForPreTraining(recipe.model).to(place)
+    if recipe.sequences.objective == "none":  # nothing asks these two, and weight decay alone would shrink them away
+        for part in (model.albert.pooler, model.sop_classifier):
+            assert part is not None
+            part.requires_grad_(False)
     optimizer = build_optimizer(recipe.optimizer, model)
     peak, schedule = recipe.optimizer.learning_rate, recipe.schedule
     extra = {"sentence_objective": recipe.sequences.objective}

@@ -1,0 +1,104 @@
+"""A step's batch: counts, positions, and the same samples for any number of micro-batches, ranks and workers."""
+
+import numpy as np
+import pytest
+import torch
+
+from albert.pretraining.batches import PretrainingBatches, collate
+from albert.pretraining.ngram_masking import MaskingRecipe
+from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sentence_order import NO_LABEL
+from albert.runtime.distributed import world
+from albert.text.shards import TokenCorpus
+from albert.training.loop import TrainingPlan, _batches
+
+
+@pytest.fixture(scope="module")
+def samples(tiny_corpus):
+    return PretrainingSamples(TokenCorpus.open(tiny_corpus), SequenceRecipe(max_length=32), MaskingRecipe(), seed=0)
+
+
+def rows(batch):
+    """Each sequence of a batch as plain values: tokens, types, what is masked, the order asked for."""
+    masked = dict(zip(batch.masked_positions.tolist(), batch.masked_labels.tolist(), strict=True))
+    found, start = [], 0
+    for length, order in zip(batch.packed.lengths, batch.order_labels.tolist(), strict=True):
+        span = slice(start, start + length)
+        holes = tuple((place - start, label) for place, label in masked.items() if start <= place < start + length)
+        ids, types = batch.packed.token_ids[span], batch.packed.token_type_ids[span]
+        found.append((tuple(ids.tolist()), tuple(types.tolist()), holes, order))
+        start += length
+    return found
+
+
+def all_rows(batches):
+    return [row for batch in batches for row in rows(batch)]
+
+
+def test_positions_point_at_the_masked_tokens(samples):
+    chosen = [samples.numbered(n) for n in range(20)]
+    batch = collate(chosen)
+    assert batch.packed.lengths == tuple(len(sample.token_ids) for sample in chosen)
+    assert batch.n_tokens == sum(batch.packed.lengths)
+    whole = np.concatenate([sample.token_ids for sample in chosen])
+    assert (batch.packed.token_ids.numpy() == whole).all()
+    restored = batch.packed.token_ids.clone()
+    restored[batch.masked_positions] = batch.masked_labels
+    expected = []
+    for sample in chosen:
+        ids = sample.token_ids.copy()
+        ids[sample.masked_positions] = sample.masked_labels
+        expected += ids.tolist()
+    assert restored.tolist() == expected
+
+
+def test_counts_are_what_the_losses_are_divided_by(samples):
+    chosen = [samples.numbered(n) for n in range(40)]
+    batch = collate(chosen)
+    assert batch.counts["masked_tokens"] == len(batch.masked_labels) == sum(len(s.masked_labels) for s in chosen)
+    labelled = sum(sample.order_label != NO_LABEL for sample in chosen)
+    assert batch.counts["sentence_order"] == labelled == int((batch.order_labels >= 0).sum())
+    assert 0 < labelled < 40
+
+
+def test_a_batch_moves_to_a_device_whole(samples):
+    moved = collate([samples.numbered(n) for n in range(4)]).to(torch.device("meta"))
+    for tensor in (moved.packed.token_ids, moved.masked_positions, moved.masked_labels, moved.order_labels):
+        assert tensor.is_meta
+
+
+def test_step_t_holds_the_samples_from_t_times_the_batch_size(samples):
+    source = PretrainingBatches(samples, batch_size=8, micro_batch_size=3)
+    per_epoch_steps = samples.per_epoch // 8 + 2  # over the edge of the epoch
+    for step in (0, 1, per_epoch_steps):
+        batches = source.micro_batches(step, 0, 1)
+        assert [batch.packed.n_sequences for batch in batches] == [3, 3, 2]
+        assert all_rows(batches) == rows(collate([samples.numbered(8 * step + i) for i in range(8)]))
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 2, 8, 100])
+def test_micro_batches_change_nothing_but_how_much_is_held_at_a_time(samples, micro_batch_size):
+    whole = PretrainingBatches(samples, 8, 8).micro_batches(3, 0, 1)
+    parts = PretrainingBatches(samples, 8, micro_batch_size).micro_batches(3, 0, 1)
+    assert all_rows(parts) == all_rows(whole)
+    assert max(batch.packed.n_sequences for batch in parts) <= micro_batch_size
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_all_ranks_together_see_exactly_what_a_single_process_sees(samples, ranks):
+    source = PretrainingBatches(samples, 8, 3)
+    for step in range(6):
+        alone = all_rows(source.micro_batches(step, 0, 1))
+        shares = [all_rows(source.micro_batches(step, rank, ranks)) for rank in range(ranks)]
+        assert [len(share) for share in shares] == [8 // ranks] * ranks
+        assert [row for together in zip(*shares, strict=True) for row in together] == alone
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("workers", [1, 4])
+def test_worker_processes_make_the_same_batches(samples, workers):
+    source = PretrainingBatches(samples, 8, 4)
+    expected = [all_rows(source.micro_batches(step, 0, 1)) for step in range(3, 13)]
+    plan = TrainingPlan(total_steps=13, workers=workers)
+    made = [all_rows(batches) for batches in _batches(source, world(), plan, 3)]
+    assert made == expected

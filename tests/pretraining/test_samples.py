@@ -1,0 +1,291 @@
+"""Sample n of epoch e is a pure function of seed, e, n and corpus; what it asks cannot be read off its surface."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from albert.pretraining.ngram_masking import MaskingRecipe
+from albert.pretraining.recipes import RECIPES, PretrainingRecipe
+from albert.pretraining.samples import PretrainingSamples, Sample, SequenceRecipe
+from albert.pretraining.sentence_order import IN_ORDER, NO_LABEL, SWAPPED, order_segments
+from albert.runtime.errors import InvalidConfiguration
+from albert.text.shards import TokenCorpus
+
+CLS, SEP = 2, 3
+BEGIN, END = 10, 11
+
+
+@pytest.fixture(scope="module")
+def corpus(tiny_corpus):
+    return TokenCorpus.open(tiny_corpus, "train")
+
+
+def samples_of(corpus, seed=0, masking=None, **sequences):
+    return PretrainingSamples(
+        corpus, SequenceRecipe(**{"max_length": 32, **sequences}), masking or MaskingRecipe(), seed
+    )
+
+
+def original(sample):
+    """The token ids before masking."""
+    ids = sample.token_ids.copy()
+    ids[sample.masked_positions] = sample.masked_labels
+    return ids
+
+
+def segments(sample):
+    """The tokens of both segments, without special ones."""
+    ids = original(sample)
+    first_separator = ids.tolist().index(SEP)
+    return ids[1:first_separator], ids[first_separator + 1 : -1]
+
+
+def equal(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def random_documents(count, sentences, seed=0):
+    """Sentences of random pieces between a first and a last one: nothing to learn, much to recognise."""
+    draws = np.random.default_rng(seed)
+    return [
+        [
+            np.concatenate([[BEGIN], draws.integers(20, 300, length), [END]])
+            for length in np.clip(draws.lognormal(1.6, 0.6, sentences), 1, 40).astype(int)
+        ]
+        for _ in range(count)
+    ]
+
+
+def test_a_sample_is_cls_first_sep_second_sep(corpus):
+    samples = samples_of(corpus)
+    for n in range(samples.per_epoch):
+        sample = samples.sample(0, n)
+        ids, types = original(sample), sample.token_type_ids
+        assert len(ids) == len(types) <= 32
+        assert ids[0] == CLS and ids[-1] == SEP
+        separators = np.flatnonzero(ids == SEP).tolist()
+        assert len(separators) == (1 if sample.order_label == NO_LABEL else 2)
+        assert (np.flatnonzero(types) == np.arange(separators[0] + 1, len(ids))).all()
+        assert ids.dtype == types.dtype == np.int64
+
+
+def test_an_epoch_shows_every_token_of_the_corpus_once(corpus):
+    samples = samples_of(corpus)
+    seen = np.zeros(corpus.vocab_size, dtype=int)
+    for n in range(samples.per_epoch):
+        for segment in segments(samples.sample(0, n)):
+            seen += np.bincount(segment, minlength=corpus.vocab_size)
+    assert (seen == np.bincount(corpus.read(0, corpus.n_tokens), minlength=corpus.vocab_size)).all()
+
+
+def test_later_epochs_are_complete_but_for_the_few_that_chance_adds(corpus):
+    samples = samples_of(corpus)
+    for epoch in (1, 5):
+        shown = sum(len(first) + len(second) for n in range(samples.per_epoch)
+                    for first, second in [segments(samples.sample(epoch, n))])  # fmt: skip
+        assert shown == pytest.approx(corpus.n_tokens, rel=0.08)
+
+
+def test_a_sample_does_not_depend_on_what_was_read_before(corpus):
+    samples = samples_of(corpus)
+    in_order = [samples.numbered(n) for n in range(2 * samples.per_epoch + 5)]
+    for n in (7, 2 * samples.per_epoch + 1, 0, samples.per_epoch, 7):
+        assert equal(samples.numbered(n), in_order[n])
+        assert equal(samples_of(corpus).numbered(n), in_order[n])
+    assert equal(samples.sample(1, 0), in_order[samples.per_epoch])
+
+
+def test_a_sample_survives_pickling_of_its_source(corpus):
+    samples = samples_of(corpus)
+    for copied in (pickle.loads(pickle.dumps(samples)), pickle.loads(pickle.dumps(samples_of(corpus)))):
+        for n in (0, 3, samples.per_epoch + 2):
+            assert equal(copied.numbered(n), samples.numbered(n))
+
+
+def test_epochs_and_seeds_differ_in_order_masks_and_swaps(corpus):
+    samples, of_another_seed = samples_of(corpus), samples_of(corpus, 1)
+    first = [samples.sample(0, n) for n in range(samples.per_epoch)]
+    for source, epoch in ((samples, 1), (of_another_seed, 0)):
+        assert not any(equal(sample, source.sample(epoch, n)) for n, sample in enumerate(first))
+
+
+def test_the_same_text_is_masked_differently_in_every_epoch(corpus_of):
+    corpus = corpus_of([[np.arange(20, 45)]])
+    samples = samples_of(corpus)
+    masks = {tuple(samples.sample(epoch, 0).masked_positions.tolist()) for epoch in range(12)}
+    assert samples.per_epoch == 1 and len(masks) > 8
+
+
+def test_segments_are_adjacent_in_the_document_whichever_comes_first(corpus_of):
+    """Documents of tokens that count upwards: the one that follows is known by its first token."""
+    numbers = iter(range(20, 300))
+    documents = [[[next(numbers) for _ in range(size)] for size in (3, 4, 2, 5, 3)] for _ in range(12)]
+    samples = samples_of(corpus_of(documents), max_length=20)
+    labels = []
+    for n in range(40 * samples.per_epoch):
+        sample = samples.numbered(n)
+        first, second = segments(sample)
+        if sample.order_label == NO_LABEL:
+            assert len(second) == 0
+            continue
+        labels.append(sample.order_label)
+        earlier, later = (second, first) if sample.order_label == SWAPPED else (first, second)
+        assert earlier[-1] + 1 == later[0]
+    share = np.mean(np.array(labels) == SWAPPED)
+    assert abs(share - 0.5) < 4 * 0.5 / np.sqrt(len(labels))
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp"])
+def test_a_single_sentence_has_no_order_to_predict_and_never_a_foreign_segment(corpus_of, objective):
+    corpus = corpus_of([[np.full(12, 20 + document)] for document in range(30)])
+    samples = samples_of(corpus, objective=objective)
+    for n in range(samples.per_epoch):
+        sample = samples.sample(0, n)
+        first, second = segments(sample)
+        assert sample.order_label == NO_LABEL and len(second) == 0
+        assert len(first) == 12 and len(set(first.tolist())) == 1
+        assert (sample.token_type_ids == 0).all()
+
+
+def test_half_of_the_next_sentences_are_foreign_and_come_from_another_document(corpus_of):
+    draws = np.random.default_rng(0)
+    corpus = corpus_of([[np.full(draws.integers(2, 9), 20 + document) for _ in range(12)] for document in range(60)])
+    samples = samples_of(corpus, objective="nsp")
+    labels = []
+    for n in range(10 * samples.per_epoch):
+        sample = samples.numbered(n)
+        first, second = segments(sample)
+        assert len(sample.token_ids) <= 32
+        if sample.order_label == NO_LABEL:
+            continue
+        labels.append(sample.order_label)
+        assert len(set(first.tolist())) == len(set(second.tolist())) == 1
+        assert (first[0] != second[0]) == (sample.order_label == SWAPPED)
+    assert abs(np.mean(labels) - 0.5) < 4 * 0.5 / np.sqrt(len(labels))
+
+
+def test_a_foreign_segment_that_fits_goes_before_one_that_would_be_cut(corpus_of):
+    """The second segment of 12 could be replaced by 1 token, or by 12 of the 13 of a sentence."""
+    corpus = corpus_of([[[20], [21] * 12], [[30], [31]], [[40] * 13]])
+    samples = samples_of(corpus, objective="nsp", max_length=16, short_probability=0.0)
+    seen = set()
+    for n in range(60):
+        sample = samples.numbered(n)
+        first, second = segments(sample)
+        if first[0] == 20 and sample.order_label == SWAPPED:
+            seen.add(tuple(second.tolist()))
+    assert seen == {(31,)}
+
+
+def test_next_sentences_of_a_single_document_are_refused(corpus_of):
+    with pytest.raises(InvalidConfiguration, match='"nsp" needs a second train document'):
+        samples_of(corpus_of([[[20, 21], [22]]]), objective="nsp")
+
+
+def test_without_an_objective_there_is_never_a_label_and_text_stays_in_order(corpus_of):
+    numbers = iter(range(20, 300))
+    corpus = corpus_of([[[next(numbers) for _ in range(4)] for _ in range(5)] for _ in range(12)])
+    samples = samples_of(corpus, objective="none")
+    for n in range(samples.per_epoch):
+        sample = samples.numbered(n)
+        assert sample.order_label == NO_LABEL
+        text = np.concatenate(segments(sample))
+        assert (np.diff(text) == 1).all()
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
+def test_order_segments_draws_one_coin(objective):
+    first, second, other = np.array([1]), np.array([2]), np.array([3])
+    found = [
+        order_segments(objective, first, second, lambda: other, np.random.default_rng(seed)) for seed in range(2000)
+    ]
+    if objective == "none":
+        assert all(s.label == NO_LABEL and s.first is first and s.second is second for s in found)
+        return
+    for s in found:
+        if s.label == IN_ORDER:
+            assert s.first is first and s.second is second
+        elif objective == "sop":
+            assert s.first is second and s.second is first
+        else:
+            assert s.first is first and s.second is other
+    assert abs(np.mean([s.label for s in found]) - 0.5) < 4 * 0.5 / np.sqrt(2000)
+
+
+@pytest.fixture(scope="module")
+def random_samples(corpus_of) -> list[Sample]:
+    """Labelled samples of random text."""
+    samples = samples_of(corpus_of(random_documents(400, 30)), max_length=64)
+    found = [samples.numbered(n) for n in range(4 * samples.per_epoch)]
+    return [sample for sample in found if sample.order_label != NO_LABEL]
+
+
+def test_the_lengths_of_segments_are_distributed_alike_whether_swapped_or_not(random_samples):
+    labels = np.array([sample.order_label for sample in random_samples])
+    lengths = np.array([[len(segment) for segment in segments(sample)] for sample in random_samples])
+    for measure in (lengths[:, 0], lengths[:, 1], lengths[:, 0] - lengths[:, 1], lengths[:, 0] > lengths[:, 1]):
+        swapped, in_order = measure[labels == SWAPPED].astype(float), measure[labels == IN_ORDER].astype(float)
+        error = np.sqrt(swapped.var() / len(swapped) + in_order.var() / len(in_order))
+        assert abs(swapped.mean() - in_order.mean()) < 3.5 * error
+
+
+def test_the_surface_of_random_text_does_not_tell_the_order(random_samples):
+    """Lengths of segments and of the sentences at their ends, and whether segments begin and end with a sentence."""
+    labels = np.array([sample.order_label for sample in random_samples])
+    rows = []
+    for sample in random_samples:
+        row = [float(len(sample.token_ids))]
+        for segment in segments(sample):
+            ends = np.flatnonzero(segment == END)
+            assert segment[0] == BEGIN and segment[-1] == END
+            row += [len(segment), len(ends), ends[0] + 1, ends[-1] - (ends[-2] if len(ends) > 1 else -1)]
+        rows.append([*row, row[1] - row[5], row[3] - row[7], row[4] - row[8], row[3] + row[8] - row[4] - row[7]])
+    seen = np.array(rows)
+    seen = (seen - seen.mean(axis=0)) / seen.std(axis=0)
+    half = len(seen) // 2
+    judge = LogisticRegression(max_iter=1000).fit(seen[:half], labels[:half])
+    assert judge.score(seen[half:], labels[half:]) == pytest.approx(0.5, abs=0.03)
+
+
+def test_random_text_is_masked_to_15_percent(random_samples):
+    for sample in random_samples:
+        assert len(sample.masked_positions) == max(1, round(0.15 * len(sample.token_ids)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_length": 4}, "sequences.max_length: is 4, at least 5 is needed"),
+        ({"short_probability": 1.5}, "sequences.short_probability: is 1.5, not a share"),
+        ({"short_probability": -0.5}, "sequences.short_probability: is -0.5, not a share"),
+    ],
+)
+def test_impossible_sequences_are_refused(changes, message):
+    with pytest.raises(InvalidConfiguration) as refusal:
+        SequenceRecipe(**changes)
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 0}, "batch_size: is 0, at least 1 is needed"),
+        ({"micro_batch_size": -1}, "micro_batch_size: is -1, at least 1 is needed"),
+        ({"evaluate_every": 0}, "evaluate_every: is 0, at least 1 is needed"),
+        ({"checkpoint_every": 0}, "checkpoint_every: is 0, at least 1 is needed"),
+        ({"workers": -1}, "workers: is -1, at least 0 is needed"),
+        ({"clip_norm": 0.0}, "clip_norm: is 0.0, a number above 0 is needed"),
+        ({"checkpoint_minutes": -1.0}, "checkpoint_minutes: is -1.0, a number above 0 is needed"),
+        ({"sequences": SequenceRecipe(max_length=513)},
+         "sequences.max_length: 513 is more than model.max_position_embeddings 512"),
+        ({"model": replace(RECIPES["base"].model, type_vocab_size=1)},
+         "model.type_vocab_size: is 1, a sequence has two segments"),
+    ],
+)  # fmt: skip
+def test_an_impossible_recipe_is_refused(changes, message):
+    with pytest.raises(InvalidConfiguration) as refusal:
+        PretrainingRecipe(**changes)
+    assert str(refusal.value) == message

@@ -1,0 +1,242 @@
+"""`albert pretrain` from text to a model that transformers opens, and its refusals: one line, a code, no ruins."""
+
+import json
+
+import pytest
+import torch
+import transformers
+
+from albert.checkpoints.model_directory import open_model
+from albert.cli.main import run
+from albert.cli.pretrain import find_recipe
+from albert.experiments.sample_corpus import load_chapters
+from albert.model.packed_sequences import pack
+from albert.pretraining.recipes import PretrainingRecipe
+from albert.runtime.journal import read_journal
+from albert.runtime.strict_json import load_json, save_json
+from albert.text.tokenizer import Tokenizer
+
+TINY = [
+    *("--model.hidden-size", "32", "--model.embedding-size", "16", "--model.num-hidden-layers", "2"),
+    *(
+        "--model.intermediate-size",
+        "64",
+        "--sequences.max-length",
+        "48",
+        "--batch-size",
+        "8",
+        "--micro-batch-size",
+        "4",
+    ),
+    *(
+        "--schedule.total-steps",
+        "30",
+        "--schedule.warmup-steps",
+        "5",
+        "--evaluation-sequences",
+        "40",
+        "--evaluate-every",
+        "15",
+    ),
+    *("--optimizer.learning-rate", "0.02", "--precision", "fp32", "--device", "cpu"),
+]
+
+
+def prepared(directory, vocab_size):
+    """Text, tokenizer and corpus, all by commands."""
+    text = directory / "text"
+    text.mkdir()
+    whole = "\n".join(chapter.text for chapter in load_chapters())
+    assert len(whole) > 60_000
+    for number in range(40):
+        (text / f"{number:02d}.txt").write_text(whole[number * 1500 : (number + 1) * 1500], encoding="utf-8")
+    tokenizer, corpus = str(directory / "tokenizer"), str(directory / "corpus")
+    assert run(["tokenizer", "train", str(text), "--output", tokenizer, "--vocab-size", str(vocab_size)]) == 0
+    prepare = [
+        "prepare",
+        str(text),
+        "--tokenizer",
+        tokenizer,
+        "--output",
+        corpus,
+        "--held-out",
+        "0.2",
+        "--workers",
+        "1",
+    ]
+    assert run(prepare) == 0
+    return directory / "corpus"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return prepared(tmp_path_factory.mktemp("prepared"), 400)
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    """The directory of a run of thirty updates."""
+    output = tmp_path_factory.mktemp("runs") / "tiny"
+    assert run(["pretrain", "quickstart", "--data", str(corpus), "--output", str(output), *TINY]) == 0
+    return output
+
+
+@pytest.fixture
+def refused(capsys, tmp_path):
+    """Run a command that must fail: its exit code, its one line, and nothing at the output."""
+
+    def refuse(*arguments, output="out"):
+        capsys.readouterr()
+        code = run(["pretrain", *map(str, arguments)])
+        said = capsys.readouterr().err
+        assert said.startswith("albert: error: ") and said.count("\n") == 1 and "Traceback" not in said
+        assert not list(tmp_path.glob(f"{output}*"))
+        return code, said.removeprefix("albert: error: ").rstrip("\n")
+
+    return refuse
+
+
+def test_a_run_ends_with_a_model_a_journal_curves_and_the_recipe(finished):
+    assert {entry.name for entry in finished.iterdir()} >= {"recipe.json", "journal.jsonl", "tensorboard", "model"}
+    records = read_journal(finished / "journal.jsonl")
+    train = [record for record in records if record["event"] == "train"]
+    evaluations = [record for record in records if record["event"] == "evaluation"]
+    assert train[-1]["step"] == evaluations[-1]["step"] == 30
+    assert evaluations[-1]["masked_tokens_loss"] < evaluations[0]["masked_tokens_loss"]
+    assert evaluations[-1]["masked_tokens_loss"] < 5.99  # of 400 pieces, a guess has 5.99
+    card = (finished / "model" / "README.md").read_text(encoding="utf-8")
+    assert "# tiny" in card and "masked-token accuracy, held out" in card
+
+
+def test_flags_change_single_values_of_the_recipe(finished):
+    recipe = load_json(PretrainingRecipe, finished / "recipe.json")
+    assert recipe.model.hidden_size == 32 and recipe.model.vocab_size == 400
+    assert recipe.schedule.total_steps == 30 and recipe.sequences.max_length == 48
+    untouched = find_recipe("quickstart")
+    assert recipe.masking == untouched.masking and recipe.optimizer.beta2 == untouched.optimizer.beta2
+
+
+def test_a_saved_recipe_reads_back_equal_and_is_a_recipe_itself(finished, tmp_path):
+    recipe = load_json(PretrainingRecipe, finished / "recipe.json")
+    save_json(tmp_path / "again.json", recipe)
+    assert (tmp_path / "again.json").read_bytes() == (finished / "recipe.json").read_bytes()
+    assert find_recipe(str(finished / "recipe.json")) == recipe
+
+
+def test_the_same_command_again_finds_the_run_finished(finished, corpus, capsys):
+    before = {path: path.read_bytes() for path in (finished / "model").iterdir()}
+    assert run(["pretrain", "quickstart", "--data", str(corpus), "--output", str(finished), *TINY]) == 0
+    assert "pre-trained" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in (finished / "model").iterdir()} == before
+
+
+def test_the_run_of_another_recipe_is_not_touched(finished, corpus, capsys):
+    before = (finished / "recipe.json").read_bytes()
+    other = ["pretrain", "quickstart", "--data", str(corpus), "--output", str(finished), *TINY, "--seed", "1"]
+    assert run(other) == 78
+    assert "this run was started with seed 0, now it is 1" in capsys.readouterr().err
+    assert (finished / "recipe.json").read_bytes() == before
+
+
+def test_transformers_opens_the_model_and_gives_the_same_logits(finished):
+    theirs, loading = transformers.AlbertForPreTraining.from_pretrained(
+        finished / "model", output_loading_info=True, attn_implementation="eager"
+    )
+    assert not loading["missing_keys"] and not loading["unexpected_keys"]
+    ours = open_model(finished / "model", "pretraining").model
+    tokenizer = transformers.AutoTokenizer.from_pretrained(finished / "model")
+    encoded = tokenizer("It was a [MASK] day.", "The sun had just gone down.", return_tensors="pt")
+    assert encoded["input_ids"][0].tolist().count(tokenizer.mask_token_id) == 1
+    ids, types = encoded["input_ids"], encoded["token_type_ids"]
+    with torch.inference_mode():
+        expected = theirs.eval()(input_ids=ids, token_type_ids=types)
+        packed = pack([ids[0].numpy()], [types[0].numpy()])
+        found = ours(packed, torch.arange(packed.n_tokens))
+    assert float((found.masked_tokens - expected.prediction_logits[0]).abs().max()) <= 1e-5
+    assert float((found.sentence_order - expected.sop_logits).abs().max()) <= 1e-5
+
+
+def test_the_model_is_evaluated_by_its_own_command(finished, corpus, tmp_path, capsys):
+    results = tmp_path / "results.json"
+    command = ["evaluate", "pretraining", "--model", str(finished), "--data", str(corpus), "--max-length", "48"]
+    assert run([*command, "--sequences", "40", "--results", str(results)]) == 0
+    assert "masked tokens accuracy" in capsys.readouterr().out
+    scores = json.loads(results.read_text(encoding="utf-8"))["scores"]
+    last = [record for record in read_journal(finished / "journal.jsonl") if record["event"] == "evaluation"][-1]
+    assert {key: pytest.approx(last[key], rel=1e-5) for key in scores} == scores
+
+
+def test_a_corpus_of_another_tokenizer_is_refused_when_evaluating(finished, tmp_path, capsys):
+    other = prepared(tmp_path, 380)
+    capsys.readouterr()
+    assert run(["evaluate", "pretraining", "--model", str(finished), "--data", str(other)]) == 78
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    ours, theirs = (Tokenizer.load(place).fingerprint[:12] for place in (finished / "model", other))
+    assert f"has tokenizer {ours}, {other} was prepared with {theirs}" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["smal"], 2, "recipe smal: neither a known recipe nor a file; did you mean 'small'?"),
+        (["nothing.json"], 2, "recipe nothing.json: neither a known recipe nor a file"),
+        (["small", "--total-step", "3"], 2, "albert pretrain small: --total-step: unknown option; did you mean '--"),
+        (["small", "--schedule.total-stps", "3"], 2,
+         "albert pretrain small: --schedule.total-stps: unknown option; did you mean '--schedule.total-steps'?"),
+        (["--data", "x"], 2, "albert pretrain: the first word is a recipe; one of quickstart, small, base"),
+        (["small", "--batch-size", "many"], 2, "albert pretrain small: "),
+        (["small", "--batch-size", "0"], 78, "batch_size: is 0, at least 1 is needed"),
+        (["small", "--optimizer.beta1", "1.5"], 78, "beta1: is 1.5, a value from 0 to below 1 is needed"),
+        (["small", "--model.num-attention-heads", "7"], 78, "num_attention_heads: 7 heads do not divide"),
+        (["small", "--sequences.max-length", "1024"], 78, "sequences.max_length: 1024 is more than"),
+    ],
+)  # fmt: skip
+def test_a_mistaken_command_is_one_line(refused, corpus, tmp_path, words, code, message):
+    if words[0] != "--data":
+        words = [*words, "--data", corpus, "--output", tmp_path / "out"]
+    found, said = refused(*words)
+    assert (found, said[: len(message)]) == (code, message)
+
+
+def test_a_missing_corpus_is_one_line_and_leaves_nothing(refused, tmp_path):
+    code, said = refused("small", "--data", tmp_path / "absent", "--output", tmp_path / "out")
+    assert code == 66
+    assert said.startswith(f"{tmp_path / 'absent'}: holds no corpus.json")
+
+
+def test_a_single_document_for_next_sentence_prediction_leaves_nothing(refused, corpus, tmp_path):
+    (tmp_path / "one.txt").write_text("It was one day. And it was another one. Then it was night.", encoding="utf-8")
+    alone = tmp_path / "alone"
+    prepare = ["prepare", str(tmp_path / "one.txt"), "--tokenizer", str(corpus), "--output", str(alone)]
+    assert run([*prepare, "--held-out", "0", "--workers", "1"]) == 0
+    words = ["--data", alone, "--output", tmp_path / "out", "--sequences.objective", "nsp"]
+    code, said = refused("quickstart", *words, *TINY)
+    assert code == 78 and '"nsp" needs a second train document' in said
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        (lambda tree: tree | {"batchsize": 3}, 78, "batchsize: unknown key; did you mean 'batch_size'?"),
+        (lambda tree: tree | {"model": tree["model"] | {"hiden_size": 3}}, 78, "did you mean 'hidden_size'?"),
+        (lambda tree: tree | {"batch_size": "eight"}, 78, "batch_size: is a string, int is expected"),
+        (lambda tree: tree | {"precision": "fp16"}, 78, "precision: 'fp16' is not a choice"),
+        (lambda tree: [tree], 65, "holds a list, an object is expected"),
+    ],
+)
+def test_a_mistaken_recipe_file_is_one_line(refused, finished, corpus, tmp_path, change, code, message):
+    tree = json.loads((finished / "recipe.json").read_text(encoding="utf-8"))
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(change(tree)), encoding="utf-8")
+    found, said = refused(path, "--data", corpus, "--output", tmp_path / "out")
+    assert found == code and str(path) in said and message in said
+
+
+def test_help_names_every_recipe_and_shows_an_example(capsys):
+    with pytest.raises(SystemExit) as end:
+        run(["pretrain", "--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert "quickstart" in shown and "albert pretrain small --data corpus" in shown
+    assert "--schedule.total-steps" in shown

@@ -37,10 +37,8 @@ COMMANDS: dict[str, Command] = {
     "quickstart": Command("albert.cli.quickstart", "the whole story on the embedded sample, in minutes"),
     "tokenizer": Command("albert.cli.tokenizer", "train a SentencePiece vocabulary from text"),
     "prepare": Command("albert.cli.prepare", "text and a tokenizer to token shards, in parallel"),
-    "pretrain": Command(
-        "albert.cli.pretrain", "masked language model and sentence order, from shards to a model"
-    ),
-    "finetune": Command("albert.cli.finetune", "train a model on GLUE, SQuAD, RACE or your own file"),
+    "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),
+    "finetune": Command("albert.cli.finetune", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.evaluate", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.cli.predict", "text in, answers out"),
     "info": Command("albert.cli.info", "what a model, a dataset or this machine is"),
@@ -154,8 +152,7 @@ def one_line(message: str, limit: int = 300) -> str:
     The end is kept because the remedy stands there.
     """
     safe = "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in message
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in message
     )
     if len(safe) <= limit:
         return safe
@@ -167,9 +164,7 @@ def _say(message: str) -> None:
     rank = os.environ.get("RANK", "0")
     where = f"[rank {rank}] " if rank != "0" else ""
     # The message may hold half of a character (a file name that is not UTF-8): never fail while failing.
-    sys.stderr.write(
-        one_line(f"albert: error: {where}{message}").encode("utf-8", "replace").decode("utf-8") + "\n"
-    )
+    sys.stderr.write(one_line(f"albert: error: {where}{message}").encode("utf-8", "replace").decode("utf-8") + "\n")
     sys.stderr.flush()
 
 

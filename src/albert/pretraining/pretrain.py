@@ -20,8 +20,8 @@ from albert.pretraining.intrinsic_evaluation import HeldOutSamples
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples
-from albert.runtime.devices import describe_machine, pick_device, seed_torch
-from albert.runtime.distributed import process_group, wait_for_all, world
+from albert.runtime.devices import describe_machine, fastest_precision, pick_device, seed_torch
+from albert.runtime.distributed import World, process_group, sum_over_ranks, wait_for_all, world
 from albert.runtime.durable_files import MANIFEST_NAME, file_hash
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
@@ -63,13 +63,13 @@ def pretrain(recipe: PretrainingRecipe, data: Path, output: Path, device: str = 
     place = pick_device(device, world().local_rank)
     with process_group(place) as here:
         corpus = TokenCorpus.open(data, "train", verify=here.is_first)
-        recipe = replace(recipe, model=replace(recipe.model, vocab_size=corpus.vocab_size))
+        run = RunFolder(output)
+        recipe = _settle(recipe, corpus, run, place, here)
         # Everything that can be refused is, before the first file is written.
         if recipe.batch_size % here.size:
             why = f"{recipe.batch_size} sequences cannot be shared out evenly over {here.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a multiple")
         samples = PretrainingSamples(corpus, recipe.sequences, recipe.masking, recipe.seed)
-        run = RunFolder(output)
         if not here.is_first:
             wait_for_all(here)
             return _pretrain(recipe, corpus, samples, None, run, place)
@@ -109,7 +109,7 @@ def _pretrain(
         device=place,
         identity={"recipe": _fingerprint(recipe), "corpus": file_hash(corpus.directory / MANIFEST_NAME)},
         save_model=lambda directory: write_model(directory, model, corpus.directory, extra=extra),
-        evaluate=None if held_out is None else lambda: held_out.evaluate(model, place, recipe.precision),
+        evaluate=None if held_out is None else lambda: held_out.evaluate(model, place, recipe.settled_precision),
         description="Pre-training",
     )
     evaluation = result.evaluation
@@ -124,13 +124,27 @@ def _pretrain(
     return PretrainingResult(run.path, run.model_path, result, evaluation)
 
 
+def _settle(
+    recipe: PretrainingRecipe, corpus: TokenCorpus, run: RunFolder, place: torch.device, here: World
+) -> PretrainingRecipe:
+    """The recipe with nothing left open: the corpus's vocabulary, and one precision for all ranks and for all time."""
+    precision = recipe.precision
+    if precision == "auto" and run.recipe_path.exists():
+        precision = load_json(PretrainingRecipe, run.recipe_path).precision
+    if precision == "auto":
+        precision = fastest_precision(place)
+    against = sum_over_ranks(torch.tensor(float(precision == "fp32"), device=place), here)
+    precision = "fp32" if against > 0 else "bf16"
+    return replace(recipe, model=replace(recipe.model, vocab_size=corpus.vocab_size), precision=precision)
+
+
 def _plan(recipe: PretrainingRecipe) -> TrainingPlan:
     total = recipe.schedule.total_steps
     return TrainingPlan(
         total_steps=total,
         seed=recipe.seed,
         clip_norm=recipe.clip_norm,
-        precision=recipe.precision,
+        precision=recipe.settled_precision,
         log_every=recipe.log_every,
         evaluate_every=recipe.evaluate_every or max(1, total // 10),
         checkpoint_every=recipe.checkpoint_every,

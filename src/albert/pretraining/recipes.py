@@ -7,7 +7,7 @@ from albert.optim.optimizer import OptimizerRecipe
 from albert.optim.schedule import ScheduleRecipe
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import SequenceRecipe
-from albert.runtime.devices import Precision
+from albert.runtime.devices import Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration
 
 
@@ -30,7 +30,8 @@ class PretrainingRecipe:
     micro_batch_size: int = 32
     """Sequences that one process holds at a time; the rest of the batch is accumulated."""
     clip_norm: float = 1.0
-    precision: Precision = "bf16"
+    precision: PrecisionChoice = "auto"
+    """"auto" takes bf16 where the device is faster in it; the saved recipe says which it was."""
     seed: int = 0
     log_every: int = 10
     """Updates between lines of the journal."""
@@ -45,6 +46,12 @@ class PretrainingRecipe:
     keep_checkpoints: int = 2
     workers: int = 0
     """Processes that make batches; the batches are the same for any number."""
+
+    @property
+    def settled_precision(self) -> Precision:
+        """The precision of a recipe that `pretrain` has settled."""
+        assert self.precision != "auto", "not settled yet"
+        return self.precision
 
     def __post_init__(self) -> None:
         if self.sequences.max_length > self.model.max_position_embeddings:

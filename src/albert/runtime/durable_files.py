@@ -96,7 +96,7 @@ def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
 
 
 def verify_directory(path: Path) -> None:
-    """Check every file of a directory against its manifest.
+    """Check every file of a directory against its manifest; hidden ones that it does not list are none of its business.
 
     Raises:
         MissingInput: no such directory, or one without a manifest.
@@ -110,6 +110,8 @@ def verify_directory(path: Path) -> None:
     listed = _read_manifest(manifest_path)
     present = {name for name in _files_below(path) if name != MANIFEST_NAME}
     for name in sorted(present - set(listed)):
+        if any(part.startswith(".") for part in name.split("/")):  # a clone's .gitattributes, a hub's cache
+            continue
         raise DamagedData(path / name, f"is not listed in {MANIFEST_NAME}")
     for name, entry in sorted(listed.items()):
         file = path / name

@@ -1,6 +1,7 @@
 """Progress with rate and time left: a bar for people, a plain line now and then for log files."""
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 PLAIN_LINE_SECONDS = 15.0
+APPEARS_AFTER_SECONDS = 0.6
 
 
 @runtime_checkable
@@ -42,23 +44,51 @@ def progress(
     if quiet:
         yield _Silent()
     elif sys.stderr.isatty():
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            _Amount(),
-            _Rate(),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[note]}", style="dim"),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as bars:
+        with _shown_bars() as bars:
             task = bars.add_task(description, total=total, completed=int(done), unit=unit, note="", start_at=done)
-            yield _Rich(bars, task)
+            try:
+                yield _Rich(bars, task)
+            finally:
+                if len(bars.tasks) > 1:  # a bar within another makes room when it is done
+                    bars.remove_task(task)
     else:
         plain = _Plain(description, total, unit, done)
         try:
             yield plain
         finally:
             plain.end()
+
+
+_bars: list[Progress] = []
+"""The display in use, so that a stage within a stage adds a line to it: a terminal bears one at a time."""
+
+
+@contextmanager
+def _shown_bars() -> Iterator[Progress]:
+    """The display; a new one appears after a moment, so that what is done at once does not flash."""
+    if _bars:
+        yield _bars[-1]
+        return
+    bars = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        _Amount(),
+        _Rate(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[note]}", style="dim"),
+        console=Console(stderr=True),
+    )
+    later = threading.Timer(APPEARS_AFTER_SECONDS, bars.start)
+    later.daemon = True
+    later.start()
+    _bars.append(bars)
+    try:
+        yield bars
+    finally:
+        _bars.pop()
+        later.cancel()
+        later.join()
+        bars.stop()
 
 
 class _Silent:

@@ -5,6 +5,7 @@ never stopped. Between steps the loop writes the journal, evaluates, saves, and 
 """
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,6 +122,7 @@ def train(
     state = TrainingState(identity=identity)
     if newest is not None:
         state = read_training_state(newest[1], model, optimizer, identity)
+    _note_changes(state.circumstances, _circumstances(here, device), here)
     state.circumstances = _circumstances(here, device)
     parallel = replicate(model, here, device)
     curves = Curves(run, state.step, active=here.is_first)
@@ -216,6 +218,13 @@ def _leave_signals_to_the_parent(_: int) -> None:
 
 def _as_is(batches: Sequence[Batch]) -> Sequence[Batch]:
     return batches
+
+
+def _note_changes(before: Mapping[str, str | int], now: Mapping[str, str | int], here: World) -> None:
+    """Say so when a run goes on under circumstances that may change the last bits of its numbers."""
+    changes = [f"{name} {before[name]} → {now[name]}" for name in before if before[name] != now.get(name)]
+    if changes and here.is_first:
+        print(f"albert: note: the run goes on with {', '.join(changes)}: not bit for bit as before", file=sys.stderr)
 
 
 def _circumstances(here: World, device: torch.device) -> dict[str, str | int]:

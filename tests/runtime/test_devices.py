@@ -3,6 +3,7 @@ import json
 import pytest
 import torch
 
+from albert.runtime import devices
 from albert.runtime.devices import autocast, describe_machine, pick_device, seed_torch
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 
@@ -35,6 +36,18 @@ def test_only_matrix_products_lose_precision():
     assert layer.weight.dtype == norm.weight.dtype == torch.float32
     with autocast(CPU, "fp32"):
         assert layer(torch.ones(2, 4)).dtype == torch.float32
+
+
+@pytest.mark.parametrize(("seconds", "precision"), [(0.5, "bf16"), (0.79, "bf16"), (0.81, "fp32"), (3.0, "fp32")])
+def test_bf16_is_taken_where_it_is_faster_by_a_clear_margin(monkeypatch, seconds, precision):
+    monkeypatch.setattr(
+        devices, "_seconds_of_product", lambda left, right: seconds if left.dtype == torch.bfloat16 else 1.0
+    )
+    assert devices.fastest_precision(CPU) == precision
+
+
+def test_the_precision_is_measured_in_no_time():
+    assert devices.fastest_precision(CPU) in ("fp32", "bf16")
 
 
 def test_torch_draws_the_same_for_the_same_place_in_a_run():

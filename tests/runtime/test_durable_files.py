@@ -178,11 +178,26 @@ def test_a_missing_file_is_named(whole):
     assert damage.value.exit_code == 65
 
 
-@pytest.mark.parametrize("name", ["extra.txt", "text/extra.txt", ".hidden"])
+@pytest.mark.parametrize("name", ["extra.txt", "text/extra.txt"])
 def test_an_extra_file_is_named(whole, name):
     (whole / name).touch()
     with pytest.raises(DamagedData, match="is not listed"):
         verify_directory(whole)
+
+
+@pytest.mark.parametrize("name", [".gitattributes", ".cache/huggingface/lock", "text/.DS_Store"])
+def test_a_hidden_file_that_others_left_is_none_of_our_business(whole, name):
+    (whole / name).parent.mkdir(parents=True, exist_ok=True)
+    (whole / name).touch()
+    verify_directory(whole)
+
+
+def test_a_hidden_file_of_ours_is_checked(tmp_path):
+    with new_directory(tmp_path / "out") as directory:
+        (directory / ".hidden").write_text("content")
+    (tmp_path / "out" / ".hidden").write_text("CONTENT")
+    with pytest.raises(DamagedData, match="SHA-256 differs"):
+        verify_directory(tmp_path / "out")
 
 
 def test_an_edited_manifest_is_refused(whole):

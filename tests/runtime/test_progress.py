@@ -1,6 +1,7 @@
 import io
 import re
 import sys
+import time
 
 import pytest
 
@@ -85,18 +86,54 @@ def test_the_last_amount_is_told_when_the_block_fails(clock, capsys):
     assert capsys.readouterr().err == "Encoding: 4/10 documents, 0.8/s, 0:08 left\n"
 
 
-def test_a_terminal_shows_a_bar_with_rate_and_note(monkeypatch):
+@pytest.fixture
+def terminal(monkeypatch):
+    """Makes standard error a terminal, which keeps what it shows."""
+
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    for name, value in {"TERM": "xterm", "COLUMNS": "120", "LINES": "25"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("NO_COLOR", raising=False)
+        def wait_for(self, pattern: str) -> str:
+            deadline = time.monotonic() + 10
+            while not (found := re.search(pattern, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.getvalue()))):
+                assert time.monotonic() < deadline, self.getvalue()
+                time.sleep(0.01)
+            return found[0]
+
+    def make() -> Terminal:
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        for name, value in {"TERM": "xterm", "COLUMNS": "120", "LINES": "25"}.items():
+            monkeypatch.setenv(name, value)
+        return sys.stderr
+
+    return make
+
+
+def test_a_terminal_shows_a_bar_with_rate_and_note(terminal, monkeypatch):
+    monkeypatch.setattr(module, "APPEARS_AFTER_SECONDS", 0)
+    screen = terminal()
     with progress("Pre-training", total=20, unit="steps", done=10) as bar:
         bar.advance(5)
         bar.note("loss 2.1")
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sys.stderr.getvalue()).replace("\r", "\n")
-    last = [line for line in shown.splitlines() if line.strip()][-1]
-    assert re.search(r"Pre-training .*15/20 steps [\d.,]+(e\+\d+)?/s .*loss 2\.1", last), shown
+        screen.wait_for(r"Pre-training .*15/20 steps [\d.,]+(e\+\d+)?/s .*loss 2\.1")
+
+
+def test_a_bar_within_a_bar_makes_room_when_it_is_done(terminal, monkeypatch):
+    monkeypatch.setattr(module, "APPEARS_AFTER_SECONDS", 0)
+    screen = terminal()
+    with progress("Pre-training", total=20, unit="steps") as outer:
+        with progress("Evaluating", total=5, unit="batches") as inner:
+            inner.advance(2)
+            screen.wait_for(r"Evaluating .*2/5 batches")
+        outer.advance(7)
+        screen.wait_for(r"Pre-training .*7/20 steps")
+    last = screen.getvalue().rsplit("Pre-training", 1)[1]
+    assert "Evaluating" not in last
+
+
+def test_on_a_terminal_what_is_done_at_once_does_not_flash(terminal):
+    screen = terminal()
+    with progress("Encoding", total=10, unit="documents") as bar:
+        bar.advance(10)
+    assert "Encoding" not in screen.getvalue()

@@ -142,7 +142,10 @@ def test_any_json_is_read_or_refused(data):
             value = from_json(Outer, {"inner": {"name": "a"}, key: data}, "file")
         except InvalidConfiguration:
             continue
-        assert to_json(value)[key] == data or isinstance(data, dict)
+        if key == "place":  # paths have several spellings
+            assert data is None or value.place == Path(data)
+        else:
+            assert to_json(value)[key] == data or isinstance(data, dict)
 
 
 def test_not_a_number_survives(tmp_path):

@@ -113,6 +113,16 @@ def test_a_finished_run_is_not_trained_further(learn, run):
     assert not model.training
 
 
+def test_a_resume_under_other_circumstances_says_so(learn, monkeypatch, capsys):
+    learn(total_steps=2)
+    learn(total_steps=4)
+    assert "note" not in capsys.readouterr().err
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    learn(total_steps=6)
+    assert f"goes on with threads {threads} → 7: not bit for bit as before" in capsys.readouterr().err
+
+
 def test_a_diverged_run_keeps_its_last_checkpoint(learn, objective, run):
     calls = []
 

@@ -123,13 +123,14 @@ def head_description(task: Task, recipe: TaskRecipe) -> dict[str, Any]:
     """Keys of `config.json`: what the head's outputs mean, and how the text was cut when it was trained."""
     lengths = {name: getattr(recipe, name) for name in LENGTHS}
     kept = {"finetuning": {"task": task.name, **lengths}}
+    longest = {"max_sequence_length": recipe.max_length}
     target = task.target
     match target:
         case Choice():
             names = dict(enumerate(target.shown))
-            return {"id2label": names, "problem_type": "single_label_classification", **kept}
+            return {"id2label": names, "problem_type": "single_label_classification", **kept, **longest}
         case Score(column):
-            return {"id2label": {0: column}, "problem_type": "regression", **kept}
+            return {"id2label": {0: column}, "problem_type": "regression", **kept, **longest}
         case Span():
             return kept
 

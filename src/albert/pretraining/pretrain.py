@@ -97,7 +97,10 @@ def _pretrain(
             part.requires_grad_(False)
     optimizer = build_optimizer(recipe.optimizer, model)
     peak, schedule = recipe.optimizer.learning_rate, recipe.schedule
-    extra = {"sentence_objective": recipe.sequences.objective}
+    extra = {
+        "sentence_objective": recipe.sequences.objective,
+        "max_sequence_length": recipe.sequences.max_length,  # positions beyond it were never trained
+    }
     result = train(
         model,
         optimizer,

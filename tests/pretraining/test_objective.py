@@ -78,17 +78,17 @@ def test_the_order_loss_is_that_of_the_labelled_sequences_alone(model, batch):
 def test_a_tiny_model_learns_a_few_sequences_by_heart(objective, tiny_corpus, tiny_recipe):
     sequences = SequenceRecipe(max_length=32, objective=objective)
     samples = PretrainingSamples(TokenCorpus.open(tiny_corpus), sequences, MaskingRecipe(), 0)
-    batches = [collate([samples.numbered(n) for n in range(first, first + 12)]) for first in (0, 12)]
+    batches = [collate([samples.numbered(n) for n in range(first, first + 6)]) for first in (0, 6)]
     model = AlbertForPreTraining(replace(tiny_recipe.model, embedding_size=32, hidden_size=64))
     optimizer = build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=5e-3, weight_decay=0.0), model)
     losses = []
-    for step in range(220):
+    for step in range(150):
         figures = update(
             model,
             optimizer,
             batches,
             pretraining_objective,
-            learning_rate=5e-3 * (1 - step / 220),
+            learning_rate=5e-3 * (1 - step / 150),
             clip_norm=1.0,
             precision="fp32",
             device=torch.device("cpu"),

@@ -127,7 +127,5 @@ def test_the_script_rebuilds_the_same_sample(shared, checkout, tmp_path):
     embedded = checkout / "src/albert/experiments/sample"
     assert (tmp_path / "SOURCE.md").read_bytes() == (embedded / "SOURCE.md").read_bytes()
     # The compressed bytes depend on the build of zlib; the text they hold does not.
-    rebuilt, stored = (
-        gzip.decompress((folder / "prose.jsonl.gz").read_bytes()) for folder in (tmp_path, embedded)
-    )
+    rebuilt, stored = (gzip.decompress((folder / "prose.jsonl.gz").read_bytes()) for folder in (tmp_path, embedded))
     assert rebuilt == stored

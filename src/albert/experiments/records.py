@@ -31,7 +31,7 @@ class ResultRow:
     commit: str
     machine: str
     figure: str
-    value: float
+    value: float | int
     baseline: float | str = ""
     """What a constant answer scores on the same data, where that makes sense."""
     command: str = ""
@@ -51,11 +51,12 @@ def record_pretraining(run: Path, results: Path, name: str, commit: str, machine
     if not evaluations or not steps:
         raise MissingInput(folder.journal_path, "holds no evaluation", "let the run finish first")
     last = evaluations[-1]
-    rows = [
-        _row(name, commit, machine, command, key, last[key], last.get(key.replace("_accuracy", "_baseline"), ""))
-        for key in ("masked_tokens_accuracy", "masked_tokens_loss", "sentence_order_accuracy", "sentence_order_loss")
-        if key in last
-    ]
+    rows = []
+    for task in ("masked_tokens", "sentence_order"):
+        if f"{task}_accuracy" in last:
+            accuracy, constant = last[f"{task}_accuracy"], last[f"{task}_baseline"]
+            rows.append(_row(name, commit, machine, command, f"{task}_accuracy", accuracy, constant))
+            rows.append(_row(name, commit, machine, command, f"{task}_loss", last[f"{task}_loss"]))
     speeds = sorted(record["tokens_per_second"] for record in steps)
     rows.append(_row(name, commit, machine, command, "tokens_per_second_median", speeds[len(speeds) // 2]))
     rows.append(_row(name, commit, machine, command, "tokens", last["tokens"]))
@@ -102,7 +103,7 @@ def append_rows(table: Path, rows: Iterable[ResultRow]) -> None:
 
 
 def _row(
-    name: str, commit: str, machine: str, command: str, figure: str, value: float, baseline: float | str = ""
+    name: str, commit: str, machine: str, command: str, figure: str, value: float | int, baseline: float | str = ""
 ) -> ResultRow:
     return ResultRow(
         date=time.strftime("%Y-%m-%d"),

@@ -1,0 +1,51 @@
+"""The quickstart, shortened: every stage, in seconds."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def shortened(monkeypatch):
+    from albert.experiments import quickstart as module
+    from albert.optim.schedule import ScheduleRecipe
+
+    short = replace(module.QUICKSTART, schedule=ScheduleRecipe(total_steps=4, warmup_steps=1), evaluation_sequences=20)
+    passages = module.labelled_passages()
+    fewer = replace(passages, train=passages.train[:48], dev=passages.dev[:24])
+    monkeypatch.setattr(module, "QUICKSTART", short)
+    monkeypatch.setattr(module, "labelled_passages", lambda: fewer)
+    monkeypatch.setattr(module, "AUTHORSHIP", replace(module.AUTHORSHIP, epochs=1.0))
+    return module
+
+
+def test_the_quickstart_goes_from_text_to_answers_and_reports_baselines(shortened, tmp_path):
+    directory = tmp_path / "quickstart"
+    with open(tmp_path / "shown.txt", "w", encoding="utf-8") as screen:
+        console = Console(file=screen, width=120)
+        shortened.show_report(shortened.quickstart(directory, console), console)
+    shown = (tmp_path / "shown.txt").read_text(encoding="utf-8")
+    for stage in ("1/6", "2/6", "3/6", "4/6", "5/6", "6/6"):
+        assert stage in shown
+    report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
+    assert 0 < report["pretraining"]["masked_tokens_baseline"] < 0.2
+    assert report["authorship"]["baseline"] == pytest.approx(1 / 6, abs=0.01)
+    assert 0 <= report["authorship"]["accuracy"] <= 1
+    assert len(report["answers"]) == 3
+    assert (directory / "curves.png").read_bytes().startswith(PNG)
+    for command in ("albert predict", "albert info", "albert tokenizer train"):
+        assert command in shown
+
+
+def test_a_quickstart_that_is_run_again_finds_its_stages_done(shortened, tmp_path):
+    console = Console(quiet=True)
+    first = shortened.quickstart(tmp_path / "quickstart", console)
+    before = (first.pretraining.model / "model.safetensors").stat().st_mtime_ns
+    again = shortened.quickstart(tmp_path / "quickstart", console)
+    assert (again.pretraining.model / "model.safetensors").stat().st_mtime_ns == before
+    assert dict(again.answers) == dict(first.answers)
+    assert dict(again.pretraining.evaluation) == dict(first.pretraining.evaluation)

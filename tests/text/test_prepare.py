@@ -2,12 +2,14 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
+from albert.text.fingerprints import byte_fingerprint
 from albert.text.prepare import prepare
 from albert.text.sentences import split_sentences
 from albert.text.shard_encoding import is_held_out, token_type
@@ -63,6 +65,19 @@ def test_tokens_are_those_of_the_sentences(prepared, documents, tokenizer):
         assert corpus.document_starts[-1] == corpus.n_sentences
         assert corpus.tokenizer().fingerprint == corpus.tokenizer_fingerprint == tokenizer.fingerprint
         assert corpus.vocab_size == tokenizer.vocab_size
+
+
+def test_a_corpus_with_a_fingerprint_of_before_opens(prepared, tokenizer, tmp_path):
+    shutil.copytree(prepared[0], tmp_path / "data")
+    path = tmp_path / "data" / "corpus.json"
+    for recorded, opens in [(byte_fingerprint(tokenizer.model, True, False), True), ("0" * 64, False)]:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_fingerprint": recorded}))
+        if opens:
+            corpus = TokenCorpus.open(tmp_path / "data", verify=False)
+            assert corpus.tokenizer_fingerprint == tokenizer.fingerprint
+        else:
+            with pytest.raises(DamagedData, match="tokenizer files are not those"):
+                TokenCorpus.open(tmp_path / "data", verify=False)
 
 
 def test_split_does_not_depend_on_order_or_workers(documents, tokenizer, tmp_path):

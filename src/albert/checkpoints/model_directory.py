@@ -4,7 +4,6 @@
 `MANIFEST.json`, against which `open_model` checks every file.
 """
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from albert.model.albert import (
 from albert.model.config import AlbertConfig
 from albert.model.parameter_count import count_parameters
 from albert.runtime.durable_files import MANIFEST_NAME, new_directory, verify_directory, write_text
-from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.errors import DamagedData
 from albert.runtime.strict_json import save_json
 from albert.text.tokenizer import Tokenizer
 
@@ -41,7 +40,6 @@ ARCHITECTURES: dict[type[nn.Module], str] = {
     AlbertForQuestionAnswering: "AlbertForQuestionAnswering",
     AlbertModel: "AlbertModel",
 }
-TOKENIZER_FILES = ("spiece.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 CARD_NAME = "README.md"
 FINGERPRINT_KEY = "tokenizer_fingerprint"
 
@@ -79,14 +77,14 @@ def write_model(
     Args:
         directory: where; `save_model_directory` makes one that is whole or absent.
         model: one of the four model classes, on any device.
-        tokenizer_directory: whose tokenizer files are copied; None writes a model without one.
+        tokenizer_directory: whose tokenizer is written beside it; None writes a model without one.
         extra: further keys of `config.json`.
         card: the text of `README.md`; None writes a short one.
         architecture: the transformers class to name, where it is not the one of the same name
             (`AlbertForMultipleChoice` has the weights of a classifier with one output).
 
     Raises:
-        MissingInput: the tokenizer's directory lacks its files.
+        MissingInput: there is no tokenizer in its directory.
         DamagedData: the tokenizer has more pieces than the model has embeddings.
         InvalidConfiguration: `extra` contradicts the model.
     """
@@ -94,7 +92,7 @@ def write_model(
     named = architecture or ARCHITECTURES[type(model)]
     keys = dict(extra or {})
     if tokenizer_directory is not None:
-        keys[FINGERPRINT_KEY] = _copy_tokenizer(tokenizer_directory, directory, config)
+        keys[FINGERPRINT_KEY] = _write_tokenizer(tokenizer_directory, directory, config)
     tensors = to_transformers(model.state_dict(), config)
     dtype = next(iter(tensors.values())).dtype
     content = config_to_json(config, named, dtype, _num_labels(model), keys)
@@ -198,8 +196,8 @@ def _num_labels(model: nn.Module) -> int:
     return model.classifier.out_features if isinstance(model, AlbertForSequenceClassification) else 2
 
 
-def _copy_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> str:
-    """Copy the files and return the tokenizer's fingerprint."""
+def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> str:
+    """Write all files of a tokenizer, in whichever form it is kept, and return its fingerprint."""
     tokenizer = Tokenizer.load(source)
     if tokenizer.vocab_size > config.vocab_size:
         raise DamagedData(
@@ -207,10 +205,7 @@ def _copy_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> str:
             f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings",
             "use the tokenizer that the model was trained with",
         )
-    for name in TOKENIZER_FILES:
-        if not (source / name).is_file():
-            raise MissingInput(source / name, "no such file", "`albert tokenizer train` writes it")
-        shutil.copyfile(source / name, directory / name)
+    tokenizer.save(directory)
     return tokenizer.fingerprint
 
 

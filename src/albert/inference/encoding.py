@@ -8,7 +8,7 @@ import numpy as np
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel
 from albert.runtime.errors import DamagedData, UsageError
 from albert.tasks.features import keep_longest_first
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer import Tokenizer, vocabulary_file
 
 MASK = "[MASK]"
 
@@ -68,9 +68,9 @@ def refuse_foreign_tokenizer(tokenizer: Tokenizer, opened: OpenedModel) -> None:
     Raises:
         DamagedData: another fingerprint than `config.json` has, or more pieces than the model has embeddings.
     """
-    place = opened.directory / "spiece.model"
+    place = vocabulary_file(opened.directory)
     trained_with = opened.extra.get(FINGERPRINT_KEY)
-    if trained_with is not None and trained_with != tokenizer.fingerprint:
+    if trained_with is not None and not tokenizer.answers_to(str(trained_with)):
         found, wanted = tokenizer.fingerprint[:12], str(trained_with)[:12]
         why = f"has fingerprint {found}, the model was trained with {wanted}"
         raise DamagedData(place, why, "put the tokenizer of the training run beside the model")

@@ -35,24 +35,36 @@ class NormalizedText:
     ends: Int64[np.ndarray, " characters"]
 
 
-def normalize(text: str, lower_case: bool = True, keep_accents: bool = False) -> str:
-    """The normalised text; nothing is left of a text without visible characters."""
-    return " ".join(normalized_words(text, lower_case, keep_accents))
+def normalize(text: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True) -> str:
+    """The normalised text; nothing is left of a text without visible characters.
+
+    Args:
+        text: any text.
+        lower_case: whether letters are lower-cased.
+        keep_accents: whether accents stay.
+        compatibility: with accents kept, whether compatibility characters that are several are written out, "½" say.
+            A SentencePiece model with a character map does so, one without does not.
+    """
+    return " ".join(normalized_words(text, lower_case, keep_accents, compatibility))
 
 
-def normalized_words(text: str, lower_case: bool = True, keep_accents: bool = False) -> list[str]:
+def normalized_words(
+    text: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
+) -> list[str]:
     """The words of the normalised text: what stands between blanks."""
     text = text.replace("``", '"').replace("''", '"')
     if text.isascii():
         text = text.lower() if lower_case else text
     else:
-        text = text.translate(_characters(lower_case, keep_accents))
+        text = text.translate(_characters(lower_case, keep_accents, compatibility))
     return text.split()
 
 
-def normalize_with_alignment(text: str, lower_case: bool = True, keep_accents: bool = False) -> NormalizedText:
+def normalize_with_alignment(
+    text: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
+) -> NormalizedText:
     """`normalize`, with the original place of every character of the result."""
-    table = _characters(lower_case, keep_accents)
+    table = _characters(lower_case, keep_accents, compatibility)
     mapped = [table[ord(character)] for character in text]
     ends_of_sources = np.arange(1, len(text) + 1, dtype=np.int64)
     for pair in _QUOTE_PAIR.finditer(text):
@@ -82,9 +94,9 @@ def _collapse_blanks(text: str, starts: np.ndarray, ends: np.ndarray) -> Normali
 class _CharacterTable(dict[int, str]):
     """What a single character becomes; filled as characters are met."""
 
-    def __init__(self, lower_case: bool, keep_accents: bool) -> None:
+    def __init__(self, lower_case: bool, keep_accents: bool, compatibility: bool) -> None:
         super().__init__()
-        self._lower_case, self._keep_accents = lower_case, keep_accents
+        self._lower_case, self._keep_accents, self._compatibility = lower_case, keep_accents, compatibility
 
     def __missing__(self, code: int) -> str:
         self[code] = result = self._normalized(chr(code))
@@ -95,7 +107,7 @@ class _CharacterTable(dict[int, str]):
             return REPLACEMENT_CHARACTER  # half of a surrogate pair is no text and cannot be encoded
         if self._keep_accents:
             # SentencePiece composes (NFKC) by itself; what grows is expanded here, where its place is known.
-            composed = unicodedata.normalize("NFKC", character)
+            composed = unicodedata.normalize("NFKC", character) if self._compatibility else character
             parts = composed if len(composed) > 1 else character
         else:
             parts = unicodedata.normalize("NFKD", character)
@@ -105,5 +117,5 @@ class _CharacterTable(dict[int, str]):
 
 
 @cache
-def _characters(lower_case: bool, keep_accents: bool) -> _CharacterTable:
-    return _CharacterTable(lower_case, keep_accents)
+def _characters(lower_case: bool, keep_accents: bool, compatibility: bool) -> _CharacterTable:
+    return _CharacterTable(lower_case, keep_accents, compatibility)

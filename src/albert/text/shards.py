@@ -110,7 +110,7 @@ class TokenCorpus:
         if description.format != FORMAT:
             why = f"has format {description.format}, this version reads {FORMAT}"
             raise InvalidConfiguration(directory, why, "prepare the corpus again")
-        if Tokenizer.load(directory).fingerprint != description.tokenizer_fingerprint:
+        if not Tokenizer.load(directory).answers_to(description.tokenizer_fingerprint):
             raise DamagedData(directory, "its tokenizer files are not those it was made with", "prepare it again")
         if not description.shards.get(split):
             raise MissingInput(directory, f"holds no {split} documents", "prepare it with another --held-out share")
@@ -133,8 +133,8 @@ class TokenCorpus:
 
     @property
     def tokenizer_fingerprint(self) -> str:
-        """The fingerprint of the tokenizer that made the tokens."""
-        return self.description.tokenizer_fingerprint
+        """The fingerprint of the tokenizer that made the tokens; of the present kind, whichever is recorded."""
+        return self.tokenizer().fingerprint
 
     @property
     def vocab_size(self) -> int:

@@ -1,6 +1,5 @@
 """The tokenizer: ALBERT's normalisation, then SentencePiece unigram; offsets into the original text."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,20 +9,16 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from google.protobuf.message import DecodeError
 from jaxtyping import Bool
-from sentencepiece import sentencepiece_model_pb2 as model_format
 
 from albert.runtime.durable_files import write_bytes, write_text
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.strict_json import read_json_object
+from albert.text.fingerprints import CONTENT_PREFIX, byte_fingerprint, content_fingerprint
 from albert.text.normalization import normalize, normalize_with_alignment, normalized_words
-from albert.text.tokenizer_files import (
-    SPECIAL_PIECES,
-    special_tokens_map,
-    tokenizer_config,
-    tokenizer_json,
-)
+from albert.text.sentencepiece_model import is_rebuilt, parse_model, without_digit_comma_pieces
+from albert.text.tokenizer_files import special_tokens_map, tokenizer_config, tokenizer_json
+from albert.text.tokenizer_json import model_from_tokenizer_json
 from albert.text.vocabulary_training import (
     TrainingReport,
     VocabularySettings,
@@ -35,8 +30,7 @@ from albert.text.word_starts import begins_word
 
 MODEL_NAME = "spiece.model"
 CONFIG_NAME = "tokenizer_config.json"
-UNIGRAM = 1  # TrainerSpec.ModelType of the SentencePiece format
-DIGIT_COMMA_PENALTY = 100.0  # log-probability; no learned piece comes near it
+JSON_NAME = "tokenizer.json"
 
 
 class Tokenizer:
@@ -55,10 +49,11 @@ class Tokenizer:
     special_ids = (0, 1, 2, 3, 4)
 
     def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
-        proto = _parse(model, source)
-        self.model = _without_digit_comma_pieces(proto, model)
+        proto = parse_model(model, source)
+        self.model = without_digit_comma_pieces(proto, model)
         self.lower_case, self.keep_accents = lower_case, keep_accents
         self._character_map: bytes = proto.normalizer_spec.precompiled_charsmap
+        self._normalization = (lower_case, keep_accents, bool(self._character_map))
         self._vocabulary: list[tuple[str, float]] = [(entry.piece, entry.score) for entry in proto.pieces]
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
@@ -71,25 +66,31 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Open `spiece.model`, or a directory that holds it; `tokenizer_config.json` beside it is respected.
+        """Open `spiece.model` or `tokenizer.json`, or a directory that holds either; `spiece.model` goes first.
+
+        `tokenizer_config.json` beside it is respected. A `tokenizer.json` that transformers wrote gives its ids.
 
         Raises:
             MissingInput: no such file.
             DamagedData: the file is not an ALBERT vocabulary.
+            InvalidConfiguration: a setting of `tokenizer_config.json` is not one of ALBERT's.
         """
-        file = path / MODEL_NAME if path.is_dir() else path
-        try:
-            model = file.read_bytes()
-        except OSError as error:
-            reason = error.strerror or "cannot be read"
-            raise MissingInput(file, reason, "`albert tokenizer train` makes a vocabulary") from error
+        file = vocabulary_file(path)
+        config_file = file.parent / CONFIG_NAME
+        config = read_json_object(config_file) if config_file.is_file() else {}
         flags = {"do_lower_case": True, "keep_accents": False}
-        if (config := file.parent / CONFIG_NAME).is_file():
-            values = read_json_object(config)
-            for name in flags:
-                flags[name] = values.get(name, flags[name])
-                if not isinstance(flags[name], bool):
-                    raise InvalidConfiguration(f"{config}: {name}", f"is {flags[name]!r}, true or false is expected")
+        for name in flags:
+            flags[name] = config.get(name, flags[name])
+            if not isinstance(flags[name], bool):
+                raise InvalidConfiguration(f"{config_file}: {name}", f"is {flags[name]!r}, true or false is expected")
+        if file.suffix == ".json":
+            model = model_from_tokenizer_json(file, config)
+        else:
+            try:
+                model = file.read_bytes()
+            except OSError as error:
+                reason = error.strerror or "cannot be read"
+                raise MissingInput(file, reason, "`albert tokenizer train` makes a vocabulary") from error
         return cls(model, flags["do_lower_case"], flags["keep_accents"], str(file))
 
     @property
@@ -99,18 +100,29 @@ class Tokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over the model and the normalisation flags: equal fingerprints give equal ids."""
-        flags = json.dumps({"lower_case": self.lower_case, "keep_accents": self.keep_accents}, sort_keys=True)
-        return hashlib.sha256(self.model + flags.encode("ascii")).hexdigest()
+        """A hash of the pieces and the normalisation: equal fingerprints give equal ids, whatever the file."""
+        return content_fingerprint(parse_model(self.model, MODEL_NAME), self.lower_case, self.keep_accents)
+
+    def answers_to(self, fingerprint: str) -> bool:
+        """Whether a recorded fingerprint is that of this tokenizer.
+
+        Older corpora and models recorded a hash over the bytes of `spiece.model`. A tokenizer rebuilt from
+        `tokenizer.json` has not got those bytes: nothing can be said against it then, and it answers to all of them.
+        """
+        if fingerprint.startswith(CONTENT_PREFIX):
+            return fingerprint == self.fingerprint
+        if is_rebuilt(parse_model(self.model, MODEL_NAME)):
+            return True
+        return fingerprint == byte_fingerprint(self.model, self.lower_case, self.keep_accents)
 
     def normalize(self, text: str) -> str:
         """The text that SentencePiece sees."""
-        return normalize(text, self.lower_case, self.keep_accents)
+        return normalize(text, *self._normalization)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without specials. A literal "[MASK]" in it is text."""
         known = self._word_ids
-        words = normalized_words(text, self.lower_case, self.keep_accents)
+        words = normalized_words(text, *self._normalization)
         return [number for word in words for number in known[word]]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -125,7 +137,7 @@ class Tokenizer:
             blanks around it. Offsets never go back. A piece that is only a blank covers nothing and stands
             where the next one begins; all pieces of one decomposed character cover that character.
         """
-        normalized = normalize_with_alignment(text, self.lower_case, self.keep_accents)
+        normalized = normalize_with_alignment(text, *self._normalization)
         starts, ends = normalized.starts.tolist(), normalized.ends.tolist()
         starts.append(len(text))
         ids: list[int] = []
@@ -159,12 +171,20 @@ class Tokenizer:
         """Write `spiece.model` and the files of the Hugging Face libraries into an existing directory."""
         write_bytes(directory / MODEL_NAME, self.model)
         files = {
-            "tokenizer.json": tokenizer_json(self._vocabulary, self._character_map, self.lower_case, self.keep_accents),
+            JSON_NAME: tokenizer_json(self._vocabulary, self._character_map, self.lower_case, self.keep_accents),
             CONFIG_NAME: tokenizer_config(self.lower_case, self.keep_accents),
             "special_tokens_map.json": special_tokens_map(),
         }
         for name, content in files.items():
             write_text(directory / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+def vocabulary_file(path: Path) -> Path:
+    """The file that `Tokenizer.load` opens, whether or not it is there."""
+    if not path.is_dir():
+        return path
+    model, description = path / MODEL_NAME, path / JSON_NAME
+    return description if description.is_file() and not model.exists() else model
 
 
 def train_tokenizer(
@@ -209,31 +229,3 @@ def word_starts(tokenizer: Tokenizer) -> Bool[np.ndarray, " pieces"]:
 def _reopened(model: bytes, lower_case: bool, keep_accents: bool) -> Tokenizer:
     """A tokenizer sent to another process is opened there once, and remembers the words it met."""
     return Tokenizer(model, lower_case, keep_accents)
-
-
-def _parse(model: bytes, source: str) -> Any:
-    proto: Any = model_format.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]  # made at run time
-    try:
-        proto.ParseFromString(model)
-    except DecodeError as error:
-        raise DamagedData(source, "is not a SentencePiece model") from error
-    if tuple(entry.piece for entry in proto.pieces[:5]) != SPECIAL_PIECES:
-        raise DamagedData(source, "is not an ALBERT vocabulary", "its first pieces must be " + " ".join(SPECIAL_PIECES))
-    if proto.trainer_spec.model_type != UNIGRAM:
-        raise DamagedData(source, "is not a unigram model", "ALBERT's vocabularies are")
-    return proto
-
-
-def _without_digit_comma_pieces(proto: Any, model: bytes) -> bytes:
-    """Make pieces such as "2010," so improbable that they are never chosen, as transformers does.
-
-    The reference re-splits them after encoding (and misplaces a blank under Python 3); a low score needs no
-    second pass and gives SentencePiece and `tokenizer.json` the same ids.
-    """
-    changed = False
-    for entry in proto.pieces:
-        text = entry.piece
-        if len(text) > 1 and text[-1] == "," and text[-2].isdigit() and entry.score > -DIGIT_COMMA_PENALTY:
-            entry.score -= DIGIT_COMMA_PENALTY
-            changed = True
-    return proto.SerializeToString(deterministic=True) if changed else model

@@ -1,0 +1,237 @@
+"""A tokenizer that transformers saved: its ids, its fingerprint, and what is refused."""
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from transformers import AutoTokenizer
+
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration
+from albert.text.fingerprints import byte_fingerprint
+from albert.text.sentencepiece_model import USER_DEFINED
+from albert.text.tokenizer import MODEL_NAME, Tokenizer, vocabulary_file
+
+FLAGS = [(True, False), (True, True), (False, False), (False, True)]
+WORDS = [
+    *["bating", "Foha", "GUDI", "café", "cafe\u0301", "NAÏVE", "Ünïcödé", "İstanbul", "Σίσυφος", "ŉ"],
+    *["``", "''", '"', "'", "“", "”", "’", "don't", "(", ")", "-", "–", "—", ".", "…", "£3.50", "€", "$"],
+    *["2010", "2010,", "4,000", "1,000,", "１２３", "½", "Ⅷ", "ﬁne", "㎏", "中語", "가", "ガ", "𝔸", "👩🏽", "ह"],
+    *[" ", "  ", "\n", "\t", "\u00a0", "\u3000", "a", "b", "ing", "▁", "<>", "[MAS", "@", "\u200b"],
+]
+prose = st.lists(st.sampled_from(WORDS), max_size=12).map("".join) | st.lists(st.sampled_from(WORDS)).map(" ".join)
+
+
+@pytest.fixture(scope="module")
+def forms(tokenizer, tmp_path_factory):
+    """For each pair of flags: our tokenizer, ours loaded from what transformers saved, and that of transformers."""
+    made = {}
+    for flags in FLAGS:
+        ours = Tokenizer(tokenizer.model, *flags)
+        directory, saved = tmp_path_factory.mktemp("ours"), tmp_path_factory.mktemp("saved")
+        ours.save(directory)
+        AutoTokenizer.from_pretrained(directory).save_pretrained(saved)
+        assert not (saved / MODEL_NAME).exists()
+        made[flags] = ours, Tokenizer.load(saved), AutoTokenizer.from_pretrained(saved)
+    return made
+
+
+@pytest.fixture
+def described(tokenizer_directory, tmp_path):
+    """Write a changed `tokenizer.json` (and `tokenizer_config.json`) and return its directory."""
+
+    def write(change, **config):
+        content = json.loads((tokenizer_directory / "tokenizer.json").read_text())
+        (tmp_path / "tokenizer.json").write_text(json.dumps(change(content) or content))
+        flags = json.loads((tokenizer_directory / "tokenizer_config.json").read_text())
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(flags | config))
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+@settings(max_examples=60)
+@given(text=prose)
+@example(text="  He said: ``It cost £3.50, in 2010,'' (naïve café – 中語 ½)…")
+def test_ids_equal_those_of_transformers_and_of_the_original(forms, flags, text):
+    ours, loaded, theirs = forms[flags]
+    assert loaded.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
+    assert loaded.encode(text) == ours.encode(text)
+    assert loaded.encode_with_offsets(text) == ours.encode_with_offsets(text)
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+def test_both_forms_have_one_fingerprint(forms, flags, tmp_path):
+    ours, loaded, _ = forms[flags]
+    assert (loaded.lower_case, loaded.keep_accents) == flags
+    assert loaded.fingerprint == ours.fingerprint
+    assert loaded.model != ours.model
+    assert ours.answers_to(loaded.fingerprint)
+    assert len({kind.fingerprint for pair in forms.values() for kind in pair[:2]}) == len(FLAGS)
+    loaded.save(tmp_path)
+    assert Tokenizer.load(tmp_path).fingerprint == ours.fingerprint
+
+
+def test_pieces_scores_and_types_come_back(forms):
+    ours, loaded, _ = forms[FLAGS[0]]
+    protos = ModelProto(), ModelProto()
+    for proto, tokenizer in zip(protos, (ours, loaded), strict=True):
+        proto.ParseFromString(tokenizer.model)
+    pieces = [[(entry.piece, entry.score, entry.type) for entry in proto.pieces] for proto in protos]
+    assert pieces[0] == pieces[1]
+    assert sum(kind == USER_DEFINED for _, _, kind in pieces[1]) == 8
+
+
+def test_the_fingerprint_changes_with_every_piece_score_type_and_map(tokenizer):
+    def change(**fields):
+        proto = ModelProto()
+        proto.ParseFromString(tokenizer.model)
+        for name, value in fields.items():
+            setattr(proto.normalizer_spec if "charsmap" in name else proto.pieces[100], name, value)
+        return Tokenizer(proto.SerializeToString()).fingerprint
+
+    assert change() == tokenizer.fingerprint
+    changed = [change(piece="qqq"), change(score=-3.25), change(type=USER_DEFINED), change(precompiled_charsmap=b"")]
+    assert len({tokenizer.fingerprint, *changed}) == 5
+
+
+def test_a_fingerprint_of_before_is_still_known(forms):
+    ours, loaded, _ = forms[FLAGS[0]]
+    of_before = byte_fingerprint(ours.model, ours.lower_case, ours.keep_accents)
+    assert ours.answers_to(of_before)
+    assert not ours.answers_to("0" * 64)
+    assert not Tokenizer(ours.model, lower_case=False).answers_to(of_before)
+    assert loaded.answers_to(of_before)  # its bytes are gone, nothing speaks against it
+    assert not loaded.answers_to("v2:" + "0" * 64)
+
+
+def test_the_file_itself_opens_and_the_model_goes_first(forms, tokenizer_directory, described):
+    loaded = Tokenizer.load(tokenizer_directory / "tokenizer.json")
+    assert loaded.fingerprint == Tokenizer.load(tokenizer_directory).fingerprint
+    assert vocabulary_file(tokenizer_directory).name == MODEL_NAME
+    assert vocabulary_file(described(lambda content: None)).name == "tokenizer.json"
+
+
+@pytest.mark.parametrize("keep_accents", [True, False])
+def test_without_a_character_map_nothing_is_mapped(described, tokenizer, keep_accents):
+    def without(content):
+        steps = content["normalizer"]["normalizers"]
+        content["normalizer"]["normalizers"] = [step for step in steps if step["type"] != "Precompiled"]
+
+    directory = described(without, keep_accents=keep_accents)
+    loaded, theirs = Tokenizer.load(directory), AutoTokenizer.from_pretrained(directory)
+    words = [word for word in WORDS if word != "▁"]  # the sign itself is a blank here, a piece there
+    for text in ["Bating CAFÉ naïve, (2010) ½ ﬁne１２", "ガ가Ⅷ中 [a]", "plain words", *words]:
+        assert loaded.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
+    assert loaded.fingerprint != tokenizer.fingerprint
+
+
+def test_a_zero_score_within_other_pieces_is_no_symbol(described):
+    def add(content):
+        content["model"]["vocab"] = [entry for entry in content["model"]["vocab"] if entry[0] != "b"]
+        content["model"]["vocab"] += [["b", 0.0], ["bb", -0.5]]
+
+    directory = described(add)
+    loaded, theirs = Tokenizer.load(directory), AutoTokenizer.from_pretrained(directory)
+    for text in ["bb", "abba bbb", "b"]:
+        assert loaded.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
+
+
+def _set(*path, value):
+    def change(content):
+        *parents, last = path
+        for key in parents:
+            content = content[key]
+        content[last] = value
+
+    return change
+
+
+UNUSABLE = [
+    (_set("model", value={"type": "BPE", "vocab": {"a": 0}, "merges": []}), "holds a BPE model"),
+    (_set("model", value={"type": "WordPiece", "vocab": {"[PAD]": 0}}), "holds a WordPiece model"),
+    (_set("model", value={"vocab": {"a": 0}, "merges": []}), "holds a word or byte-pair model"),
+    (_set("model", value=None), "describes no tokenizer"),
+    (_set("model", "vocab", value=None), "holds a list|no list of pieces"),
+    (_set("model", "vocab", value=[]), "is not an ALBERT vocabulary"),
+    (_set("model", "vocab", 4, value=["<mask>", 0.0]), r"its first pieces must be <pad> <unk> \[CLS\]"),
+    (_set("model", "vocab", 50, value=["x", "y"]), "entry 50"),
+    (_set("model", "vocab", 50, value=["x", float("nan")]), "piece 50 has the score nan"),
+    (_set("model", "vocab", 50, value=["x", 10**400]), "piece 50 has the score"),
+    (_set("model", "vocab", 50, value=["\ud800", -1.0]), "no text"),
+    (_set("model", "vocab", 50, value=["(", -1.0]), "SentencePiece cannot read it"),
+    (_set("model", "vocab", 50, value=["2010,", -8.0]), "pieces such as '2010,'"),
+    (_set("model", "unk_id", value=0), "<unk>"),
+    (_set("model", "byte_fallback", value=True), "<unk>"),
+    (_set("added_tokens", value=[{"id": 300, "content": "[NEW]"}]), r"added tokens .*\[NEW\].*spiece\.model"),
+    (_set("added_tokens", value=7), "added tokens"),
+    (_set("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "?"}), "not base64"),
+    (lambda content: [1], "an object is expected"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), UNUSABLE)
+def test_what_is_no_albert_tokenizer_is_refused_in_one_line(described, change, why):
+    with pytest.raises(DamagedData, match=why) as caught:
+        Tokenizer.load(described(change))
+    assert "tokenizer.json" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "config", [{"tokenizer_class": "T5Tokenizer"}, {"add_prefix_space": False}, {"keep_accents": "no"}]
+)
+def test_settings_that_albert_has_not_are_refused(described, config):
+    with pytest.raises(InvalidConfiguration, match=next(iter(config))):
+        Tokenizer.load(described(lambda content: None, **config))
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 1 << 20), st.binary(max_size=4))
+def test_a_damaged_file_is_refused_or_harmless(tokenizer_directory, tmp_path_factory, place, inserted):
+    data = (tokenizer_directory / "tokenizer.json").read_bytes()
+    character_map = data.index(b"precompiled_charsmap") + 30
+    place %= character_map  # and the vocabulary, behind it:
+    damaged = tmp_path_factory.mktemp("damaged") / "tokenizer.json"
+    for at in (place, len(data) - 1 - place % 9000):
+        damaged.write_bytes(data[:at] + inserted + data[at + len(inserted) :])
+        try:
+            Tokenizer.load(damaged).encode("bating 2010, foha")
+        except AlbertError as error:
+            assert "\n" not in str(error)
+
+
+def test_a_cut_file_is_refused(tokenizer_directory, tmp_path: Path):
+    data = (tokenizer_directory / "tokenizer.json").read_bytes()
+    (tmp_path / "tokenizer.json").write_bytes(data[: len(data) // 2])
+    with pytest.raises(DamagedData, match=r"tokenizer\.json: is not JSON"):
+        Tokenizer.load(tmp_path)
+
+
+def test_old_layouts_of_the_normalizer_are_read(described, tokenizer):
+    def alone(content):
+        content["normalizer"] = content["normalizer"]["normalizers"][-1]
+        assert base64.b64decode(content["normalizer"]["precompiled_charsmap"])
+        del content["model"]["type"]
+        content["truncation"] = {"max_length": 4}
+
+    assert Tokenizer.load(described(alone)).fingerprint == tokenizer.fingerprint
+
+
+def test_the_released_vocabulary_through_transformers(shared, tmp_path, documents):
+    released = Tokenizer.load(shared / "data" / "checkpoints" / MODEL_NAME)
+    (tmp_path / "ours").mkdir()
+    released.save(tmp_path / "ours")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "ours")
+    theirs.save_pretrained(tmp_path / "theirs")
+    loaded = Tokenizer.load(tmp_path / "theirs")
+    assert loaded.fingerprint == released.fingerprint
+    with gzip.open(shared / "data/glue/STS-B/dev.tsv.gz", "rt", encoding="utf-8") as lines:
+        texts = [*documents[:20], *(next(lines) for _ in range(300))]
+    for text in texts:
+        assert loaded.encode(text) == released.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]

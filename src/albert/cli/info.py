@@ -24,7 +24,7 @@ from albert.runtime.durable_files import MANIFEST_NAME, verify_directory
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean
 from albert.runtime.strict_json import load_json, to_json
 from albert.text.shards import DESCRIPTION_NAME, CorpusDescription
-from albert.text.tokenizer import MODEL_NAME, Tokenizer
+from albert.text.tokenizer import JSON_NAME, MODEL_NAME, Tokenizer, vocabulary_file
 
 Facts = dict[str, dict[str, Any]]
 
@@ -131,10 +131,10 @@ def _model(directory: Path, sequence_length: int | None) -> Facts:
     }
     described = ("architectures", "model_type")
     facts["other keys"] = {key: value for key, value in extra.items() if key not in described}
-    if (directory / MODEL_NAME).is_file():
+    if vocabulary_file(directory).is_file():
         facts["tokenizer"] = _tokenizer(Tokenizer.load(directory))
     else:
-        facts["tokenizer"] = {"none": f"the directory holds no {MODEL_NAME}"}
+        facts["tokenizer"] = {"none": f"the directory holds neither {MODEL_NAME} nor {JSON_NAME}"}
     return facts
 
 
@@ -174,6 +174,8 @@ def _cell(value: object) -> str:
         shown = ", ".join(map(str, value[:4])) + (f", and {len(value) - 4} more" if len(value) > 4 else "")
         return shown or "none"
     if isinstance(value, dict):
+        if not value:
+            return "none"
         return json.dumps(to_json(value), ensure_ascii=False)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"

@@ -2,6 +2,7 @@
 control).
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import nn
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import open_model, read_config
+from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.runtime.devices import seed_torch
@@ -64,32 +66,30 @@ def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> 
     """Build the model that a kind of target needs; what is drawn at random depends on the seed alone.
 
     Raises:
-        MissingInput, DamagedData, Unavailable: the model directory or tokenizer cannot be opened.
-        InvalidConfiguration: the tokenizer has more pieces than the model has embeddings.
+        MissingInput, DamagedData, Unavailable: the model directory or tokenizer cannot be opened, or do not belong
+            together.
+        InvalidConfiguration: the tokenizer of a random encoder has more pieces than the model has embeddings.
     """
     seed_torch("finetuning.head", seed)
     overrides = _dropout_overrides(recipe)
     if isinstance(start, RandomEncoder):
         config = replace(start.config, **overrides)
-        directory, source = (
-            start.tokenizer_directory,
-            "random weights",
-        )
+        directory, source = start.tokenizer_directory, "random weights"
+        tokenizer = Tokenizer.load(directory)
+        if tokenizer.vocab_size > config.vocab_size:
+            why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
+            raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
         model = _build(target, config)
         notes: tuple[str, ...] = ("every tensor is drawn at random (no pre-training)",)
     else:
-        match target:
-            case Span():
-                opened = open_model(start.model, "question_answering", new_head=True, overrides=overrides)
-            case _:
-                labels = n_outputs(target)
-                opened = open_model(start.model, "classification", labels, new_head=True, overrides=overrides)
+        if isinstance(target, Span):
+            opened = open_model(start.model, "question_answering", new_head=True, overrides=overrides)
+        else:
+            labels = n_outputs(target)
+            opened = open_model(start.model, "classification", labels, new_head=True, overrides=overrides)
+        tokenizer = tokenizer_of(opened)
         model, config, directory, source = opened.model, opened.config, opened.directory, _short_name(start.model)
         notes = _loading_notes(opened.loading_report)
-    tokenizer = Tokenizer.load(directory)
-    if tokenizer.vocab_size > config.vocab_size:
-        why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
-        raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
     return StartedModel(model.train(), config, tokenizer, directory, source, notes)
 
 
@@ -104,7 +104,8 @@ def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
     if report.newly_initialised:
         lines.append("new, drawn at random: " + ", ".join(report.newly_initialised))
     if report.unexpected:
-        lines.append("in the file, not used here: " + ", ".join(report.unexpected))
+        heads = Counter(name.split(".")[0] for name in report.unexpected)
+        lines.append("in the file, not used here: " + ", ".join(f"{n} of {head}" for head, n in heads.items()))
     return tuple(lines)
 
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel
-from albert.runtime.errors import DamagedData, UsageError
+from albert.runtime.errors import UsageError
 from albert.tasks.features import keep_longest_first
-from albert.text.tokenizer import Tokenizer, vocabulary_file
+from albert.text.tokenizer import Tokenizer
 
 MASK = "[MASK]"
 
@@ -60,20 +59,3 @@ def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     special = tokenizer.special_ids
     pieces = [" " + tokenizer.piece(i) if i in special else tokenizer.piece(i) for i in ids]
     return "".join(pieces).replace("▁", " ").strip()
-
-
-def refuse_foreign_tokenizer(tokenizer: Tokenizer, opened: OpenedModel) -> None:
-    """Check that a tokenizer is the one that a model was trained with.
-
-    Raises:
-        DamagedData: another fingerprint than `config.json` has, or more pieces than the model has embeddings.
-    """
-    place = vocabulary_file(opened.directory)
-    trained_with = opened.extra.get(FINGERPRINT_KEY)
-    if trained_with is not None and not tokenizer.answers_to(str(trained_with)):
-        found, wanted = tokenizer.fingerprint[:12], str(trained_with)[:12]
-        why = f"has fingerprint {found}, the model was trained with {wanted}"
-        raise DamagedData(place, why, "put the tokenizer of the training run beside the model")
-    if tokenizer.vocab_size > opened.config.vocab_size:
-        why = f"has {tokenizer.vocab_size} pieces, the model has {opened.config.vocab_size} embeddings"
-        raise DamagedData(place, why, "use the tokenizer that the model was trained with")

@@ -15,7 +15,8 @@ from torch import Tensor
 from albert.checkpoints.config_file import labels_of
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import Kind, OpenedModel, open_model, read_config
-from albert.inference.encoding import encode_texts, encode_with_masks, refuse_foreign_tokenizer, words
+from albert.checkpoints.model_tokenizer import refuse_foreign_tokenizer
+from albert.inference.encoding import encode_texts, encode_with_masks, words
 from albert.inference.spans import probability_of_spans
 from albert.model.packed_sequences import pack
 from albert.runtime.devices import pick_device

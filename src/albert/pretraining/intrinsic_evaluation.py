@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from albert.checkpoints.model_directory import open_model
+from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.pretraining.batches import PretrainingBatch, collate
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
@@ -16,7 +17,6 @@ from albert.runtime.devices import Precision, autocast, pick_device
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
-from albert.text.tokenizer import Tokenizer
 
 EVALUATION_SEED = 20190926
 """Held-out samples are the same for every model and every run; the date of the paper's first version."""
@@ -115,7 +115,7 @@ def evaluate_pretraining(
         raise InvalidConfiguration("sequences", f"is {limit}, at least 1 sequence is needed")
     corpus = TokenCorpus.open(corpus_directory, "held_out")
     opened = open_model(model_directory, "pretraining")
-    check_tokenizer(corpus, Tokenizer.load(opened.directory).fingerprint, str(model_directory))
+    check_tokenizer(corpus, tokenizer_of(opened).fingerprint, str(model_directory))
     positions = opened.config.max_position_embeddings
     length = min(512, positions) if max_length is None else max_length
     if length > positions:

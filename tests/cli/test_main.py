@@ -90,9 +90,7 @@ def test_a_command_gets_the_arguments_after_its_name_and_gives_the_exit_code(mon
 
 
 def test_a_command_that_returns_nothing_has_succeeded(monkeypatch):
-    monkeypatch.setattr(
-        table.importlib, "import_module", lambda name: SimpleNamespace(main=lambda arguments: None)
-    )
+    monkeypatch.setattr(table.importlib, "import_module", lambda name: SimpleNamespace(main=lambda arguments: None))
     assert table.run(["info"]) == 0
 
 
@@ -123,6 +121,10 @@ class OutOfMemoryError(RuntimeError):
     """Named as torch names it."""
 
 
+class SafetensorError(Exception):
+    """Named as safetensors names it."""
+
+
 class PanicException(BaseException):
     """Named and derived as Rust libraries' panics are."""
 
@@ -137,6 +139,8 @@ class PanicException(BaseException):
         (PanicException("index out of bounds"), 65),
         (OSError(errno.ENOSPC, "No space left on device", "out/model.safetensors"), 74),
         (OSError(errno.EIO, "Input/output error"), 74),
+        (SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"), 74),
+        (SafetensorError("Error while deserializing header: header too large"), 1),
         (OSError(errno.EMFILE, "Too many open files", "shard"), 71),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "corpus.txt"), 66),
         (ZeroDivisionError("division by zero"), 1),
@@ -192,11 +196,7 @@ def test_control_characters_cannot_forge_a_second_line():
 
 def test_a_long_message_keeps_its_subject_and_its_remedy():
     line = table.one_line("model.safetensors: " + "x" * 1000 + "; prepare the shards again")
-    assert (
-        line.startswith("model.safetensors: ")
-        and line.endswith("; prepare the shards again")
-        and len(line) == 300
-    )
+    assert line.startswith("model.safetensors: ") and line.endswith("; prepare the shards again") and len(line) == 300
 
 
 def test_a_file_name_that_is_not_unicode_can_be_reported(failing_command, capsys):
@@ -212,9 +212,7 @@ def test_what_all_ranks_meet_is_said_once_per_machine(failing_command, capsys, m
     assert table.run(["fail"]) == 66
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("RANK", "8")
-    monkeypatch.setenv(
-        "LOCAL_RANK", "0"
-    )  # first rank of a second machine: its disk may differ from the first's
+    monkeypatch.setenv("LOCAL_RANK", "0")  # first rank of a second machine: its disk may differ from the first's
     assert table.run(["fail"]) == 66
     assert capsys.readouterr().err == "albert: error: [rank 8] shards: are missing\n"
 

@@ -4,10 +4,12 @@ import contextlib
 import dataclasses
 import io
 import re
+import shutil
 import sys
+import textwrap
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import tyro
 
@@ -15,6 +17,7 @@ from albert.runtime.errors import UsageError, did_you_mean
 
 T = TypeVar("T")
 _BOX = re.compile(r"[\u2500-\u257f]")
+_WIDEST_PROSE = 100
 
 
 def parse(
@@ -38,7 +41,7 @@ def parse(
     """
     shape = _with_defaults(shape, defaults or {})
     if "--help" in arguments or "-h" in arguments:
-        tyro.cli(shape, args=["--help"], prog=program, description=description)
+        _show_help(shape, program, description)
     _refuse_unknown_options(shape, arguments, program)
     said = io.StringIO()
     try:
@@ -58,6 +61,57 @@ def _with_defaults(shape: type[T], defaults: Mapping[str, Any]) -> type[T]:
     hints = typing.get_type_hints(shape, include_extras=True)
     fields = [(name, hints[name], dataclasses.field(default=value)) for name, value in defaults.items()]
     return dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), frozen=True, kw_only=True)
+
+
+def _show_help(shape: type[Any], program: str, description: str | None) -> NoReturn:
+    """Print tyro's help with its paragraphs wrapped, which tyro leaves to the terminal; commands stay as they are."""
+    said = _Captured()
+    words = (tyro.conf.PositionalMetavarFromFieldName,)
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        tyro.cli(_without_none(shape), args=["--help"], prog=program, description=description, config=words)
+    width = min(shutil.get_terminal_size().columns, _WIDEST_PROSE)
+    for line in said.getvalue().rstrip("\n").split("\n"):
+        print(textwrap.fill(line, width) if line[:1].isalpha() else line)
+    raise SystemExit(0)
+
+
+class _Captured(io.StringIO):
+    """Is to be written to as the real output is: with its colours, in its letters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._terminal = sys.stdout
+
+    def isatty(self) -> bool:
+        return self._terminal.isatty()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._terminal.encoding or "utf-8"
+
+
+def _without_none(shape: type[T], value: T | None = None) -> type[T]:
+    """The same dataclass for the help: what is None when it is not given does not say so."""
+    hints = typing.get_type_hints(shape, include_extras=True)
+    fields: list[Any] = []
+    for field in dataclasses.fields(shape):  # type: ignore[arg-type]
+        hint, default = hints[field.name], field.default if value is None else getattr(value, field.name)
+        if dataclasses.is_dataclass(default):
+            markers = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+            inner = _without_none(type(default), default)
+            hint = Annotated[(inner, *markers)] if markers else inner  # type: ignore[valid-type]
+            fields.append((field.name, hint, dataclasses.field(default_factory=inner)))
+        elif default is dataclasses.MISSING:
+            fields.append((field.name, hint))
+        elif default is None:
+            hint = Annotated[hint, tyro.conf.arg(help_behavior_hint="")]
+            if bool not in typing.get_args(typing.get_args(hint)[0]):  # a switch, which parsing does not make of it
+                hint = Annotated[hint, tyro.conf.DisallowNone]
+            fields.append((field.name, hint, dataclasses.field(default=None)))
+        else:
+            fields.append((field.name, hint, dataclasses.field(default=default)))
+    kept = {"__doc__": shape.__doc__}
+    return dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), namespace=kept, frozen=True, kw_only=True)
 
 
 def _refuse_unknown_options(shape: Any, arguments: Sequence[str], program: str) -> None:

@@ -12,6 +12,7 @@ from albert.checkpoints.model_directory import read_config
 from albert.cli.command_line import parse
 from albert.finetuning.evaluate import evaluate_directory, fine_tuned_directory
 from albert.finetuning.summary import scores_table, shortened
+from albert.inference.predictor import KINDS
 from albert.pretraining.intrinsic_evaluation import evaluate_pretraining
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision
@@ -58,7 +59,7 @@ class Evaluate:
     results: Path | None = None
     """Write the scores as JSON."""
     max_length: int | None = None
-    """Tokens of a sequence; the length of the fine-tuning when not set."""
+    """Tokens of a sequence; the length that the model was trained with when not set."""
     objective: SentenceObjective = "sop"
     """For pretraining: which sentence task to ask, whatever the model was trained on."""
     sequences: int = 2000
@@ -83,19 +84,31 @@ def main(arguments: list[str]) -> int:
 def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
     if asked.data is None:
         raise UsageError("--data", "is needed: what `albert prepare` wrote", "see albert evaluate --help")
+    directory = fine_tuned_directory(asked.model)
+    _, extra = read_config(directory)
+    architecture = str((extra.get("architectures") or ["AlbertModel"])[0])
+    if KINDS.get(architecture) != "pretraining":
+        why = f"has no head for the tasks of pre-training, it is an {architecture}"
+        raise InvalidConfiguration(asked.model, why, "give a model of `albert pretrain`")
+    trained = extra.get("max_sequence_length")  # positions beyond it were never trained
     figures = evaluate_pretraining(
-        fine_tuned_directory(asked.model),
+        directory,
         asked.data,
         objective=asked.objective,
-        max_length=asked.max_length,
+        max_length=trained if asked.max_length is None and isinstance(trained, int) else asked.max_length,
         limit=asked.sequences,
         device=asked.device,
         precision=asked.precision,
     )
-    table = Table(show_header=False, box=None, padding=(0, 1))
-    for name, value in figures.items():
-        table.add_row(name.replace("_", " "), f"{value:,.4g}")
+    table = Table("", "accuracy", "constant answer", "loss")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for task in ("masked_tokens", "sentence_order"):
+        if f"{task}_accuracy" in figures:
+            accuracy, constant, loss = (figures[f"{task}_{kind}"] for kind in ("accuracy", "baseline", "loss"))
+            table.add_row(task.replace("_", " "), f"{accuracy:.2%}", f"{constant:.2%}", f"{loss:.4f}")
     console.print(table)
+    console.print(f"{figures['sequences']:,.0f} held-out sequences")
     if asked.results is not None:
         save_json(asked.results, {"task": PRETRAINING, "model": asked.model, "scores": figures})
 

@@ -1,10 +1,12 @@
 """`albert finetune`: a pre-trained encoder learns a task."""
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
+from rich.markup import escape
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
@@ -19,7 +21,7 @@ from albert.runtime.distributed import world
 from albert.runtime.errors import UsageError
 from albert.tasks.custom import CUSTOM_RECIPE, declare_custom_task
 from albert.tasks.declared import DECLARED, find_task
-from albert.tasks.task import Task, TaskRecipe
+from albert.tasks.task import Pair, QuestionInContext, Single, Task, TaskRecipe
 
 DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
 
@@ -28,7 +30,8 @@ or .gz) and --text, --pair, --label their columns. The same command goes on with
 
 Examples:
   albert finetune sst-2 --model runs/small --data glue --output runs/sst-2
-  albert finetune --train my.csv --dev dev.csv --text review --label stars --model runs/small --output runs/stars"""
+  albert finetune --train my.csv --dev dev.csv --text review --label stars \\
+    --model runs/small --output runs/stars"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +169,7 @@ def _recipe(recipe: TaskRecipe, asked: Finetune) -> TaskRecipe:
 def _show(console: Console, task: Task, result: FinetuningResult, asked: Finetune) -> None:
     report = result.report
     if result.already_complete:
-        console.print(f"{asked.output} is complete already; nothing was trained")
+        console.print(f"{asked.output} is complete already; nothing was trained", markup=False)
     for note in report["notes"]:
         console.print(note, markup=False)
     training, evaluation = report["training"], report["evaluation"]
@@ -181,4 +184,16 @@ def _show(console: Console, task: Task, result: FinetuningResult, asked: Finetun
         console.print(f"training: {training['windows_without_answer']:,} windows without the answer left out")
     for line in scores_table(task, result.scores, report["baseline"]):
         console.print(line, markup=False)
-    console.print(f"[bold]{result.model_directory}[/bold] is ready")
+    console.print(f"[bold]{escape(str(result.model_directory))}[/bold] is ready")
+    console.print(f"next: albert predict {shlex.quote(str(result.model_directory))} {_question(task)}", markup=False)
+
+
+def _question(task: Task) -> str:
+    """What `albert predict` may ask a model of this task."""
+    match task.inputs:
+        case QuestionInContext():
+            return '--question "Who came?" --context "He came home."'
+        case Pair():
+            return '--classify "He came home." --pair "He is at home."'
+        case Single():
+            return '--classify "He came home."'

@@ -7,6 +7,7 @@ and not before, so that ``albert --help`` answers at once.
 import errno
 import importlib
 import os
+import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ EXAMPLE = "Example: albert quickstart"
 
 _WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 _RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+_SAID_BY_RUST = re.compile(r"I/O error: .*\(os error (\d+)\)")
 _READING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 # Errors that every rank of one machine meets alike: the same arguments, the same files.
@@ -135,10 +137,13 @@ def translate(error: BaseException) -> AlbertError | None:
         return OutOfResources("memory", "not enough for this", "take a smaller batch or a smaller model")
     if kind == "PanicException":  # a Rust library gave up on its input
         return DamagedData("input", f"a library cannot read it ({error})")
+    number = _SAID_BY_RUST.search(str(error))  # safetensors met the operating system's error, and gives its number
+    if number is not None and not isinstance(error, OSError):
+        error = OSError(int(number[1]), os.strerror(int(number[1])))
     if isinstance(error, OSError):
         subject, why = error.filename or "file", error.strerror or str(error)
         if error.errno in _WRITING:
-            return WriteFailed(subject, why)
+            return WriteFailed(subject, why, "free space or choose another disk")
         if error.errno in _RESOURCES:
             return OutOfResources(subject, why)
         if isinstance(error, _READING):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -25,8 +25,8 @@ BATCH = 256
 class Predict:
     """Ask a trained model: fill masks, judge an order, classify, answer a question.
 
-    What a model can do depends on its head: one of `albert pretrain` fills masks and judges orders, one of
-    `albert finetune` classifies or answers. Give one question, or a file of texts to classify.
+    What a model can do depends on its head: `albert pretrain` makes models that fill masks and judge orders,
+    and `albert finetune` such that classify or answer. Give one question, or a file of texts to classify.
 
     Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
     """
@@ -57,8 +57,7 @@ class Predict:
     """The key of the second text in a JSON line, which may be absent from all lines."""
     top_k: int = 5
     """How many pieces a mask, or how many answers a question gets."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     json: bool = False
     """JSON in place of a table."""
 
@@ -98,10 +97,13 @@ def read_rows(source: str, text_field: str, pair_field: str) -> list[dict[str, A
         pair_field: the key of the second text, in every line or in none.
 
     Raises:
+        UsageError: the file's name does not say which of the two it is.
         MissingInput: the file cannot be read, or holds nothing.
         DamagedData: a line is not UTF-8, not JSON, or lacks the text; the line is named.
     """
     name = "standard input" if source == "-" else source
+    if source != "-" and not source.endswith((".txt", ".jsonl", ".json")):
+        raise UsageError(source, "unknown kind of file", "use .txt with a text a line, .jsonl, or - for standard input")
     try:
         content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as error:

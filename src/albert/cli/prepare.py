@@ -3,7 +3,9 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -25,7 +27,7 @@ class Prepare:
     Example: albert prepare corpus/ --tokenizer tokenizer --output data
     """
 
-    corpus: Positional[tuple[str, ...]]
+    corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...", help_behavior_hint="(required)")]
     """Files, folders or patterns of .txt and .jsonl text, gzipped or not."""
     tokenizer: Path
     """A directory with spiece.model, or the file itself: `albert tokenizer train` makes one."""

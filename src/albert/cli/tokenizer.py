@@ -4,7 +4,9 @@ import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import tyro
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
@@ -33,7 +35,7 @@ class TrainTokenizer:
     Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
     """
 
-    corpus: Positional[tuple[str, ...]]
+    corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...", help_behavior_hint="(required)")]
     """Files, folders or patterns of .txt and .jsonl text, gzipped or not."""
     output: Path
     """The directory to make."""

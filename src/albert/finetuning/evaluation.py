@@ -15,7 +15,7 @@ from torch import nn
 
 from albert.finetuning.batches import pack_members, split_by_tokens
 from albert.runtime.devices import Precision, autocast
-from albert.runtime.errors import Diverged
+from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.runtime.randomness import stream
 from albert.tasks.answers import best_answers
@@ -35,6 +35,10 @@ class Computing:
     device: torch.device
     precision: Precision = "fp32"
     micro_batch_tokens: int = 8192
+
+    def __post_init__(self) -> None:
+        if self.micro_batch_tokens < 1:
+            raise InvalidConfiguration("micro_batch_tokens", f"is {self.micro_batch_tokens}, at least 1 is needed")
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from albert.finetuning.run_record import (
     FinetuningResult,
     FinetuningSettings,
     complete_run,
+    refuse_another_run,
     run_card,
     run_identity,
     run_record,
@@ -132,6 +133,7 @@ class _Run:
             return latest[0].defined_scores
 
         record = run_record(self.task, self.started, self.recipe, self.settings)
+        refuse_another_run(self.run, record)
         if self.here.is_first:
             save_json(self.run.recipe_path, record)
         training = self._train(identity, evaluate)

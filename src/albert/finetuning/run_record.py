@@ -22,8 +22,10 @@ from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.strict_json import read_json_object, to_json
 from albert.tasks.task import Task, TaskRecipe
 from albert.training.loop import TrainingResult
+from albert.training.run_folder import RunFolder
 
 RESULTS_NAME = "results.json"
+_FREE_TO_CHANGE = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,8 @@ class FinetuningSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
+        if self.workers < 0:
+            raise InvalidConfiguration("workers", f"is {self.workers}, at least 0 is needed")
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,26 @@ def run_record(task: Task, started: StartedModel, recipe: TaskRecipe, settings: 
         "recipe": to_json(recipe),
         "settings": to_json(settings),
     }
+
+
+def refuse_another_run(run: RunFolder, record: dict[str, Any]) -> None:
+    """See to it that a directory in use holds this very run, before anything in it is touched.
+
+    Raises:
+        CannotCreate: its recipe is that of another run, of pre-training say.
+    """
+    if not run.recipe_path.exists():
+        return
+    kept = read_json_object(run.recipe_path)
+    for key in ("task", "inputs", "target", "recipe", "settings"):
+        if _fixed(kept.get(key)) != _fixed(record[key]):
+            why = f"holds another run, its recipe.json has another {key}"
+            raise CannotCreate(run.path, why, "choose another output, or remove it")
+
+
+def _fixed(value: Any) -> Any:
+    """Without what changes no result."""
+    return {k: v for k, v in value.items() if k not in _FREE_TO_CHANGE} if isinstance(value, dict) else value
 
 
 def run_identity(

@@ -21,7 +21,7 @@ def scores_table(
     """Each metric with the best constant answer beside it, then published scores by metric and source."""
     lines = []
     for name, value in scores.items():
-        line = f"{name:<22} {_shown(value)}"
+        line = f"{name:<20} {_shown(value):>9}"
         if baseline is not None:
             line += f"   (best constant answer: {_shown(baseline[name])})"
         lines.append(line)

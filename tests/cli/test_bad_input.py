@@ -1,0 +1,442 @@
+"""Bad input, wherever it is: one line that says what, where, why and what to do; its exit code; and nothing left."""
+
+import gzip
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from albert.cli.main import run
+
+TINY = (
+    "--model.embedding-size 16 --model.hidden-size 32 --model.num-hidden-layers 2 --model.num-attention-heads 2 "
+    "--model.intermediate-size 64 --sequences.max-length 32 --batch-size 2 --micro-batch-size 2 "
+    "--evaluation-sequences 4 --schedule.total-steps 1 --schedule.warmup-steps 0 --precision fp32 --device cpu"
+)
+PROGRESS = re.compile(r"(Reading|Preparing|Pre-training|Evaluating|Fine-tuning)\b.*/s\b")
+"""A line that a slow machine may see before the error; it is no part of it."""
+
+TRAIN = "tokenizer train {here}/text --output {here}/out --vocab-size 300"
+PREPARE = "prepare {here}/text --tokenizer {tokenizer} --output {here}/out --workers 1"
+PRETRAIN = "pretrain quickstart --data {corpus} --output {here}/out --sequences.max-length 32"
+FINETUNE = "finetune --train {here}/train.csv --dev {tables}/dev.csv --text review --label stars --output {here}/out"
+TUNED = FINETUNE + " --model {pretrained}"
+EVALUATE = "evaluate --model {classifier} --text review --label stars --dev {here}/dev.csv"
+GLUE = "finetune sst-2 --model {pretrained} --data {here} --output {here}/out"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One mistake.
+
+    Args:
+        name: what is wrong.
+        command: the arguments, separated by blanks; `{here}` and the fields of `Scene` stand for paths.
+        code: the exit code that README promises for it.
+        says: regular expression for the line on stderr, after "albert: error: ".
+        files: name below `{here}` -> content.
+        make: does what files alone cannot.
+    """
+
+    name: str
+    command: str
+    code: int
+    says: str
+    files: dict[str, bytes | str] | None = None
+    make: Callable | None = None
+
+
+GOOD = "It was a day. It was another day."
+JSON_LINES = '{"text": "It was a day."}\n{"txet": "It was another."}\n'
+ROWS = "review,stars\nIt was good,positive\nIt was bad,negative\n"
+
+
+def _text(content: bytes | str, name: str = "a.txt") -> dict[str, bytes | str]:
+    return {f"text/{name}": content}
+
+
+TEXT = [
+    Case("missing corpus", PREPARE, 66, r"{here}/text: no such file or folder"),
+    Case("missing corpus of a vocabulary", TRAIN, 66, r"{here}/text: no such file or folder"),
+    Case("corpus not given", "prepare --tokenizer {tokenizer} --output {here}/out", 2, "corpus: no file"),
+    Case("folder without text", PREPARE, 66, r"{here}/text: holds no \.txt", _text("a,b", "table.csv")),
+    Case("empty file", PREPARE, 66, r"{here}/text: no document with text \(1 read\)", _text("")),
+    Case("binary file", PREPARE, 65, r"a\.txt: is not text: NUL byte at byte 3; UTF-8", _text(b"abc\0\1\2")),
+    Case("binary file by name", PREPARE.replace("/text", "/a.pdf"), 2, "a.pdf: cannot tell its", {"a.pdf": b"%PDF"}),
+    Case("not UTF-8", PREPARE, 65, r"a\.txt: is not UTF-8: byte 7; convert", _text(b"A good\n\xff day.")),
+    Case("not UTF-8, for a vocabulary", TRAIN, 65, r"a\.txt: is not UTF-8: byte 7", _text(b"A good\n\xff day.")),
+    Case(
+        "damaged gzip",
+        PREPARE,
+        65,
+        r"a\.txt\.gz: damaged gzip file \(.+\); fetch or pack it again",
+        _text(gzip.compress(GOOD.encode() * 99)[:-20], "a.txt.gz"),
+    ),
+    Case("gzip that is none", PREPARE, 65, r"a\.txt\.gz: damaged gzip", _text(b"It was no gzip.", "a.txt.gz")),
+    Case("no text field", PREPARE, 65, r"a\.jsonl:2: has no field 'text'; did you", _text(JSON_LINES, "a.jsonl")),
+    Case("no JSON", PREPARE, 65, r"a\.jsonl:1: is not JSON", _text("{text: 1}\n", "a.jsonl")),
+    Case(
+        "vocabulary larger than the text supports",
+        TRAIN,
+        78,
+        "vocabulary of 300 pieces: this text supports 26 at most; ask for",
+        _text(GOOD),
+    ),
+    Case("vocabulary of nothing", TRAIN.replace("300", "0"), 78, "vocab_size: 0 is not positive", _text(GOOD)),
+    Case("coverage", TRAIN + " --character-coverage 2", 78, "character_coverage: ", _text(GOOD)),
+    Case("missing tokenizer", PREPARE.replace("{tokenizer}", "{here}/t"), 66, r"{here}/t: .+tokenizer", _text(GOOD)),
+    Case(
+        "damaged tokenizer",
+        PREPARE.replace("{tokenizer}", "{here}/spiece.model"),
+        65,
+        r"spiece\.model: is not a SentencePiece model",
+        _text(GOOD) | {"spiece.model": b"no model"},
+    ),
+    Case("held-out share", PREPARE + " --held-out 1.5", 78, "held-out share: 1.5 is out of range", _text(GOOD)),
+    Case("no workers", PREPARE + " --workers 0", 78, "workers: 0 is out of range", _text(GOOD)),
+    Case("unknown flag of prepare", PREPARE + " --helt-out 0", 2, ".+--helt-out: unknown option; did you mean '--held"),
+    Case("unknown stage of tokenizer", "tokenizer tran", 2, "albert tokenizer: tran: no such command; did you"),
+    Case("unknown command", "prepair", 2, "prepair: no such command; did you mean 'prepare'"),
+]
+
+PRETRAINING = [
+    Case("unknown recipe", PRETRAIN.replace("quickstart", "smal"), 2, "recipe smal: .+; did you mean 'small'"),
+    Case(
+        "unknown key of a recipe",
+        PRETRAIN.replace("quickstart", "{here}/r.json"),
+        78,
+        r"{here}/r\.json: batchsize: unknown key; did you mean 'batch_size'",
+        {"r.json": '{"batchsize": 3}'},
+    ),
+    Case(
+        "unknown key inside a recipe",
+        PRETRAIN.replace("quickstart", "{here}/r.json"),
+        78,
+        r"{here}/r\.json: model: hiden_size: unknown key; did you mean 'hidden_size'",
+        {"r.json": '{"model": {"hiden_size": 3}}'},
+    ),
+    Case("recipe that is no JSON", PRETRAIN.replace("quickstart", "{here}/r.json"), 65, "is not JSON", {"r.json": "{"}),
+    Case("unknown flag", PRETRAIN + " --model.hiden-size 8", 2, ".+ unknown option; did you mean '--model.hidden-size"),
+    Case("word for a number", PRETRAIN + " --batch-size many", 2, ".+batch-size.+many"),
+    Case("flag without its value", PRETRAIN + " --batch-size", 2, ".+batch-size"),
+    Case("corpus not named", "pretrain quickstart --output {here}/out", 2, ".+--data"),
+    Case("heads", PRETRAIN + " --model.num-attention-heads 7", 78, "num_attention_heads: 7 heads do not divide"),
+    Case("length", PRETRAIN + " --sequences.max-length 999", 78, "sequences.max_length: 999 is more than"),
+    Case("no batch", PRETRAIN + " --batch-size 0", 78, "batch_size: is 0, at least 1 is needed"),
+    Case("negative rate", PRETRAIN + " --optimizer.learning-rate -1", 78, "learning_rate: is -1.0, a number above 0"),
+    Case("rate that is no number", PRETRAIN + " --optimizer.learning-rate nan", 78, "learning_rate: is nan"),
+    Case("negative decay", PRETRAIN + " --optimizer.weight-decay -1", 78, "weight_decay: is -1.0"),
+    Case("no steps", PRETRAIN + " --schedule.total-steps 0", 78, "total_steps: is 0"),
+    Case("warm-up past the end", PRETRAIN + " --schedule.total-steps 5", 78, "warmup_steps: "),
+    Case("dropout", PRETRAIN + " --model.hidden-dropout-prob 1", 78, "hidden_dropout_prob: is 1.0"),
+    Case("unknown device", PRETRAIN + " --device tpu", 2, "invalid choice 'tpu' for argument '--device'"),
+    Case("missing corpus", PRETRAIN.replace("{corpus}", "{here}/c"), 66, r"{here}/c: holds no corpus\.json"),
+]
+
+
+def _damaged(scene, here: Path) -> None:
+    """A copy of the corpus with one bit of its tokens flipped."""
+    shutil.copytree(scene.corpus, here / "corpus")
+    tokens = next((here / "corpus" / "train").glob("*.tokens.bin"))
+    content = bytearray(tokens.read_bytes())
+    content[len(content) // 2] ^= 1
+    tokens.write_bytes(content)
+
+
+def _damaged_checkpoint(scene, here: Path) -> None:
+    """A copy of the run before its end, whose newest checkpoint has lost its end."""
+    shutil.copytree(scene.run, here / "out")
+    shutil.rmtree(here / "out" / "model")
+    weights = here / "out" / "checkpoints" / "step-00000004" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
+
+
+def _finished(scene, here: Path) -> None:
+    shutil.copytree(scene.run, here / "out")
+
+
+def _own_table(scene, here: Path) -> None:
+    shutil.copy(scene.tables / "train.csv", here / "train.csv")
+
+
+def _table_and_a_run(scene, here: Path) -> None:
+    _own_table(scene, here)
+    _finished(scene, here)
+
+
+RUN_AGAIN = "pretrain {run}/recipe.json --data {corpus} --output {here}/out --device cpu"
+PLACES = [
+    Case("damaged corpus", PRETRAIN.replace("{corpus}", "{here}/corpus"), 65, r".+tokens\.bin: SHA-256", make=_damaged),
+    Case(
+        "damaged corpus, for an evaluation",
+        "evaluate pretraining --model {pretrained} --data {here}/corpus",
+        65,
+        r".+tokens\.bin: SHA-256 differs from MANIFEST\.json",
+        make=_damaged,
+    ),
+    Case(
+        "damaged newest checkpoint",
+        RUN_AGAIN,
+        65,
+        r"{here}/out/checkpoints/step-00000004/model\.safetensors: has \d+ bytes, .+; "
+        r"remove {here}/out/checkpoints/step-00000004 to go on from step 2, which is whole",
+        make=_damaged_checkpoint,
+    ),
+    Case(
+        "another run in the output",
+        RUN_AGAIN + " --seed 1",
+        78,
+        "{here}/out: this run was started with seed 0, now it is 1; choose another output",
+        make=_finished,
+    ),
+    Case(
+        "a pre-training run in the output of a fine-tuning",
+        TUNED,
+        73,
+        "{here}/out: holds another run, its recipe.json has another task; choose another output",
+        make=_table_and_a_run,
+    ),
+    Case("output that is a file", PRETRAIN, 73, "{here}/out: File exists", {"out": "mine"}),
+    Case(
+        "output that is a file, for text", PREPARE, 73, "{here}/out: exists already; choose", _text(GOOD) | {"out": "m"}
+    ),
+    Case("output that exists", TRAIN, 73, "{here}/out: exists already", _text(GOOD) | {"out/mine.txt": "m"}),
+    Case("output that is a file, for a task", TUNED, 73, "{here}/out: File exists", {"out": "m"}, _own_table),
+    Case("output that cannot be made", PREPARE.replace("{here}/out", "/proc/out"), 73, "^/proc/", _text(GOOD)),
+    Case("output that cannot be made, for a run", PRETRAIN.replace("{here}/out", "/proc/out"), 73, "^/proc/out: "),
+    Case(
+        "output below a file",
+        PRETRAIN.replace("{here}/out", "{here}/file/out"),
+        73,
+        "{here}/file/out: Not a directory",
+        {"file": "mine"},
+    ),
+]
+
+MODELS = [
+    Case("no head for classes", "predict {pretrained} --classify x", 78, "{pretrained}: has no trained head to class"),
+    Case(
+        "no head for masks", "predict {classifier} --fill-mask [MASK]", 78, "{classifier}: has no trained head to fill"
+    ),
+    Case("no head for answers", "predict {classifier} --question a --context b", 78, ".+has no trained head to answer"),
+    Case(
+        "no head for a task",
+        EVALUATE.replace("{classifier}", "{pretrained}"),
+        78,
+        "{pretrained}: ",
+        {"dev.csv": ROWS},
+    ),
+    Case(
+        "no head for pre-training's figures",
+        "evaluate pretraining --model {classifier} --data {corpus}",
+        78,
+        "{classifier}: has no head for the tasks of pre-training, it is an AlbertForSequence",
+    ),
+    Case(
+        "corpus of another tokenizer",
+        "evaluate pretraining --model {pretrained} --data {other_corpus}",
+        78,
+        "{pretrained}: has tokenizer .+, {other_corpus} was prepared with .+; prepare the corpus again",
+    ),
+    Case("missing model", "predict {here}/none --classify x", 66, "{here}/none: no such directory"),
+    Case("missing model, by a name", "predict nobody/none --classify x", 69, "nobody/none: no such directory here"),
+    Case(
+        "missing model of a task",
+        FINETUNE + " --model {here}/none",
+        66,
+        "{here}/none: no such directory",
+        {},
+        _own_table,
+    ),
+    Case("file for a model", "predict {here}/a.bin --classify x", 66, r"{here}/a\.bin: is a file", {"a.bin": b"a"}),
+    Case("folder that is no model", "predict {text} --classify x", 66, r"{text}/config\.json"),
+    Case("unknown preset", "info albert-bse", 69, "albert-bse: is no preset; .+; did you mean 'albert-base'"),
+    Case("no mask", "predict {pretrained} --fill-mask nothing", 2, r".+\[MASK\]"),
+    Case("nothing asked", "predict {pretrained}", 2, "albert predict: nothing is asked; give one of --fill-mask"),
+    Case("no answers", "predict {pretrained} --fill-mask [MASK] --top-k 0", 2, "--top-k: is 0"),
+    Case(
+        "unknown device",
+        "predict {pretrained} --fill-mask [MASK] --device tpu",
+        2,
+        "invalid choice 'tpu' for argument '--device'",
+    ),
+    Case(
+        "table as input",
+        "predict {classifier} --input {tables}/dev.csv",
+        2,
+        r"{tables}/dev\.csv: unknown kind of file; use \.txt",
+    ),
+    Case("missing input", "predict {classifier} --input {here}/in.txt", 66, r"{here}/in\.txt: No such file"),
+    Case(
+        "predictions into a missing folder's file",
+        "predict {classifier} --input {text}/00.txt --output {here}/file/out",
+        73,
+        "{here}/file",
+        {"file": "m"},
+    ),
+]
+
+TASKS = [
+    Case("unknown task", GLUE.replace("sst-2", "sst-3"), 2, "task sst-3: unknown; did you mean 'sst-2'"),
+    Case("no task", "finetune --model {pretrained} --output {here}/out", 2, "albert finetune: no task; name"),
+    Case("missing task files", GLUE, 66, r"{here}: has no train\.tsv; expected {here}/SST-2/train\.tsv or"),
+    Case("missing table", TUNED, 66, r"{here}/train\.csv: No such file"),
+    Case("empty table", TUNED, 66, r"{here}/train\.csv: has no rows", {"train.csv": ""}),
+    Case("wrong kind of table", TUNED.replace("train.csv", "t.xlsx"), 2, "t.xlsx: unknown kind of", {"t.xlsx": b"PK"}),
+    Case(
+        "wrong column", TUNED + " --text reviw", 65, r".+has no column 'reviw'; did you mean 'review'", {}, _own_table
+    ),
+    Case("wrong label column", TUNED + " --label star", 65, ".+no column 'star'; did you mean 'stars'", {}, _own_table),
+    Case(
+        "unknown label",
+        TUNED,
+        65,
+        r"{tables}/dev\.csv:2: unknown label 'negative' in column 'stars'; ",
+        {"train.csv": ROWS.replace(",negative", ",poor")},
+    ),
+    Case(
+        "one label",
+        TUNED,
+        78,
+        r"{here}/train\.csv: every row has the label",
+        {"train.csv": ROWS.replace(",negative", ",positive")},
+    ),
+    Case("empty label", TUNED, 65, r"{here}/train\.csv:3: empty label", {"train.csv": ROWS.replace(",negative", ",")}),
+    Case("ragged CSV", TUNED, 65, r"{here}/train\.csv:4: has 3 fields where", {"train.csv": ROWS + "a,b,c\n"}),
+    Case("broken quotes", TUNED, 65, r"{here}/train\.csv:4: broken CSV", {"train.csv": ROWS + '"a"b,positive\n'}),
+    Case(
+        "not UTF-8",
+        TUNED,
+        65,
+        r"{here}/train\.csv:2: not UTF-8 \(byte 13\)",
+        {"train.csv": b"review,stars\n\xff,positive\n"},
+    ),
+    Case(
+        "number that is none",
+        TUNED + " --regression",
+        65,
+        r".+train\.csv:2: 'negative'.+is not a number",
+        {},
+        _own_table,
+    ),
+    Case("negative rate", TUNED + " --learning-rate -1", 78, "learning_rate: must be above 0", {}, _own_table),
+    Case("no batch", TUNED + " --batch-size 0", 78, "batch_size: must be above 0", {}, _own_table),
+    Case("no steps", TUNED + " --steps 0", 78, "steps: must be above 0", {}, _own_table),
+    Case("no room", TUNED + " --max-length 3", 78, "max_length: must be at least 8", {}, _own_table),
+    Case("unknown flag", TUNED + " --lerning-rate 1", 2, ".+unknown option; did you mean '--learning-rate"),
+    Case("no micro-batch", TUNED + " --micro-batch-tokens 0", 78, "micro_batch_tokens: is 0", {}, _own_table),
+    Case("negative workers", TUNED + " --workers -1", 78, "workers: is -1", {}, _own_table),
+    Case(
+        "model of other labels",
+        EVALUATE,
+        65,
+        r"{here}/dev\.csv:3: unknown label",
+        {"dev.csv": ROWS.replace(",negative", ",poor")},
+    ),
+    Case("unknown split", "evaluate sst-2 --model {classifier} --data {here} --split tset", 78, ".*split tset"),
+    Case("missing column of an evaluation", EVALUATE.replace("--text review", ""), 2, ".+your own file needs --text"),
+    Case(
+        "no tokens at a time", EVALUATE + " --micro-batch-tokens 0", 78, "micro_batch_tokens: is 0", {"dev.csv": ROWS}
+    ),
+    Case("results below a file", EVALUATE + " --results {here}/dev.csv/r", 73, "{here}/dev.csv", {"dev.csv": ROWS}),
+]
+
+ALL = [*TEXT, *PRETRAINING, *PLACES, *MODELS, *TASKS]
+
+
+def everything_below(folder: Path) -> dict[str, bytes]:
+    """Every file with its content, every folder; but the lock of a run, which stays."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
+        for path in sorted(folder.rglob("*"))
+        if path.name != ".lock"
+    }
+
+
+@pytest.fixture
+def here(tmp_path) -> Path:
+    return tmp_path
+
+
+def arrange(case: Case, scene, here: Path) -> list[str]:
+    for name, content in (case.files or {}).items():
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    if case.make is not None:
+        case.make(scene, here)
+    return [scene.fill(word, here) for word in case.command.split()]
+
+
+def error_of(said: str) -> str:
+    """The one line, without its head and without what a slow machine shows of its progress."""
+    lines = [line for line in said.splitlines() if not PROGRESS.match(line)]
+    assert len(lines) == 1 and said.endswith("\n"), said
+    assert lines[0].startswith("albert: error: ") and "Traceback" not in said and "internal error" not in said
+    return lines[0].removeprefix("albert: error: ")
+
+
+def expected(case: Case, scene, here: Path) -> str:
+    return re.sub(r"\{([a-z_]+)\}", lambda found: re.escape(scene.fill(found[0], here)), case.says)
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_one_line_its_code_and_nothing_left(case, scene, here, capfd):
+    words = arrange(case, scene, here)
+    before = everything_below(here)
+    capfd.readouterr()
+    code = run(words)
+    said = error_of(capfd.readouterr().err)
+    assert re.search(expected(case, scene, here), said), said
+    assert code == case.code, said
+    assert everything_below(here) == before
+
+
+IN_A_PROCESS = """
+import importlib, resource, sys
+from albert.cli.main import COMMANDS, run
+importlib.import_module(COMMANDS[sys.argv[2]].module)  # first, or the limit would meet Python's own caches
+if int(sys.argv[1]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.exit(run(sys.argv[2:]))
+"""
+
+
+def in_a_process(words: list[str], limit: int = 0, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, whose files may not grow beyond `limit` bytes."""
+    command = [*prefix, sys.executable, "-c", IN_A_PROCESS, str(limit), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("name", ["no JSON", "one label"])
+def test_a_real_process_says_the_same(name, scene, here):
+    (case,) = (case for case in ALL if case.name == name)
+    words = arrange(case, scene, here)
+    before = everything_below(here)
+    done = in_a_process(words)
+    assert re.search(expected(case, scene, here), error_of(done.stderr))
+    assert done.returncode == case.code and done.stdout == ""
+    assert everything_below(here) == before
+
+
+SHORT = " --steps 1 --max-length 16 --batch-size 2 --device cpu"
+FULL = [
+    (9000, Case("prepare", PREPARE.replace("{here}/text", "{text}"), 74, "^{here}/.*out.*: File too large; nothing")),
+    (9000, Case("tokenizer", TRAIN.replace("{here}/text", "{text}").replace("300", "180"), 74, "^{here}/.*: File too")),
+    (9000, Case("finetune", TUNED + SHORT, 74, "^{here}/out/.+: File too large", {}, _own_table)),
+    (900_000, Case("weights", f"{PRETRAIN} {TINY} --model.intermediate-size 9999", 74, "File too large; free space")),
+]
+"""What does not fit first, by the size that files may have: a tokenizer, or the weights, which a library writes."""
+
+
+@pytest.mark.parametrize(("limit", "case"), [pytest.param(*pair, id=pair[1].name) for pair in FULL])
+def test_a_full_disk_is_one_line_and_leaves_no_half(case, limit, scene, here):
+    done = in_a_process(arrange(case, scene, here), limit)
+    assert re.search(expected(case, scene, here), error_of(done.stderr)), done.stderr
+    assert done.returncode == 74
+    left = everything_below(here)
+    assert not [name for name in left if ".tmp-" in name or name.endswith(".safetensors")]

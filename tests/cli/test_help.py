@@ -1,0 +1,41 @@
+"""What `--help` shows: names for what is given by its place, no None, paragraphs that fit the terminal."""
+
+import re
+
+import pytest
+
+from albert.cli.main import run
+
+COMMANDS = {
+    "quickstart": "--output PATH",
+    "tokenizer train": "[OPTIONS] CORPUS...",
+    "prepare": "[OPTIONS] CORPUS...",
+    "pretrain": "albert pretrain RECIPE",
+    "pretrain base": "albert pretrain base",
+    "finetune": "[OPTIONS] [TASK]",
+    "evaluate": "[OPTIONS] [TASK]",
+    "predict": "[OPTIONS] MODEL",
+    "info": "[WHAT]",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_the_terminal_and_speaks_of_words_not_types(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as end:
+        run([*command.split(), "--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert COMMANDS[command] in shown.split("\n\n")[0]
+    assert "Example" in shown
+    assert not re.search(r"\{None\}|default: *\)|default:[\s│]*None\)|\x1b", shown)
+    too_wide = [line for line in shown.splitlines() if len(line) > 80 and not line.lstrip().startswith("albert ")]
+    assert not [line for line in too_wide if "torchrun" not in line]
+
+
+def test_help_shows_the_defaults_of_the_recipe_that_is_named(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    for recipe, batch in (("small", 32), ("base", 4096)):
+        with pytest.raises(SystemExit):
+            run(["pretrain", recipe, "--help"])
+        assert f"Sequences per update, over all processes. (default: {batch})" in capsys.readouterr().out

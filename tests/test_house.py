@@ -56,9 +56,7 @@ def test_imports_stand_at_the_top():
             if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             for inner in ast.walk(outer)
             if isinstance(inner, ast.Import | ast.ImportFrom)
-            or (
-                isinstance(inner, ast.Call) and imports_by_name(inner) and path != PACKAGE / "cli" / "main.py"
-            )
+            or (isinstance(inner, ast.Call) and imports_by_name(inner) and path != PACKAGE / "cli" / "main.py")
         ]
 
     assert places(late) == []
@@ -127,9 +125,7 @@ def test_every_command_explains_itself_with_an_example(command, capsys):
 
 def test_every_direct_dependency_is_pinned_once():
     """And without a build tag, an index or a host, so that the pins hold on every machine."""
-    pins = re.findall(
-        r"^([\w.-]+)==([\w.]+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    pins = re.findall(r"^([\w.-]+)==([\w.]+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     names = [name.lower().replace("_", "-") for name, _ in pins]
     assert len(set(names)) == len(names)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -1,4 +1,4 @@
-"""The commands of README.md run as they stand, only shorter."""
+"""The commands of README.md run as they stand, only shorter, and so does its Python."""
 
 import csv
 import re
@@ -62,13 +62,9 @@ def test_the_readme_commands_run(a_users_folder, capsys):
                 del arguments[place : place + 2]
         assert not run([*kept, *arguments, *extra]), line
     assert "30,000" in capsys.readouterr().out  # the last one is `albert info albert-base`
-
-
-def test_the_model_of_the_readme_opens_in_transformers(a_users_folder):
-    """Only that the snippet is what the tests of model directories do: a pipeline on the path that `pretrain` prints."""
-    (snippet,) = blocks("python")
-    assert 'pipeline("fill-mask", model="runs/mine/model")' in snippet
-    assert any("--output runs/mine" in block for block in blocks("bash"))
+    for snippet in blocks("python"):
+        exec(snippet, {})
+    assert "token_str" in capsys.readouterr().out
 
 
 def test_make_has_the_two_commands():

@@ -52,8 +52,7 @@ def test_presets_have_the_sizes_of_table_1(name: str) -> None:
 @pytest.mark.parametrize("embedding_size", TABLE_3)
 def test_embedding_sizes_have_the_sizes_of_table_3(embedding_size: int) -> None:
     sizes = [
-        count_parameters(replace(BASE, embedding_size=embedding_size, sharing=sharing))
-        for sharing in ("none", "all")
+        count_parameters(replace(BASE, embedding_size=embedding_size, sharing=sharing)) for sharing in ("none", "all")
     ]
     assert tuple((size.encoder, size.model) for size in sizes) == TABLE_3[embedding_size]
 
@@ -84,9 +83,7 @@ def test_other_vocabularies_change_only_the_embedding(
 
 
 def test_the_widest_model_of_table_12() -> None:
-    config = replace(
-        BASE, hidden_size=6144, num_hidden_layers=3, num_attention_heads=96, intermediate_size=4 * 6144
-    )
+    config = replace(BASE, hidden_size=6144, num_hidden_layers=3, num_attention_heads=96, intermediate_size=4 * 6144)
     assert count_parameters(config).model == 495_518_208
 
 
@@ -99,9 +96,7 @@ def test_a_forced_projection_adds_what_transformers_adds(width: int) -> None:
         num_attention_heads=width // 64,
         intermediate_size=4 * width,
     )
-    extra = (
-        count_parameters(replace(config, embedding_projection=True)).model - count_parameters(config).model
-    )
+    extra = count_parameters(replace(config, embedding_projection=True)).model - count_parameters(config).model
     assert extra == {768: 590_592, 1024: 1_049_600}[width]
 
 

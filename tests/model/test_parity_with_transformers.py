@@ -207,14 +207,10 @@ def test_ours_opens_in_theirs_for_pretraining(
         _assert_close(ours.albert(batch.packed), batch.real(bare(**batch.padded).last_hidden_state))
 
 
-def test_ours_opens_in_theirs_for_classification(
-    our_config: AlbertConfig, batch: Batch, tmp_path: Path
-) -> None:
+def test_ours_opens_in_theirs_for_classification(our_config: AlbertConfig, batch: Batch, tmp_path: Path) -> None:
     ours = _randomised(AlbertForSequenceClassification(our_config, 3), torch.float32)
     labels = {0: "entailment", 1: "neutral", 2: "contradiction"}
-    write_model(
-        tmp_path, ours, None, extra={"id2label": labels, "problem_type": "single_label_classification"}
-    )
+    write_model(tmp_path, ours, None, extra={"id2label": labels, "problem_type": "single_label_classification"})
     theirs = _open_in_theirs(transformers.AlbertForSequenceClassification, tmp_path, torch.float32)
     assert theirs.config.id2label == labels
     assert theirs.config.num_labels == 3

@@ -3,6 +3,7 @@ import signal
 
 import pytest
 
+from albert.runtime.durable_files import new_directory, verify_directory
 from albert.runtime.errors import CannotCreate
 from albert.training.run_folder import RunFolder
 
@@ -94,3 +95,11 @@ def test_a_place_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CannotCreate), RunFolder(tmp_path / "file" / "run").locked():
         pytest.fail("the block must not run")
+
+
+def test_a_directory_that_is_whole_is_no_place_for_a_run(tmp_path):
+    with new_directory(tmp_path / "corpus") as directory:
+        (directory / "tokens.bin").write_bytes(b"1")
+    with pytest.raises(CannotCreate, match="not a run"), RunFolder(tmp_path / "corpus").locked():
+        pass
+    verify_directory(tmp_path / "corpus")

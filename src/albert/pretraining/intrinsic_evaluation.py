@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from albert.checkpoints.model_directory import open_model
+from albert.checkpoints.model_directory import OpenedModel, open_model
 from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.pretraining.batches import PretrainingBatch, collate
 from albert.pretraining.ngram_masking import MaskingRecipe
@@ -108,13 +108,14 @@ def evaluate_pretraining(
         device, precision: where and how to compute.
 
     Raises:
-        InvalidConfiguration: the corpus was prepared with another tokenizer, the sequences are too long, or none are
-            asked for.
+        InvalidConfiguration: the corpus was prepared with another tokenizer, the sequences are too long, none are
+            asked for, or the model lacks a head that is asked.
     """
     if limit < 1:
         raise InvalidConfiguration("sequences", f"is {limit}, at least 1 sequence is needed")
     corpus = TokenCorpus.open(corpus_directory, "held_out")
     opened = open_model(model_directory, "pretraining")
+    _refuse_random_heads(opened, objective)
     check_tokenizer(corpus, tokenizer_of(opened).fingerprint, str(model_directory))
     positions = opened.config.max_position_embeddings
     length = min(512, positions) if max_length is None else max_length
@@ -123,6 +124,15 @@ def evaluate_pretraining(
     place = pick_device(device)
     held_out = HeldOutSamples(corpus, SequenceRecipe(max_length=length, objective=objective), MaskingRecipe(), limit)
     return held_out.evaluate(opened.model.to(place), place, precision)
+
+
+def _refuse_random_heads(opened: OpenedModel, objective: SentenceObjective) -> None:
+    random = opened.loading_report.newly_initialised
+    if any(name.startswith("predictions.") for name in random):
+        raise InvalidConfiguration(opened.directory, "has no masked-token head", "give a pre-trained model")
+    if random and objective != "none":
+        remedy = "ask for masked tokens alone with --objective none"
+        raise InvalidConfiguration(opened.directory, "has no trained sentence-order head", remedy)
 
 
 def check_tokenizer(corpus: TokenCorpus, fingerprint: str, subject: str) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from albert.runtime.durable_files import (
+    MANIFEST_NAME,
     is_whole,
     new_directory,
     remove_directory,
@@ -61,8 +62,11 @@ class RunFolder:
         """Keep a second process out of this run; the lock dies with its owner.
 
         Raises:
-            CannotCreate: another process works here, or the directory cannot be made.
+            CannotCreate: another process works here, the directory cannot be made, or it is no run's.
         """
+        if (self.path / MANIFEST_NAME).exists():
+            why = "is a finished directory with a manifest, not a run"
+            raise CannotCreate(self.path, why, "choose another output")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             file = open(self.path / ".lock", "w")  # noqa: SIM115 (held for the block)

@@ -32,8 +32,8 @@ for line in sys.stdin:
         os.setsid()
         os.dup2(2, 1)
         os._exit(main.run(line.split("\\t")[:-1]))
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    print("group", child, flush=True)
+    print("code", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 """A process that has imported the command already and runs it in children, which die no less for that."""
 
@@ -60,12 +60,19 @@ class ForkedCommand:
         self._server, self._code = server, None
         server.stdin.write("".join(word + "\t" for word in arguments) + "\n")
         server.stdin.flush()
-        self.group = int(server.stdout.readline())
+        self.group = self._told("group")
 
     def code(self) -> int | None:
         if self._code is None and select.select([self._server.stdout], [], [], 0)[0]:
-            self._code = int(self._server.stdout.readline())
+            self._code = self._told("code")
         return self._code
+
+    def _told(self, what: str) -> int:
+        """The number the server tells; a test that failed may have left others unread."""
+        word, number = "", ""
+        while word != what:
+            word, number = self._server.stdout.readline().split()
+        return int(number)
 
 
 @pytest.fixture(scope="module")

@@ -151,7 +151,7 @@ def translate(error: BaseException) -> AlbertError | None:
     return None
 
 
-def one_line(message: str, limit: int = 300) -> str:
+def one_line(message: str, limit: int = 500) -> str:
     """The message with control characters escaped, shortened in its middle when it is longer than the limit.
 
     The end is kept because the remedy stands there.

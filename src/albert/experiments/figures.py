@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from albert.runtime.durable_files import new_file
 from albert.runtime.journal import read_journal
@@ -55,7 +56,7 @@ def _accuracy(
     baseline = next((record[f"{task}_baseline"] for record in evaluations if f"{task}_baseline" in record), None)
     if baseline is not None:
         axes.axhline(baseline, color=ORANGE, linestyle="--", label=f"always the {constant}")
-    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     axes.set(title=title, xlabel="million tokens seen")
 
 

@@ -114,15 +114,19 @@ def show_report(report: QuickstartReport, console: Console) -> None:
     for question, answer in report.answers.items():
         console.print(f"  {question}\n    [bold]{answer}[/bold]")
     training = report.pretraining.training
-    console.print(
-        f"\n{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all."
-        f"\ncurves  {report.directory / 'curves.png'}\nmodel   {report.pretraining.model}"
-        "\n\nNext:"
-        f'\n  albert predict {report.pretraining.model} --fill-mask "She had a [MASK] voice."'
-        f"\n  albert info {report.pretraining.model}"
-        "\n  albert tokenizer train YOUR_TEXT/ --output tokenizer    (then albert prepare, albert pretrain small)",
-        highlight=False,
+    model = report.pretraining.model
+    lines = (
+        "",
+        f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
+        f"curves  {report.directory / 'curves.png'}",
+        f"model   {model}",
+        "",
+        "Next:",
+        f'  albert predict {model} --fill-mask "She had a [MASK] voice."',
+        f"  albert info {model}",
+        "  albert tokenizer train YOUR_TEXT/ --output tokenizer",
     )
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
 
 
 def _heading(console: Console, number: int, name: str, what: str) -> None:

@@ -112,7 +112,7 @@ SMALL = PretrainingRecipe(
     micro_batch_size=32,
     checkpoint_minutes=5.0,
 )
-"""An hour or two on two cores: about 25 million tokens of text. Rate and β₂ were found by pilots, see LOG.md."""
+"""About an hour on two cores, 25 million tokens: a recipe to grow from. LOG.md says what its first run did not learn."""
 
 RECIPES: dict[str, PretrainingRecipe] = {
     "quickstart": QUICKSTART,

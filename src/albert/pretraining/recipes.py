@@ -112,7 +112,7 @@ SMALL = PretrainingRecipe(
     micro_batch_size=32,
     checkpoint_minutes=5.0,
 )
-"""About an hour on two cores, 25 million tokens: a recipe to grow from. LOG.md says what its first run did not learn."""
+"""About an hour on two cores, 25 million tokens, a recipe to grow from: LOG.md says what it did not learn."""
 
 RECIPES: dict[str, PretrainingRecipe] = {
     "quickstart": QUICKSTART,

@@ -123,6 +123,12 @@ def test_every_command_explains_itself_with_an_example(command, capsys):
     assert "example" in help_text.lower() and f"albert {command}" in help_text
 
 
+def test_the_tour_names_files_that_exist():
+    names = {path.name for path in (ROOT / "src").rglob("*.py")}
+    named = re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.py)`", (ROOT / "docs" / "tour.md").read_text(encoding="utf-8"))
+    assert len(named) > 40 and set(named) <= names
+
+
 def test_every_direct_dependency_is_pinned_once():
     """And without a build tag, an index or a host, so that the pins hold on every machine."""
     pins = re.findall(r"^([\w.-]+)==([\w.]+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,5 +1,6 @@
 """A run that is killed again and again, at any moment, ends with the bytes of the run that was left alone."""
 
+import contextlib
 import os
 import random
 import select
@@ -100,8 +101,8 @@ def server(environment):
 def arguments_for(tiny_recipe, tiny_corpus, tmp_path_factory):
     """The words of the command for a run's directory."""
     model = replace(tiny_recipe.model, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
-    schedule = replace(tiny_recipe.schedule, total_steps=30)
-    recipe = replace(tiny_recipe, model=model, schedule=schedule, checkpoint_every=2, evaluate_every=10)
+    schedule = replace(tiny_recipe.schedule, total_steps=300)
+    recipe = replace(tiny_recipe, model=model, schedule=schedule, checkpoint_every=2, evaluate_every=50)
     path = tmp_path_factory.mktemp("recipe") / "recipe.json"
     save_json(path, recipe)
     return lambda run: ["pretrain", str(path), "--data", str(tiny_corpus), "--output", str(run), "--device", "cpu"]
@@ -124,7 +125,8 @@ def kill(command) -> bool:
     """Kill the whole process group; whether it was still alive."""
     if command.code() is not None:
         return False
-    os.killpg(command.group, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # it may end by itself at this very moment
+        os.killpg(command.group, signal.SIGKILL)
     wait_until(lambda: False, command)
     return command.code() == -signal.SIGKILL
 

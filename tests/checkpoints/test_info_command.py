@@ -10,7 +10,8 @@ from albert.cli import main as table
 from albert.cli.info import describe, main
 from albert.experiments.sample_corpus import load_chapters
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import PRESETS, AlbertConfig
+from albert.model.config import AlbertConfig
+from albert.model.presets import PRESETS
 from albert.runtime.errors import DamagedData, Unavailable
 from albert.text.tokenizer import train_tokenizer
 

@@ -19,7 +19,8 @@ from albert.model.albert import (
     AlbertForSequenceClassification,
     AlbertModel,
 )
-from albert.model.config import PRESETS, AlbertConfig
+from albert.model.config import AlbertConfig
+from albert.model.presets import PRESETS
 from albert.runtime.durable_files import verify_directory
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 

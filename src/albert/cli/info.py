@@ -17,8 +17,9 @@ from albert.checkpoints.model_directory import open_model
 from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
 from albert.cli.command_line import parse
 from albert.inference.predictor import KINDS
-from albert.model.config import PRESETS, AlbertConfig
+from albert.model.config import AlbertConfig
 from albert.model.parameter_count import count_flops, count_parameters
+from albert.model.presets import PRESETS
 from albert.runtime.devices import describe_machine
 from albert.runtime.durable_files import MANIFEST_NAME, verify_directory
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from albert.model.config import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE, AlbertConfig
+from albert.model.config import AlbertConfig
+from albert.model.presets import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
 from albert.optim.optimizer import OptimizerRecipe
 from albert.optim.schedule import ScheduleRecipe
 from albert.pretraining.ngram_masking import MaskingRecipe

@@ -19,7 +19,7 @@ from albert.model.albert import (
     AlbertModel,
 )
 from albert.model.config import AlbertConfig
-from albert.text.tokenizer import train_tokenizer
+from albert.text.sentencepiece_tokenizer import train_tokenizer
 
 HOSTILE = 'no: "yes" | {x} \\ # --- \n---\nlicense: evil'
 

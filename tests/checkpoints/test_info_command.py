@@ -13,7 +13,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.model.presets import PRESETS
 from albert.runtime.errors import DamagedData, Unavailable
-from albert.text.tokenizer import train_tokenizer
+from albert.text.sentencepiece_tokenizer import train_tokenizer
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("albert-base", 11_683_584), ("bert-large", 334_607_360)])

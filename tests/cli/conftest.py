@@ -72,7 +72,7 @@ def scene(tmp_path_factory) -> Scene:
     from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
     from albert.model.config import AlbertConfig
     from albert.text.prepare import prepare
-    from albert.text.tokenizer import train_tokenizer
+    from albert.text.sentencepiece_tokenizer import train_tokenizer
 
     root = tmp_path_factory.mktemp("scene")
     places = Scene(*(root / name for name in Scene.__dataclass_fields__))

@@ -14,7 +14,7 @@ from albert.model.packed_sequences import pack
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.runtime.journal import read_journal
 from albert.runtime.strict_json import load_json, save_json
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 TINY = [
     *("--model.hidden-size", "32", "--model.embedding-size", "16", "--model.num-hidden-layers", "2"),
@@ -172,7 +172,7 @@ def test_a_corpus_of_another_tokenizer_is_refused_when_evaluating(finished, tmp_
     assert run(["evaluate", "pretraining", "--model", str(finished), "--data", str(other)]) == 78
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    ours, theirs = (Tokenizer.load(place).fingerprint[:12] for place in (finished / "model", other))
+    ours, theirs = (load_tokenizer(place).fingerprint[:12] for place in (finished / "model", other))
     assert f"has tokenizer {ours}, {other} was prepared with {theirs}" in " ".join(said.split())
 
 

@@ -13,7 +13,9 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.tasks.declared import DECLARED
 from albert.tasks.task import Task
-from albert.text.tokenizer import Tokenizer, train_tokenizer
+from albert.text.sentencepiece_tokenizer import train_tokenizer
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
 
@@ -27,7 +29,7 @@ def tokenizer_directory(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tokenizer(tokenizer_directory) -> Tokenizer:
-    return Tokenizer.load(tokenizer_directory)
+    return load_tokenizer(tokenizer_directory)
 
 
 @pytest.fixture(scope="session")

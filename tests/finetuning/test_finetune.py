@@ -22,7 +22,7 @@ from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, Invali
 from albert.runtime.journal import read_journal
 from albert.tasks.declared import DECLARED
 from albert.tasks.task import Choice, Score, Span
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 CPU = FinetuningSettings(device="cpu")
 PERFECT = {"accuracy": 100.0, "pearson": 95.0, "span_f1": 100.0}
@@ -54,7 +54,7 @@ def same_logits_in_transformers(task, task_data, directory):
     kind = "AutoModelForQuestionAnswering" if isinstance(task.target, Span) else "AutoModelForSequenceClassification"
     theirs = getattr(transformers, kind).from_pretrained(directory).eval()
     ours = open_model(directory, "question_answering" if isinstance(task.target, Span) else "classification")
-    prepared = prepare_split(task, task_data, "dev", Tokenizer.load(directory), task.recipe)
+    prepared = prepare_split(task, task_data, "dev", load_tokenizer(directory), task.recipe)
     ids, types = prepared.features.sequences.token_ids(3), prepared.features.sequences.token_type_ids(3)
     with torch.inference_mode():
         packed = ours.model(pack([ids], [types]))

@@ -16,7 +16,7 @@ from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData
 from albert.tasks.declared import DECLARED
 from albert.text.fingerprints import byte_fingerprint
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 Save = Callable[..., Path]
 TEXT = "The ``old'' café – [MASK] saw £3.50 in 2010, didn't it?"
@@ -57,7 +57,7 @@ def test_finetuning_starts_from_it_and_saves_a_whole_directory(theirs: Path, tmp
     save_model_directory(path, started.model, started.tokenizer_directory)
     assert (path / "spiece.model").is_file()
     opened = open_model(path, "classification")
-    assert opened.extra[FINGERPRINT_KEY] == Tokenizer.load(theirs).fingerprint == Tokenizer.load(path).fingerprint
+    assert opened.extra[FINGERPRINT_KEY] == load_tokenizer(theirs).fingerprint == load_tokenizer(path).fingerprint
     assert Predictor.open(path).classify("The cat saw it.")
     for word in ("cat", "café", "2010,"):
         ids = transformers.AutoTokenizer.from_pretrained(path)(word, add_special_tokens=False)["input_ids"]
@@ -65,7 +65,7 @@ def test_finetuning_starts_from_it_and_saves_a_whole_directory(theirs: Path, tmp
 
 
 def test_a_model_with_a_fingerprint_of_before_opens_in_both_forms(ours: Path, theirs: Path) -> None:
-    tokenizer = Tokenizer.load(ours)
+    tokenizer = load_tokenizer(ours)
     (ours / "MANIFEST.json").unlink()
     for directory in (ours, theirs):
         _record(directory, byte_fingerprint(tokenizer.model, tokenizer.lower_case, tokenizer.keep_accents))

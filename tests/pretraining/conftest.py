@@ -43,7 +43,7 @@ def tiny_texts():
 @pytest.fixture(scope="session")
 def tiny_tokenizer(tiny_texts):
     """A vocabulary of 300 pieces."""
-    from albert.text.tokenizer import train_tokenizer
+    from albert.text.sentencepiece_tokenizer import train_tokenizer
 
     return train_tokenizer(tiny_texts, vocab_size=300)
 

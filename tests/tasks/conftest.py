@@ -3,7 +3,8 @@
 import pytest
 
 from albert.experiments.sample_corpus import load_chapters
-from albert.text.tokenizer import Tokenizer, train_tokenizer
+from albert.text.sentencepiece_tokenizer import train_tokenizer
+from albert.text.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from albert.tasks.squad import SQUAD_1
 from albert.tasks.task import Answer
 from albert.tasks.windows import best_windows, cut_windows, span_features, token_span
 from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 
 @given(n_tokens=st.integers(0, 60), room=st.integers(1, 24), stride=st.integers(1, 24))
@@ -124,7 +125,7 @@ def test_the_best_allowed_span_wins(tokenizer):
 
 def test_gold_tokens_of_the_official_dev_set_are_the_gold_answers(shared):
     """Containment is complete, and choosing the gold tokens scores what the tokenizer allows at best."""
-    tokenizer = Tokenizer.load(shared / "data/checkpoints/spiece.model")
+    tokenizer = load_tokenizer(shared / "data/checkpoints/spiece.model")
     examples = to_examples(SQUAD_1, SQUAD_1.source.read(shared / "data/squad", "dev").rows)[::60]
     features = span_features(examples, tokenizer, 384, 64, 128)
     assert features.counts["answers_not_aligned"] == 0

@@ -56,7 +56,7 @@ def documents() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tokenizer(documents):
-    from albert.text.tokenizer import train_tokenizer
+    from albert.text.sentencepiece_tokenizer import train_tokenizer
 
     return train_tokenizer(documents, vocab_size=300)
 

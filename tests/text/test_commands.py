@@ -7,7 +7,7 @@ import pytest
 from albert.cli import prepare, tokenizer
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 from albert.text.shards import TokenCorpus
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_text_becomes_a_vocabulary_and_a_corpus(corpus, tmp_path, capsys):
     assert "1 documents dropped: empty" in said
     assert "data [1] is ready" in said
     opened = TokenCorpus.open(data, "held_out")
-    assert opened.tokenizer_fingerprint == Tokenizer.load(words).fingerprint
+    assert opened.tokenizer_fingerprint == load_tokenizer(words).fingerprint
 
 
 def test_an_existing_output_is_refused_before_any_work(corpus, tmp_path):

@@ -12,7 +12,9 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.text.tokenizer import MODEL_NAME, Tokenizer
+from albert.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert.text.tokenizer import MODEL_NAME
+from albert.text.tokenizer_directory import load_tokenizer
 
 TORTURE = list(
     "aZé\u0301\u0300İßΣςŉﬁﬄ½㎏ﷺ１２３Ⅷ가각ᄀ\u1161ガがй\u0951"
@@ -58,7 +60,7 @@ def test_offsets_are_slices_of_the_original_text(tokenizer, text):
 @given(text=texts)
 @example(text="½ﷺ a½b")
 def test_offsets_are_slices_of_the_original_text_when_accents_stay(tokenizer, text):
-    check_offsets(Tokenizer(tokenizer.model, lower_case=False, keep_accents=True), text)
+    check_offsets(SentencePieceTokenizer(tokenizer.model, lower_case=False, keep_accents=True), text)
 
 
 def test_offsets_cover_words_as_written(tokenizer):
@@ -78,7 +80,7 @@ def test_a_batch_gives_the_ids_of_single_texts(tokenizer, batch):
 def test_literal_mask_in_text_is_text(tokenizer, special):
     special_ids = set(tokenizer.special_ids) - {tokenizer.unk_id}
     assert not special_ids & set(tokenizer.encode(f"The {special} of France"))
-    kept = Tokenizer(tokenizer.model, lower_case=False, keep_accents=True)
+    kept = SentencePieceTokenizer(tokenizer.model, lower_case=False, keep_accents=True)
     assert not special_ids & set(kept.encode(f"The {special} of France"))
 
 
@@ -101,12 +103,12 @@ def test_a_comma_never_sticks_to_a_digit(tokenizer):
     proto.ParseFromString(tokenizer.model)
     for entry, piece in zip(proto.pieces[-3:], ["▁1,", "0,", "00,"], strict=True):
         entry.piece, entry.score = piece, -1.0
-    changed = Tokenizer(proto.SerializeToString())
+    changed = SentencePieceTokenizer(proto.SerializeToString())
     text = "In 2010, and 1, it cost 4,000,"
     pieces = [changed.piece(number) for number in changed.encode(text)]
     assert all(piece == "," or "," not in piece for piece in pieces)
     assert pieces.count(",") == 4
-    assert Tokenizer(changed.model).model == changed.model  # the penalty is given once
+    assert SentencePieceTokenizer(changed.model).model == changed.model  # the penalty is given once
 
 
 def test_ids_of_a_word_do_not_depend_on_its_neighbours(tokenizer, documents):
@@ -140,12 +142,12 @@ def test_transformers_returns_segment_ids_and_the_maximum_length(tokenizer, toke
 
 @pytest.mark.parametrize(("lower_case", "keep_accents"), [(True, True), (False, False), (False, True)])
 def test_ids_equal_those_of_transformers_with_case_and_accents(tokenizer, tmp_path, lower_case, keep_accents):
-    ours = Tokenizer(tokenizer.model, lower_case, keep_accents)
+    ours = SentencePieceTokenizer(tokenizer.model, lower_case, keep_accents)
     ours.save(tmp_path)
     theirs = AutoTokenizer.from_pretrained(tmp_path)
     for text in ["Bating CAFÉ, naïve ½ ﬁne.", "``Don't'' 2010, (£3.50)"]:
         assert theirs(text, add_special_tokens=False)["input_ids"] == ours.encode(text)
-    assert Tokenizer.load(tmp_path).fingerprint == ours.fingerprint
+    assert load_tokenizer(tmp_path).fingerprint == ours.fingerprint
 
 
 def test_the_tokenizers_library_opens_the_file_alone(tokenizer, tokenizer_directory, documents):
@@ -157,21 +159,21 @@ def test_the_tokenizers_library_opens_the_file_alone(tokenizer, tokenizer_direct
 
 def test_what_is_saved_is_what_is_loaded(tokenizer, tokenizer_directory):
     for path in (tokenizer_directory, tokenizer_directory / MODEL_NAME):
-        again = Tokenizer.load(path)
+        again = load_tokenizer(path)
         assert (again.model, again.fingerprint) == (tokenizer.model, tokenizer.fingerprint)
     assert copy.deepcopy(tokenizer).fingerprint == tokenizer.fingerprint
 
 
 def test_the_fingerprint_tells_models_and_flags_apart(tokenizer):
-    prints = {Tokenizer(tokenizer.model, a, b).fingerprint for a in (True, False) for b in (True, False)}
+    prints = {SentencePieceTokenizer(tokenizer.model, a, b).fingerprint for a in (True, False) for b in (True, False)}
     assert len(prints) == 4
 
 
 def test_a_missing_vocabulary_is_named(tmp_path):
     with pytest.raises(MissingInput, match=r"spiece\.model: No such file"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
     with pytest.raises(MissingInput, match="nowhere"):
-        Tokenizer.load(tmp_path / "nowhere")
+        load_tokenizer(tmp_path / "nowhere")
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
@@ -179,7 +181,7 @@ def test_a_damaged_vocabulary_is_refused_or_harmless(tokenizer, place, value):
     data = bytearray(tokenizer.model)
     data[place % len(data)] = value
     try:
-        Tokenizer(bytes(data)).encode("bating 2010, foha")
+        SentencePieceTokenizer(bytes(data)).encode("bating 2010, foha")
     except DamagedData as error:
         assert "\n" not in str(error)
 
@@ -188,28 +190,28 @@ def test_a_damaged_vocabulary_is_refused_or_harmless(tokenizer, place, value):
 def test_what_is_no_vocabulary_is_refused(tmp_path, data):
     (tmp_path / MODEL_NAME).write_bytes(data)
     with pytest.raises(DamagedData, match=r"spiece\.model: is not"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 def test_a_cut_vocabulary_is_refused(tokenizer, tmp_path):
     (tmp_path / MODEL_NAME).write_bytes(tokenizer.model[: len(tokenizer.model) // 2])
     with pytest.raises(DamagedData):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 def test_a_flag_that_is_no_truth_value_is_refused(tokenizer_directory, tmp_path):
     shutil.copy(tokenizer_directory / MODEL_NAME, tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": "yes"}))
     with pytest.raises(InvalidConfiguration, match="do_lower_case"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 def test_released_vocabulary_gives_its_golden_ids(shared):
     path = shared / "data" / "checkpoints" / MODEL_NAME
-    released = Tokenizer.load(path)
+    released = load_tokenizer(path)
     assert released.vocab_size == 30_000
     assert released.encode("This is a test") == [48, 25, 21, 1289]
-    kept = Tokenizer(path.read_bytes(), keep_accents=True)
+    kept = SentencePieceTokenizer(path.read_bytes(), keep_accents=True)
     expected = [31, 23, 386, 19, 561, 3050, 15, 17, 48, 25, 8256, 18, 1, 9]
     assert kept.encode("I was born in 92000, and this is falsé.") == expected
     assert released.encode("He was a puppeteer") == [24, 23, 21, 10956, 7911]
@@ -217,7 +219,7 @@ def test_released_vocabulary_gives_its_golden_ids(shared):
 
 
 def test_released_vocabulary_gives_the_ids_of_transformers(shared, tmp_path, documents):
-    released = Tokenizer.load(shared / "data" / "checkpoints" / MODEL_NAME)
+    released = load_tokenizer(shared / "data" / "checkpoints" / MODEL_NAME)
     released.save(tmp_path)
     theirs = AutoTokenizer.from_pretrained(tmp_path)
     for text in [*documents, "``CAFÉ'' in 2010, ½ ﬁne – £3.50; Σίσυφος"]:

@@ -14,7 +14,9 @@ from transformers import AutoTokenizer
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration
 from albert.text.fingerprints import byte_fingerprint
 from albert.text.sentencepiece_model import USER_DEFINED
-from albert.text.tokenizer import MODEL_NAME, Tokenizer, vocabulary_file
+from albert.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert.text.tokenizer import MODEL_NAME
+from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
 
 FLAGS = [(True, False), (True, True), (False, False), (False, True)]
 WORDS = [
@@ -31,12 +33,12 @@ def forms(tokenizer, tmp_path_factory):
     """For each pair of flags: our tokenizer, ours loaded from what transformers saved, and that of transformers."""
     made = {}
     for flags in FLAGS:
-        ours = Tokenizer(tokenizer.model, *flags)
+        ours = SentencePieceTokenizer(tokenizer.model, *flags)
         directory, saved = tmp_path_factory.mktemp("ours"), tmp_path_factory.mktemp("saved")
         ours.save(directory)
         AutoTokenizer.from_pretrained(directory).save_pretrained(saved)
         assert not (saved / MODEL_NAME).exists()
-        made[flags] = ours, Tokenizer.load(saved), AutoTokenizer.from_pretrained(saved)
+        made[flags] = ours, load_tokenizer(saved), AutoTokenizer.from_pretrained(saved)
     return made
 
 
@@ -74,7 +76,7 @@ def test_both_forms_have_one_fingerprint(forms, flags, tmp_path):
     assert ours.answers_to(loaded.fingerprint)
     assert len({kind.fingerprint for pair in forms.values() for kind in pair[:2]}) == len(FLAGS)
     loaded.save(tmp_path)
-    assert Tokenizer.load(tmp_path).fingerprint == ours.fingerprint
+    assert load_tokenizer(tmp_path).fingerprint == ours.fingerprint
 
 
 def test_pieces_scores_and_types_come_back(forms):
@@ -93,7 +95,7 @@ def test_the_fingerprint_changes_with_every_piece_score_type_and_map(tokenizer):
         proto.ParseFromString(tokenizer.model)
         for name, value in fields.items():
             setattr(proto.normalizer_spec if "charsmap" in name else proto.pieces[100], name, value)
-        return Tokenizer(proto.SerializeToString()).fingerprint
+        return SentencePieceTokenizer(proto.SerializeToString()).fingerprint
 
     assert change() == tokenizer.fingerprint
     changed = [change(piece="qqq"), change(score=-3.25), change(type=USER_DEFINED), change(precompiled_charsmap=b"")]
@@ -105,14 +107,14 @@ def test_a_fingerprint_of_before_is_still_known(forms):
     of_before = byte_fingerprint(ours.model, ours.lower_case, ours.keep_accents)
     assert ours.answers_to(of_before)
     assert not ours.answers_to("0" * 64)
-    assert not Tokenizer(ours.model, lower_case=False).answers_to(of_before)
+    assert not SentencePieceTokenizer(ours.model, lower_case=False).answers_to(of_before)
     assert loaded.answers_to(of_before)  # its bytes are gone, nothing speaks against it
     assert not loaded.answers_to("v2:" + "0" * 64)
 
 
 def test_the_file_itself_opens_and_the_model_goes_first(forms, tokenizer_directory, described):
-    loaded = Tokenizer.load(tokenizer_directory / "tokenizer.json")
-    assert loaded.fingerprint == Tokenizer.load(tokenizer_directory).fingerprint
+    loaded = load_tokenizer(tokenizer_directory / "tokenizer.json")
+    assert loaded.fingerprint == load_tokenizer(tokenizer_directory).fingerprint
     assert vocabulary_file(tokenizer_directory).name == MODEL_NAME
     assert vocabulary_file(described(lambda content: None)).name == "tokenizer.json"
 
@@ -124,7 +126,7 @@ def test_without_a_character_map_nothing_is_mapped(described, tokenizer, keep_ac
         content["normalizer"]["normalizers"] = [step for step in steps if step["type"] != "Precompiled"]
 
     directory = described(without, keep_accents=keep_accents)
-    loaded, theirs = Tokenizer.load(directory), AutoTokenizer.from_pretrained(directory)
+    loaded, theirs = load_tokenizer(directory), AutoTokenizer.from_pretrained(directory)
     words = [word for word in WORDS if word != "▁"]  # the sign itself is a blank here, a piece there
     for text in ["Bating CAFÉ naïve, (2010) ½ ﬁne１２", "ガ가Ⅷ中 [a]", "plain words", *words]:
         assert loaded.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
@@ -137,7 +139,7 @@ def test_a_zero_score_within_other_pieces_is_no_symbol(described):
         content["model"]["vocab"] += [["b", 0.0], ["bb", -0.5]]
 
     directory = described(add)
-    loaded, theirs = Tokenizer.load(directory), AutoTokenizer.from_pretrained(directory)
+    loaded, theirs = load_tokenizer(directory), AutoTokenizer.from_pretrained(directory)
     for text in ["bb", "abba bbb", "b"]:
         assert loaded.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
 
@@ -178,7 +180,7 @@ UNUSABLE = [
 @pytest.mark.parametrize(("change", "why"), UNUSABLE)
 def test_what_is_no_albert_tokenizer_is_refused_in_one_line(described, change, why):
     with pytest.raises(DamagedData, match=why) as caught:
-        Tokenizer.load(described(change))
+        load_tokenizer(described(change))
     assert "tokenizer.json" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -188,7 +190,7 @@ def test_what_is_no_albert_tokenizer_is_refused_in_one_line(described, change, w
 )
 def test_settings_that_albert_has_not_are_refused(described, config):
     with pytest.raises(InvalidConfiguration, match=next(iter(config))):
-        Tokenizer.load(described(lambda content: None, **config))
+        load_tokenizer(described(lambda content: None, **config))
 
 
 @settings(max_examples=40)
@@ -201,7 +203,7 @@ def test_a_damaged_file_is_refused_or_harmless(tokenizer_directory, tmp_path_fac
     for at in (place, len(data) - 1 - place % 9000):
         damaged.write_bytes(data[:at] + inserted + data[at + len(inserted) :])
         try:
-            Tokenizer.load(damaged).encode("bating 2010, foha")
+            load_tokenizer(damaged).encode("bating 2010, foha")
         except AlbertError as error:
             assert "\n" not in str(error)
 
@@ -210,7 +212,7 @@ def test_a_cut_file_is_refused(tokenizer_directory, tmp_path: Path):
     data = (tokenizer_directory / "tokenizer.json").read_bytes()
     (tmp_path / "tokenizer.json").write_bytes(data[: len(data) // 2])
     with pytest.raises(DamagedData, match=r"tokenizer\.json: is not JSON"):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 def test_old_layouts_of_the_normalizer_are_read(described, tokenizer):
@@ -220,16 +222,16 @@ def test_old_layouts_of_the_normalizer_are_read(described, tokenizer):
         del content["model"]["type"]
         content["truncation"] = {"max_length": 4}
 
-    assert Tokenizer.load(described(alone)).fingerprint == tokenizer.fingerprint
+    assert load_tokenizer(described(alone)).fingerprint == tokenizer.fingerprint
 
 
 def test_the_released_vocabulary_through_transformers(shared, tmp_path, documents):
-    released = Tokenizer.load(shared / "data" / "checkpoints" / MODEL_NAME)
+    released = load_tokenizer(shared / "data" / "checkpoints" / MODEL_NAME)
     (tmp_path / "ours").mkdir()
     released.save(tmp_path / "ours")
     theirs = AutoTokenizer.from_pretrained(tmp_path / "ours")
     theirs.save_pretrained(tmp_path / "theirs")
-    loaded = Tokenizer.load(tmp_path / "theirs")
+    loaded = load_tokenizer(tmp_path / "theirs")
     assert loaded.fingerprint == released.fingerprint
     with gzip.open(shared / "data/glue/STS-B/dev.tsv.gz", "rt", encoding="utf-8") as lines:
         texts = [*documents[:20], *(next(lines) for _ in range(300))]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.text.tokenizer import train_tokenizer
+from albert.text.sentencepiece_tokenizer import train_tokenizer
 from albert.text.vocabulary_training import (
     TrainingReport,
     VocabularySettings,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from albert.text.tokenizer import word_starts
 from albert.text.word_starts import begins_word
 
 
@@ -19,7 +18,7 @@ def test_these_continue_a_word(piece):
 
 
 def test_every_piece_has_an_answer_and_specials_begin(tokenizer):
-    starts = word_starts(tokenizer)
+    starts = tokenizer.word_starts()
     assert starts.shape == (tokenizer.vocab_size,)
     assert starts[:5].all()
     assert 0 < starts.sum() < tokenizer.vocab_size

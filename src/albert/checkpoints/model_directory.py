@@ -19,9 +19,12 @@ from albert.checkpoints.loading import LoadingReport, load_tensors
 from albert.checkpoints.location import find_model
 from albert.checkpoints.tensor_files import WEIGHTS_NAME, read_tensors, write_tensors
 from albert.model.albert import (
+    AlbertForMaskedLM,
+    AlbertForMultipleChoice,
     AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
+    AlbertForTokenClassification,
     AlbertModel,
 )
 from albert.model.config import AlbertConfig
@@ -29,17 +32,41 @@ from albert.model.parameter_count import count_parameters
 from albert.runtime.durable_files import MANIFEST_NAME, new_directory, verify_directory, write_text
 from albert.runtime.errors import DamagedData
 from albert.runtime.strict_json import save_json
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
-__all__ = ["Kind", "OpenedModel", "open_model", "read_config", "save_model_directory", "write_model"]
+__all__ = [
+    "KINDS",
+    "Kind",
+    "OpenedModel",
+    "kind_of",
+    "open_model",
+    "read_config",
+    "save_model_directory",
+    "write_model",
+]
 
-Kind = Literal["pretraining", "classification", "question_answering", "encoder"]
-ARCHITECTURES: dict[type[nn.Module], str] = {
-    AlbertForPreTraining: "AlbertForPreTraining",
-    AlbertForSequenceClassification: "AlbertForSequenceClassification",
-    AlbertForQuestionAnswering: "AlbertForQuestionAnswering",
-    AlbertModel: "AlbertModel",
+Kind = Literal[
+    "pretraining",
+    "masked_lm",
+    "classification",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+    "encoder",
+]
+MODELS: dict[Kind, type[nn.Module]] = {
+    "pretraining": AlbertForPreTraining,
+    "masked_lm": AlbertForMaskedLM,
+    "classification": AlbertForSequenceClassification,
+    "token_classification": AlbertForTokenClassification,
+    "question_answering": AlbertForQuestionAnswering,
+    "multiple_choice": AlbertForMultipleChoice,
+    "encoder": AlbertModel,
 }
+ARCHITECTURES: dict[type[nn.Module], str] = {model: model.__name__ for model in MODELS.values()}
+KINDS: dict[str, Kind] = {model.__name__: kind for kind, model in MODELS.items()}
+"""By the names in `architectures` of `config.json`, which are those of transformers' classes."""
+_LABELLED = (AlbertForSequenceClassification, AlbertForTokenClassification)
 CARD_NAME = "README.md"
 FINGERPRINT_KEY = "tokenizer_fingerprint"
 
@@ -49,7 +76,7 @@ class OpenedModel:
     """A model in evaluation mode on the CPU, and what is known about it.
 
     Args:
-        model: one of the four model classes.
+        model: one of the model classes.
         config: its configuration.
         extra: the other keys of `config.json`: `id2label`, `problem_type`, `sentence_objective`, ...
         loading_report: what became of every tensor.
@@ -76,7 +103,7 @@ def write_model(
 
     Args:
         directory: where; `save_model_directory` makes one that is whole or absent.
-        model: one of the four model classes, on any device.
+        model: one of the model classes, on any device.
         tokenizer_directory: whose tokenizer is written beside it; None writes a model without one.
         extra: further keys of `config.json`.
         card: the text of `README.md`; None writes a short one.
@@ -123,11 +150,22 @@ def save_model_directory(
         write_model(directory, model, tokenizer_directory, extra=extra, card=text, architecture=architecture)
 
 
+def kind_of(extra: Mapping[str, Any]) -> Kind:
+    """What a model directory holds, by the `architectures` of its `config.json`; an encoder when it names none of ours.
+
+    Args:
+        extra: the keys that `read_config` gives beside the configuration.
+    """
+    named = extra.get("architectures") or ["AlbertModel"]
+    return KINDS.get(str(named[0]), "encoder")
+
+
 def open_model(
     path_or_id: str | Path,
     kind: Kind,
     num_labels: int | None = None,
     *,
+    revision: str | None = None,
     new_head: bool = False,
     overrides: Mapping[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
@@ -138,7 +176,8 @@ def open_model(
     Args:
         path_or_id: a directory, or a Hub id such as `albert/albert-base-v2`.
         kind: the head that is wanted; one that the file lacks is drawn at random, which the report says.
-        num_labels: outputs of a classification head; None: as many as the file says.
+        num_labels: outputs of a (token) classification head; None: as many as the file says.
+        revision: a branch, tag or commit, when it is a Hub id.
         new_head: leave the file's head aside, so that a model of one task can start another.
         overrides: fields of the configuration to set anew, `{"hidden_dropout_prob": 0.1}` say.
         dtype: of the parameters.
@@ -150,7 +189,7 @@ def open_model(
         DamagedData: a file is damaged, or the weights are not what `config.json` says.
         InvalidConfiguration: a shape or a setting does not fit.
     """
-    directory = find_model(path_or_id)
+    directory = find_model(path_or_id, revision)
     has_manifest = (directory / MANIFEST_NAME).is_file()
     if has_manifest and verify:
         verify_directory(directory)
@@ -165,15 +204,8 @@ def open_model(
 
 
 def _build(kind: Kind, config: AlbertConfig, num_labels: int) -> nn.Module:
-    match kind:
-        case "pretraining":
-            return AlbertForPreTraining(config)
-        case "classification":
-            return AlbertForSequenceClassification(config, num_labels)
-        case "question_answering":
-            return AlbertForQuestionAnswering(config)
-        case "encoder":
-            return AlbertModel(config)
+    model = MODELS[kind]
+    return model(config, num_labels) if model in _LABELLED else model(config)
 
 
 def _labels(asked: int | None, tensors: Mapping[str, Tensor], extra: Mapping[str, Any], new_head: bool) -> int:
@@ -193,12 +225,12 @@ def _config_of(model: nn.Module) -> AlbertConfig:
 
 
 def _num_labels(model: nn.Module) -> int:
-    return model.classifier.out_features if isinstance(model, AlbertForSequenceClassification) else 2
+    return model.classifier.out_features if isinstance(model, _LABELLED) else 2
 
 
 def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> str:
     """Write all files of a tokenizer, in whichever form it is kept, and return its fingerprint."""
-    tokenizer = Tokenizer.load(source)
+    tokenizer = load_tokenizer(source)
     if tokenizer.vocab_size > config.vocab_size:
         raise DamagedData(
             source,

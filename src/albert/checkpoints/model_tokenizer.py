@@ -2,7 +2,8 @@
 
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel
 from albert.runtime.errors import DamagedData
-from albert.text.tokenizer import Tokenizer, vocabulary_file
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
 
 
 def tokenizer_of(opened: OpenedModel) -> Tokenizer:
@@ -12,7 +13,7 @@ def tokenizer_of(opened: OpenedModel) -> Tokenizer:
         MissingInput: there is none.
         DamagedData: it is not the one the model was trained with.
     """
-    tokenizer = Tokenizer.load(opened.directory)
+    tokenizer = load_tokenizer(opened.directory)
     refuse_foreign_tokenizer(tokenizer, opened)
     return tokenizer
 

@@ -25,7 +25,8 @@ from albert.runtime.durable_files import MANIFEST_NAME, verify_directory
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean
 from albert.runtime.strict_json import load_json, to_json
 from albert.text.shards import DESCRIPTION_NAME, CorpusDescription
-from albert.text.tokenizer import JSON_NAME, MODEL_NAME, Tokenizer, vocabulary_file
+from albert.text.tokenizer import JSON_NAME, MODEL_NAME, Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
 
 Facts = dict[str, dict[str, Any]]
 
@@ -133,7 +134,7 @@ def _model(directory: Path, sequence_length: int | None) -> Facts:
     described = ("architectures", "model_type")
     facts["other keys"] = {key: value for key, value in extra.items() if key not in described}
     if vocabulary_file(directory).is_file():
-        facts["tokenizer"] = _tokenizer(Tokenizer.load(directory))
+        facts["tokenizer"] = _tokenizer(load_tokenizer(directory))
     else:
         facts["tokenizer"] = {"none": f"the directory holds neither {MODEL_NAME} nor {JSON_NAME}"}
     return facts
@@ -153,7 +154,7 @@ def _corpus(directory: Path) -> Facts:
             "sources": len(corpus.sources),
         },
         **{split: to_json(counts) for split, counts in corpus.counts.items()},
-        "tokenizer": _tokenizer(Tokenizer.load(directory)),
+        "tokenizer": _tokenizer(load_tokenizer(directory)),
     }
 
 

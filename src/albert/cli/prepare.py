@@ -14,7 +14,7 @@ from tyro.conf import Positional
 from albert.cli.command_line import parse
 from albert.text.corpus import DocumentBoundary
 from albert.text.prepare import SHARD_BYTES, PreparationReport, prepare
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Prepare, arguments, "albert prepare")
     report = prepare(
         [Path(place) for place in options.corpus],
-        Tokenizer.load(options.tokenizer),
+        load_tokenizer(options.tokenizer),
         options.output,
         held_out=options.held_out,
         workers=options.workers,

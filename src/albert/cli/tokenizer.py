@@ -15,7 +15,7 @@ from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.progress import progress
 from albert.text.corpus import CorpusReport, DocumentBoundary, read_corpus
 from albert.text.corpus_files import find_corpus_files
-from albert.text.tokenizer import train_on_documents
+from albert.text.sentencepiece_tokenizer import train_on_documents
 from albert.text.vocabulary_training import TrainingReport, VocabularySettings, sample_documents
 
 USAGE = """usage: albert tokenizer train CORPUS... --output DIR [options]

@@ -32,7 +32,9 @@ from albert.tasks.custom import declare_custom_task
 from albert.tasks.task import TaskRecipe
 from albert.text.corpus import read_corpus
 from albert.text.prepare import prepare
-from albert.text.tokenizer import Tokenizer, train_tokenizer
+from albert.text.sentencepiece_tokenizer import train_tokenizer
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 PIECES = QUICKSTART.model.vocab_size
 AUTHORSHIP = TaskRecipe(learning_rate=2e-3, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=128)
@@ -138,7 +140,7 @@ def _vocabulary(corpus: Path, directory: Path) -> Tokenizer:
         tokenizer = train_tokenizer((document.text for document in read_corpus([corpus])), PIECES)
         with new_directory(directory) as temporary:
             tokenizer.save(temporary)
-    return Tokenizer.load(directory)
+    return load_tokenizer(directory)
 
 
 def _answers(pretrained: Path, authorship: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from albert.runtime.devices import Precision, pick_device
 from albert.runtime.durable_files import write_text
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.task import Choice, Span, Target, Task, TaskRecipe
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def evaluate_directory(
         remedy = "give a model of `albert finetune` for this task"
         raise InvalidConfiguration(model, f"has no head for this task ({', '.join(fresh)} are missing)", remedy)
     columns = label_columns(task.target, opened.extra.get("id2label"), model)
-    tokenizer = Tokenizer.load(opened.directory)
+    tokenizer = load_tokenizer(opened.directory)
     recipe = _recipe_of_model(task, opened.extra, model)
     if max_length is not None:
         recipe = replace(recipe, max_length=max_length)

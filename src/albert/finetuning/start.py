@@ -20,6 +20,7 @@ from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.task import Choice, Score, Span, Target, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 LENGTHS = ("max_length", "question_length", "stride")
 """What of a recipe an evaluation needs too."""
@@ -75,7 +76,7 @@ def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> 
     if isinstance(start, RandomEncoder):
         config = replace(start.config, **overrides)
         directory, source = start.tokenizer_directory, "random weights"
-        tokenizer = Tokenizer.load(directory)
+        tokenizer = load_tokenizer(directory)
         if tokenizer.vocab_size > config.vocab_size:
             why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
             raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from albert.checkpoints.config_file import labels_of
 from albert.checkpoints.location import find_model
-from albert.checkpoints.model_directory import Kind, OpenedModel, open_model, read_config
+from albert.checkpoints.model_directory import KINDS, Kind, OpenedModel, open_model, read_config
 from albert.checkpoints.model_tokenizer import refuse_foreign_tokenizer
 from albert.inference.encoding import encode_texts, encode_with_masks, words
 from albert.inference.spans import probability_of_spans
+from albert.model.albert import PreTrainingLogits
 from albert.model.packed_sequences import pack
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -25,21 +26,19 @@ from albert.tasks.answers import best_answers
 from albert.tasks.examples import Example
 from albert.tasks.windows import span_features
 from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 CLASSIFYING = "classify texts"
 FILLING = "fill masks"
 ORDERING = "judge the order of segments"
 ANSWERING = "answer questions"
-KINDS: dict[str, Kind] = {
-    "AlbertForPreTraining": "pretraining",
-    "AlbertForMaskedLM": "pretraining",
-    "AlbertForSequenceClassification": "classification",
-    "AlbertForQuestionAnswering": "question_answering",
-}
 _ABILITIES: dict[Kind, dict[str, tuple[str, ...]]] = {
     "pretraining": {FILLING: ("predictions.",), ORDERING: ("sop_classifier.", "albert.pooler.")},
+    "masked_lm": {FILLING: ("predictions.",)},
     "classification": {CLASSIFYING: ("classifier.", "albert.pooler.")},
     "question_answering": {ANSWERING: ("qa_outputs.",)},
+    "token_classification": {},
+    "multiple_choice": {},
     "encoder": {},
 }
 # Lengths of the paper's SQuAD recipe (Table 14), where the model has that many positions.
@@ -101,7 +100,7 @@ class Predictor:
         architectures = extra.get("architectures") or ["AlbertModel"]
         kind: Kind = KINDS.get(str(architectures[0]), "encoder")
         opened = open_model(directory, kind)
-        return cls(opened, kind, Tokenizer.load(directory), pick_device(device))
+        return cls(opened, kind, load_tokenizer(directory), pick_device(device))
 
     @property
     def labels(self) -> list[str]:
@@ -125,7 +124,8 @@ class Predictor:
         masked = np.flatnonzero(ids == self.tokenizer.mask_id)
         with torch.inference_mode():
             packed = pack([ids], [np.zeros_like(ids)]).to(self.device)
-            logits = self._model(packed, torch.from_numpy(masked).to(self.device)).masked_tokens
+            found = self._model(packed, torch.from_numpy(masked).to(self.device))
+            logits = found.masked_tokens if isinstance(found, PreTrainingLogits) else found
             probabilities = logits.float().softmax(dim=-1)[:, : self.tokenizer.vocab_size]
             scores, tokens = probabilities.topk(min(top_k, self.tokenizer.vocab_size), dim=-1)
         results = [

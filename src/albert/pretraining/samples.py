@@ -11,7 +11,6 @@ from albert.pretraining.sentence_order import SentenceObjective, order_segments
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.randomness import stream
 from albert.text.shards import TokenCorpus
-from albert.text.tokenizer import word_starts
 
 SPECIAL_TOKENS_OF_A_PAIR = 3
 PARTNER_DRAWS = 20
@@ -75,7 +74,7 @@ class PretrainingSamples:
         tokenizer = corpus.tokenizer()
         self._cls, self._sep = tokenizer.cls_id, tokenizer.sep_id
         n_special = max(tokenizer.special_ids) + 1
-        self._mask = NgramMasking(masking, word_starts(tokenizer), tokenizer.mask_id, n_special)
+        self._mask = NgramMasking(masking, tokenizer.word_starts(), tokenizer.mask_id, n_special)
         if sequences.objective == "nsp" and len(corpus.document_starts) < 3:
             why = f'"nsp" needs a second {corpus.split} document to take foreign segments from'
             raise InvalidConfiguration("sequences.objective", why, 'use "sop", which is why the paper has it')

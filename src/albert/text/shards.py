@@ -18,6 +18,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.runtime.strict_json import load_json
 from albert.text.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, TOKENS_NAME, SplitCounts, token_type
 from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
 
 DESCRIPTION_NAME = "corpus.json"
 FORMAT = 1
@@ -110,7 +111,7 @@ class TokenCorpus:
         if description.format != FORMAT:
             why = f"has format {description.format}, this version reads {FORMAT}"
             raise InvalidConfiguration(directory, why, "prepare the corpus again")
-        if not Tokenizer.load(directory).answers_to(description.tokenizer_fingerprint):
+        if not load_tokenizer(directory).answers_to(description.tokenizer_fingerprint):
             raise DamagedData(directory, "its tokenizer files are not those it was made with", "prepare it again")
         if not description.shards.get(split):
             raise MissingInput(directory, f"holds no {split} documents", "prepare it with another --held-out share")
@@ -166,7 +167,7 @@ class TokenCorpus:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        return Tokenizer.load(self.directory)
+        return load_tokenizer(self.directory)
 
     def _map_tokens(self, shard: ShardDescription) -> np.ndarray:
         path = self.directory / self.split / TOKENS_NAME.format(shard.name)

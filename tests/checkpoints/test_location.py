@@ -45,7 +45,7 @@ def test_what_is_not_in_the_cache_is_said_in_one_line(cache: Path, name: str) ->
 def test_only_files_that_a_model_consists_of_are_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = {}
 
-    def snapshot(name: str, allow_patterns: list[str]) -> str:
+    def snapshot(name: str, revision: str | None, allow_patterns: list[str]) -> str:
         asked[name] = allow_patterns
         return str(tmp_path)
 
@@ -56,7 +56,7 @@ def test_only_files_that_a_model_consists_of_are_fetched(monkeypatch: pytest.Mon
 
 
 def test_a_broken_connection_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def snapshot(name: str, allow_patterns: list[str]) -> str:
+    def snapshot(name: str, revision: str | None, allow_patterns: list[str]) -> str:
         raise ConnectionError("no route to host.\nMany more words.")
 
     monkeypatch.setattr(location, "snapshot_download", snapshot)

@@ -12,7 +12,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from albert.runtime.errors import MissingInput, Unavailable
+from albert.runtime.errors import MissingInput, Unavailable, UsageError
 
 # Everything that a model directory of ours or of transformers consists of; never a pickle, never code.
 HUB_FILES = ["*.json", "*.safetensors", "*.model", "README.md"]
@@ -20,18 +20,25 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _HUB_ERRORS = (HfHubHTTPError, HFValidationError, HTTPError, OSError)
 
 
-def find_model(path_or_id: str | Path) -> Path:
+def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     """The directory of a model, fetched first when a Hub id is given.
 
     The directory of a run stands for the model in it.
-    `HF_HUB_OFFLINE`, `HF_HOME` and `HF_TOKEN` are honoured as everywhere.
+    `HF_HUB_OFFLINE`, `HF_HOME`, `HF_ENDPOINT` and `HF_TOKEN` are honoured as everywhere.
+
+    Args:
+        path_or_id: a directory, or a Hub id such as `albert/albert-base-v2`.
+        revision: a branch, tag or commit of the Hub repository; None: its main branch.
 
     Raises:
         MissingInput: neither a directory nor a name that a repository can have.
+        UsageError: a revision of a directory, which has none.
         Unavailable: the repository cannot be had: unknown, private, or there is no connection and no copy.
     """
     path = Path(path_or_id)
     if path.is_dir():
+        if revision is not None:
+            raise UsageError("revision", f"{revision!r} of {path}, which is a directory", "it goes with a Hub id")
         inside = path / "model"
         is_a_run = not (path / "config.json").is_file() and (inside / "config.json").is_file()
         return inside if is_a_run else path
@@ -41,7 +48,7 @@ def find_model(path_or_id: str | Path) -> Path:
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(name):
         raise MissingInput(path, "no such directory")
     try:
-        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
     except _HUB_ERRORS as error:
         raise Unavailable(name, _reason(error), "name a model directory, or download it first") from error
 

@@ -28,6 +28,13 @@ class AlbertModel(nn.Module):
         """The last layer's output for every token."""
         return self.encoder(self.embeddings(packed), packed)
 
+    def hidden_states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
+        """What goes into the first layer, then every layer's output: 1 + L × inner_group_num states.
+
+        The last is what `forward` gives. transformers calls them `hidden_states` too.
+        """
+        return self.encoder.hidden_states(self.embeddings(packed), packed)
+
     def pool(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "sequences H"]:
         """One vector a sequence: tanh of a linear map of its [CLS]."""
         assert self.pooler is not None, "built without a pooler"
@@ -63,8 +70,24 @@ class AlbertForPreTraining(nn.Module):
         )
 
 
+class AlbertForMaskedLM(nn.Module):
+    """The masked-token head alone, on an encoder without a pooler."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = AlbertModel(config, with_pooler=False)
+        self.predictions = MaskedLanguageModelHead(config)
+        initialize(self.predictions, config.initializer_range)
+
+    def forward(self, packed: PackedSequences, masked_positions: Int[Tensor, " masked"]) -> Float[Tensor, "masked V"]:
+        """Logits at the masked positions (indices into the run of tokens)."""
+        words = self.albert.embeddings.word_embeddings.weight
+        return self.predictions(self.albert(packed)[masked_positions], words)
+
+
 class AlbertForSequenceClassification(nn.Module):
-    """A linear head on the pooled sequence: classes, or one number for regression."""
+    """A linear head on the pooled sequence: classes, independent labels, or numbers for regression."""
 
     def __init__(self, config: AlbertConfig, num_labels: int) -> None:
         super().__init__()
@@ -77,6 +100,38 @@ class AlbertForSequenceClassification(nn.Module):
     def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences labels"]:
         """One row of logits a sequence."""
         return self.classifier(self.dropout(self.albert.pool(self.albert(packed), packed)))
+
+
+class AlbertForTokenClassification(nn.Module):
+    """A linear head on every token: parts of speech, named entities."""
+
+    def __init__(self, config: AlbertConfig, num_labels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = AlbertModel(config, with_pooler=False)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        initialize(self.classifier, config.initializer_range)
+
+    def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens labels"]:
+        """One row of logits a token, special tokens included."""
+        return self.classifier(self.dropout(self.albert(packed)))
+
+
+class AlbertForMultipleChoice(nn.Module):
+    """One score for each sequence; a question's options are the sequences between which a softmax decides (RACE)."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = AlbertModel(config)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        initialize(self.classifier, config.initializer_range)
+
+    def forward(self, packed: PackedSequences) -> Float[Tensor, " sequences"]:
+        """One score a sequence; which of them belong to one question, the caller knows."""
+        return self.classifier(self.dropout(self.albert.pool(self.albert(packed), packed))).squeeze(-1)
 
 
 class AlbertForQuestionAnswering(nn.Module):

@@ -13,8 +13,9 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
@@ -68,13 +69,25 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+@dataclass(frozen=True)
+class FileSum:
+    """What a manifest says of a file."""
+
+    bytes: int
+    sha256: str
+
+
 @contextmanager
-def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
+def new_directory(
+    path: Path, replace: bool = False, known: MutableMapping[str, FileSum] | None = None
+) -> Iterator[Path]:
     """Yield a temporary directory that becomes `path`, with a manifest, if the block ends well.
 
     Args:
         path: the final name. Its parents are made.
         replace: whether an existing `path` may give way (it does so only after the new one is complete).
+        known: sums of files, by name, that were flushed and hashed when they were written: they are not read again.
+            The block may fill it.
 
     Raises:
         CannotCreate: `path` exists and `replace` is false, or the place cannot be written.
@@ -89,14 +102,18 @@ def new_directory(path: Path, replace: bool = False) -> Iterator[Path]:
         try:
             temporary.mkdir()
             yield temporary
-            _write_manifest(temporary)
+            _write_manifest(temporary, known or {})
             _put_in_place(temporary, path, replace)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def verify_directory(path: Path) -> None:
+def verify_directory(path: Path, checked: Callable[[str, int], None] | None = None) -> None:
     """Check every file of a directory against its manifest; hidden ones that it does not list are none of its business.
+
+    Args:
+        path: the directory.
+        checked: called with the name and the bytes of every file that was found to be right.
 
     Raises:
         MissingInput: no such directory, or one without a manifest.
@@ -121,6 +138,21 @@ def verify_directory(path: Path) -> None:
             raise DamagedData(file, f"has {file.stat().st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
         if file_hash(file) != entry["sha256"]:
             raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
+        if checked:
+            checked(name, entry["bytes"])
+
+
+def read_manifest(path: Path) -> dict[str, FileSum]:
+    """What the manifest of a directory says of each of its files.
+
+    Raises:
+        MissingInput: there is none.
+        DamagedData: it is not what was written.
+    """
+    if not (path / MANIFEST_NAME).is_file():
+        raise MissingInput(path, f"holds no {MANIFEST_NAME}", "it was not written whole by albert")
+    listed = _read_manifest(path / MANIFEST_NAME)
+    return {name: FileSum(entry["bytes"], entry["sha256"]) for name, entry in listed.items()}
 
 
 def is_whole(path: Path) -> bool:
@@ -180,11 +212,17 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _write_manifest(directory: Path) -> None:
+def _write_manifest(directory: Path, known: Mapping[str, FileSum]) -> None:
     names = sorted(_files_below(directory))
-    entries = {n: {"bytes": (directory / n).stat().st_size, "sha256": file_hash(directory / n)} for n in names}
+    entries = {}
     for name in names:
-        _sync_file(directory / name)
+        size = (directory / name).stat().st_size
+        written = known.get(name)
+        if written is not None and written.bytes != size:
+            raise DamagedData(directory / name, f"has {size} bytes, {written.bytes} were written")
+        entries[name] = {"bytes": size, "sha256": written.sha256 if written else file_hash(directory / name)}
+        if written is None:
+            _sync_file(directory / name)
     manifest = directory / MANIFEST_NAME
     manifest.write_bytes(_manifest_of(entries))
     _sync_file(manifest)

@@ -7,7 +7,6 @@ RUN/recipe.json            the whole run as a value
     model/                 the result, a Hugging Face model directory
 """
 
-import fcntl
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from albert.runtime.durable_files import (
     verify_directory,
 )
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData
+from albert.runtime.locks import locked
 
 _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
 
@@ -67,17 +67,7 @@ class RunFolder:
         if (self.path / MANIFEST_NAME).exists():
             why = "is a finished directory with a manifest, not a run"
             raise CannotCreate(self.path, why, "choose another output")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.path / ".lock", "w")  # noqa: SIM115 (held for the block)
-        except OSError as error:
-            raise CannotCreate(self.path, error.strerror or str(error)) from error
-        with file:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by worker processes
-            except (BlockingIOError, PermissionError) as error:
-                remedy = "wait for it, or choose another output"
-                raise CannotCreate(self.path, "another process is working in this run", remedy) from error
+        with locked(self.path, "this run"):
             for place in (self.path, self.checkpoints_path):
                 if place.is_dir():
                     remove_leftovers(place)

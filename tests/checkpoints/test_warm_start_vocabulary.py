@@ -1,0 +1,114 @@
+"""Another tokenizer: a piece keeps its embedding and bias by its text, and a new one begins as what it was cut into."""
+
+import pytest
+import torch
+
+from albert.checkpoints.warm_start import warm_start
+from albert.checkpoints.warm_start_vocabulary import pieces_by_text, rows_of_pieces, same_pieces
+from albert.experiments.sample_corpus import load_chapters
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import AlbertConfig
+from albert.text.sentencepiece_tokenizer import train_tokenizer
+
+WORDS = "albert.embeddings.word_embeddings.weight"
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    """One of 300 pieces, and one of 500 from other text."""
+    texts = [chapter.text[:20_000] for chapter in load_chapters()]
+    return train_tokenizer(texts[:4], vocab_size=300), train_tokenizer(texts[4:8], vocab_size=500)
+
+
+def model_of(pieces, seed):
+    torch.manual_seed(seed)
+    config = AlbertConfig(
+        vocab_size=pieces, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=20,
+    )  # fmt: skip
+    model = AlbertForPreTraining(config)
+    torch.nn.init.normal_(model.predictions.bias)
+    return model
+
+
+def test_pieces_keep_embedding_and_bias_by_text_and_new_ones_begin_as_the_mean_of_their_parts(tokenizers):
+    old, new = tokenizers
+    trained, fresh = model_of(300, 1), model_of(500, 2)
+    origins = pieces_by_text(old, 300, new)
+    result = warm_start(trained.state_dict(), trained.config, fresh.state_dict(), fresh.config, origins=origins)
+    before, after = trained.state_dict()[WORDS], result.tensors[WORDS]
+    bias, new_bias = trained.predictions.bias, result.tensors["predictions.bias"]
+    ids = {old.piece(number): number for number in range(300)}
+    shared = [number for number in range(500) if new.piece(number) in ids]
+    assert len(shared) == origins.kept > 100
+    for number in shared:
+        assert torch.equal(after[number], before[ids[new.piece(number)]])
+        assert torch.equal(new_bias[number], bias[ids[new.piece(number)]])
+    composed = [n for n in range(500) if n not in shared and origins.rows[n]]
+    assert len(composed) == origins.composed > 100
+    word = next(n for n in composed if new.piece(n).startswith("▁") and len(new.piece(n)) > 4)
+    parts = old.encode(new.piece(word).removeprefix("▁"))
+    assert len(parts) > 1
+    torch.testing.assert_close(after[word], before[parts].mean(0))
+    torch.testing.assert_close(new_bias[word], bias[parts].mean())
+    assert result.notes == (origins.note(300),)
+    assert origins.left_out == 300 - origins.kept
+
+
+def test_what_is_in_no_old_piece_keeps_its_initial_value(tokenizers):
+    old, _ = tokenizers
+    foreign = train_tokenizer(["Ж Щ Ю ЖЩЮ ЖЩ ЩЮ. " * 40, "the ship and the sea. " * 40], vocab_size=30)
+    origins = pieces_by_text(old, 300, foreign)
+    unknown = [n for n in range(foreign.vocab_size) if foreign.piece(n).removeprefix("▁") in ("ж", "щ", "ю")]
+    assert unknown and all(not origins.rows[number] for number in unknown)
+    assert origins.drawn >= len(unknown)
+    fresh = torch.randn(foreign.vocab_size, 4)
+    made = rows_of_pieces(torch.randn(300, 4), fresh, origins)
+    assert torch.equal(made[unknown], fresh[unknown])
+
+
+def test_a_piece_inside_words_begins_as_the_inside_of_words(tokenizers):
+    old, new = tokenizers
+    origins = pieces_by_text(old, 300, new)
+    inside = [n for n in range(500) if not new.piece(n).startswith("▁") and len(origins.rows[n]) > 1]
+    assert inside
+    for number in inside:
+        pieces = [old.piece(row) for row in origins.rows[number]]
+        assert "▁" not in pieces and "".join(pieces).replace("▁", "") == new.piece(number)
+        alternative = pieces[0].removeprefix("▁")
+        assert pieces[0] == alternative or old.piece_to_id(alternative) == old.unk_id
+
+
+def test_the_same_tokenizer_keeps_every_row_and_leaves_out_those_without_a_piece():
+    assert same_pieces(300, 300).note(300) is None
+    origins = same_pieces(304, 300)
+    assert (origins.kept, origins.left_out, origins.drawn) == (300, 4, 0)
+    table = torch.randn(304, 4)
+    assert torch.equal(rows_of_pieces(table, torch.zeros(300, 4), origins), table[:300])
+
+
+def test_the_vocabulary_of_the_same_pieces_in_another_order_is_a_permutation(tokenizers):
+    old, _ = tokenizers
+    assert [list(rows) for rows in pieces_by_text(old, 300, old).rows] == [[number] for number in range(300)]
+
+
+def test_the_decoder_stays_tied_to_the_new_table(tokenizers):
+    old, new = tokenizers
+    trained, fresh = model_of(300, 1), model_of(500, 2)
+    origins = pieces_by_text(old, 300, new)
+    result = warm_start(trained.state_dict(), trained.config, fresh.state_dict(), fresh.config, origins=origins)
+    fresh.load_state_dict(result.tensors)
+    hidden = torch.randn(3, 16)
+    logits = fresh.predictions(hidden, fresh.albert.embeddings.word_embeddings.weight)
+    before = trained.predictions(hidden, trained.albert.embeddings.word_embeddings.weight)
+    kept = [(n, rows[0]) for n, rows in enumerate(origins.rows) if old.piece(rows[0] if rows else 1) == new.piece(n)]
+    assert len(kept) == origins.kept
+    columns, old_columns = zip(*kept, strict=True)
+    torch.testing.assert_close(logits[:, list(columns)], before[:, list(old_columns)])
+
+
+def test_a_table_of_another_size_without_another_tokenizer_is_padded_with_initial_values():
+    trained, fresh = model_of(300, 1), model_of(310, 2)
+    result = warm_start(trained.state_dict(), trained.config, fresh.state_dict(), fresh.config)
+    assert torch.equal(result.tensors[WORDS][:300], trained.state_dict()[WORDS])
+    assert torch.equal(result.tensors[WORDS][300:], fresh.state_dict()[WORDS][300:])

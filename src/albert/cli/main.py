@@ -43,6 +43,7 @@ COMMANDS: dict[str, Command] = {
     "evaluate": Command("albert.cli.evaluate", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.cli.predict", "text in, answers out"),
     "info": Command("albert.cli.info", "what a model, a dataset or this machine is"),
+    "verify": Command("albert.cli.verify", "every file checked against its manifest"),
 }
 
 EXAMPLE = "Example: albert quickstart"

@@ -65,6 +65,23 @@ class CorpusDescription:
     versions: dict[str, str]
 
 
+def read_description(directory: Path) -> CorpusDescription:
+    """What `corpus.json` says.
+
+    Raises:
+        MissingInput: no such corpus.
+        DamagedData: no JSON.
+        InvalidConfiguration: written by a version that this one does not understand.
+    """
+    if not (directory / DESCRIPTION_NAME).is_file():
+        raise MissingInput(directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory")
+    description = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
+    if description.format != FORMAT:
+        why = f"has format {description.format}, this version reads {FORMAT}"
+        raise InvalidConfiguration(directory, why, "prepare the corpus again")
+    return description
+
+
 class TokenCorpus:
     """One split of a prepared corpus as one long run of tokens.
 
@@ -103,14 +120,9 @@ class TokenCorpus:
             DamagedData: a file is damaged, or the tokenizer is not the one the corpus was made with.
             InvalidConfiguration: written by a version that this one does not understand.
         """
-        if not (directory / DESCRIPTION_NAME).is_file():
-            raise MissingInput(directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory")
+        description = read_description(directory)
         if verify:
             verify_directory(directory)
-        description = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
-        if description.format != FORMAT:
-            why = f"has format {description.format}, this version reads {FORMAT}"
-            raise InvalidConfiguration(directory, why, "prepare the corpus again")
         if not load_tokenizer(directory).answers_to(description.tokenizer_fingerprint):
             raise DamagedData(directory, "its tokenizer files are not those it was made with", "prepare it again")
         if not description.shards.get(split):

@@ -1,0 +1,43 @@
+"""`albert verify`: damage is found in whatever was written, and named."""
+
+import pytest
+
+from albert.cli.main import run
+from albert.runtime.durable_files import new_directory
+
+
+@pytest.fixture
+def written(tmp_path):
+    for name in ("one", "runs/mine/model", "runs/mine/checkpoints/step-00000010"):
+        with new_directory(tmp_path / name) as directory:
+            (directory / "part").mkdir()
+            (directory / "part" / "numbers.bin").write_bytes(bytes(range(200)))
+    (tmp_path / "runs/mine/journal.jsonl").write_text('{"event": "start"}\n')
+    return tmp_path
+
+
+def test_what_is_whole_is_said_to_be(written, capsys):
+    assert run(["verify", str(written / "one"), str(written / "runs/mine")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("whole") == 3
+    assert "1 records" in printed
+
+
+@pytest.mark.parametrize("place", ["one", "runs/mine/model", "runs/mine/checkpoints/step-00000010"])
+@pytest.mark.parametrize("file", ["part/numbers.bin", "MANIFEST.json"])
+def test_a_flipped_bit_is_found_and_the_others_still_checked(written, capsys, place, file):
+    damaged = written / place / file
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(bytes(data))
+    assert run(["verify", str(written / "one"), str(written / "runs/mine")]) == 65
+    printed = capsys.readouterr()
+    assert printed.out.count("whole") == 2
+    assert "1 of 3 directories are damaged" in printed.err
+    assert damaged.name in printed.err
+
+
+def test_a_place_without_a_manifest_is_refused(tmp_path, capsys):
+    assert run(["verify", str(tmp_path)]) == 66
+    assert "holds no MANIFEST.json" in capsys.readouterr().err
+    assert run(["verify", str(tmp_path / "nowhere")]) == 66

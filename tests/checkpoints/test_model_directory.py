@@ -67,13 +67,13 @@ def test_every_key_is_written_out_and_read_back(name: str, tmp_path: Path) -> No
         classifier_dropout_prob=0.25, layer_norm_eps=1e-6,
     )  # fmt: skip
     write_model(
-        tmp_path, AlbertForPreTraining(config), None, extra={"sentence_objective": "nsp", "max_sequence_length": 128}
+        tmp_path, AlbertForPreTraining(config), None, extra={"sentence_objective": "sop", "max_sequence_length": 128}
     )
     content = json.loads((tmp_path / "config.json").read_text())
     assert content.keys() >= TRANSFORMERS_KEYS
     found, extra = read_config(tmp_path)
     assert found == config
-    assert (extra["sentence_objective"], extra["max_sequence_length"]) == ("nsp", 128)
+    assert (extra["sentence_objective"], extra["max_sequence_length"]) == ("sop", 128)
     assert content["architectures"] == ["AlbertForPreTraining"]
 
 

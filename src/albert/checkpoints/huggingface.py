@@ -1,9 +1,11 @@
 """One table of names between our modules and transformers' ALBERT, read in both directions.
 
-Two things differ in more than the name. Attention-only and feed-forward-only sharing do not exist in
+Three things differ in more than the name. Attention-only and feed-forward-only sharing do not exist in
 transformers: the shared half is written once for each layer, and read back as one after checking that the
-copies are still equal. And transformers always has an embedding-to-hidden map, even when both sizes are
-equal: there we write the identity.
+copies are still equal. transformers always has an embedding-to-hidden map, even when both sizes are equal:
+there we write the identity. And its only sentence head means sentence order: a head trained to tell the next
+sentence from a foreign one is written beside a masked language model, under a name that nothing there takes
+for an order, and heads that no objective trained are not written.
 
 Source of the names: transformers 5, `models/albert/modeling_albert.py`.
 """
@@ -53,6 +55,12 @@ HEADS = {
     "qa_outputs.outputs.weight": "qa_outputs.weight",
     "qa_outputs.outputs.bias": "qa_outputs.bias",
 }
+# Next-sentence prediction has no class in transformers' ALBERT; 0 the segment follows, 1 it is a foreign one.
+_NEXT_SENTENCE = {
+    "nsp_classifier.classifier.weight": "sop_classifier.classifier.weight",
+    "nsp_classifier.classifier.bias": "sop_classifier.classifier.bias",
+}
+_UNTRAINED_WITHOUT_OBJECTIVE = ("sop_classifier.", BACKBONE_PREFIX + "pooler.")
 # Copies that old files hold of tensors that are tied, and buffers that were saved once.
 _TIED = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
@@ -67,11 +75,13 @@ class Renamed:
 
     Args:
         tensors: our name (of a model with heads, that is with `albert.` before the backbone) -> tensor.
+        in_file: our name -> its name in the file, the first one where there are copies.
         unexpected: names in the file that no model of ours has.
         dropped: names that say nothing new: copies of tied tensors, saved buffers, an identity map.
     """
 
     tensors: dict[str, Tensor]
+    in_file: dict[str, str]
     unexpected: tuple[str, ...]
     dropped: tuple[str, ...]
 
@@ -132,6 +142,20 @@ def to_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig) -> dict
     return written
 
 
+def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str) -> dict[str, Tensor]:
+    """The tensors of a pre-training model, under transformers' names, as its sentence objective lets them be written.
+
+    Args:
+        tensors: what `to_transformers` gave for an `AlbertForPreTraining`.
+        objective: "sop": as they are; "nsp": the head under a name of its own; "none": without the pooler and the
+            head, which nothing has trained.
+    """
+    if objective == "none":
+        return {name: t for name, t in tensors.items() if not name.startswith(_UNTRAINED_WITHOUT_OBJECTIVE)}
+    names = {theirs: ours for ours, theirs in _NEXT_SENTENCE.items()} if objective == "nsp" else {}
+    return {names.get(name, name): tensor for name, tensor in tensors.items()}
+
+
 def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where: str) -> Renamed:
     """Tensors under our names, copies folded together again.
 
@@ -153,15 +177,18 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     for name in dropped:
         del content[name]
     found: dict[str, Tensor] = {}
+    in_file: dict[str, str] = {}
     for ours, theirs in backbone_names(config):
         names = [BACKBONE_PREFIX + name for name in theirs]
         copies = {name: content.pop(name) for name in names if name in content}
         if copies:
             found[BACKBONE_PREFIX + ours] = _one_of(copies, config, where)
-    for ours, theirs in HEADS.items():
-        if theirs in content:
-            found[ours] = content.pop(theirs)
-    return Renamed(found, tuple(sorted(content)), tuple(sorted(dropped)))
+            in_file[BACKBONE_PREFIX + ours] = next(iter(copies))
+    heads = {theirs: ours for ours, theirs in HEADS.items()} | _NEXT_SENTENCE
+    for theirs, ours in heads.items():
+        if theirs in content and ours not in found:
+            found[ours], in_file[ours] = content.pop(theirs), theirs
+    return Renamed(found, in_file, tuple(sorted(content)), tuple(sorted(dropped)))
 
 
 def _places(config: AlbertConfig) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
@@ -182,7 +209,8 @@ def _places(config: AlbertConfig) -> tuple[dict[int, list[str]], dict[int, list[
 
 def _with_prefix(name: str) -> str:
     head = name.split(".", 1)[0]
-    return name if head in {theirs.split(".", 1)[0] for theirs in HEADS.values()} else BACKBONE_PREFIX + name
+    heads = {theirs.split(".", 1)[0] for theirs in (*HEADS.values(), *_NEXT_SENTENCE)}
+    return name if head in heads else BACKBONE_PREFIX + name
 
 
 def _equal_ties(content: dict[str, Tensor], where: str) -> list[str]:

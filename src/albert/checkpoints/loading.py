@@ -73,7 +73,7 @@ def load_tensors(
     """
     prefix = BACKBONE_PREFIX if not isinstance(model, AlbertModel) else ""
     in_file = {BACKBONE_PREFIX + ours: BACKBONE_PREFIX + theirs[0] for ours, theirs in backbone_names(config)}
-    in_file |= HEADS
+    in_file |= HEADS | renamed.in_file
     wanted = {(BACKBONE_PREFIX if not prefix else "") + name: name for name in model.state_dict()}
     found = {
         wanted[name]: tensor

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from albert.checkpoints.card import ModelCard
 from albert.checkpoints.config_file import CONFIG_NAME, config_to_json, read_config, with_overrides
-from albert.checkpoints.huggingface import from_transformers, to_transformers
+from albert.checkpoints.huggingface import from_transformers, to_transformers, with_sentence_objective
 from albert.checkpoints.loading import LoadingReport, load_tensors
 from albert.checkpoints.location import find_model
 from albert.checkpoints.tensor_files import WEIGHTS_NAME, read_tensors, write_tensors
@@ -30,7 +30,7 @@ from albert.model.albert import (
 from albert.model.config import AlbertConfig
 from albert.model.parameter_count import count_parameters
 from albert.runtime.durable_files import MANIFEST_NAME, new_directory, verify_directory, write_text
-from albert.runtime.errors import DamagedData
+from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.strict_json import save_json
 from albert.text.tokenizer_directory import load_tokenizer
 
@@ -69,6 +69,8 @@ KINDS: dict[str, Kind] = {model.__name__: kind for kind, model in MODELS.items()
 _LABELLED = (AlbertForSequenceClassification, AlbertForTokenClassification)
 CARD_NAME = "README.md"
 FINGERPRINT_KEY = "tokenizer_fingerprint"
+OBJECTIVE_KEY = "sentence_objective"
+_OBJECTIVES = ("sop", "nsp", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,8 @@ def write_model(
         directory: where; `save_model_directory` makes one that is whole or absent.
         model: one of the model classes, on any device.
         tokenizer_directory: whose tokenizer is written beside it; None writes a model without one.
-        extra: further keys of `config.json`.
+        extra: further keys of `config.json`. With `sentence_objective` "nsp" or "none" a model for pre-training is
+            written as the masked language model that transformers can hold exactly.
         card: the text of `README.md`; None writes a short one.
         architecture: the transformers class to name, where it is not the one of the same name
             (`AlbertForMultipleChoice` has the weights of a classifier with one output).
@@ -116,11 +119,12 @@ def write_model(
         InvalidConfiguration: `extra` contradicts the model.
     """
     config = _config_of(model)
-    named = architecture or ARCHITECTURES[type(model)]
     keys = dict(extra or {})
+    objective = _sentence_objective(model, keys)
+    named = architecture or _architecture(model, objective)
     if tokenizer_directory is not None:
         keys[FINGERPRINT_KEY] = _write_tokenizer(tokenizer_directory, directory, config)
-    tensors = to_transformers(model.state_dict(), config)
+    tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
     dtype = next(iter(tensors.values())).dtype
     content = config_to_json(config, named, dtype, _num_labels(model), keys)
     save_json(directory / CONFIG_NAME, content)
@@ -145,7 +149,7 @@ def save_model_directory(
         WriteFailed: the disk is full or failed; nothing is left behind.
     """
     with new_directory(path, replace=replace) as directory:
-        named = architecture or ARCHITECTURES[type(model)]
+        named = architecture or _architecture(model, _sentence_objective(model, extra or {}))
         text = card if card is not None else _short_card(path.name, named, _config_of(model))
         write_model(directory, model, tokenizer_directory, extra=extra, card=text, architecture=architecture)
 
@@ -153,11 +157,15 @@ def save_model_directory(
 def kind_of(extra: Mapping[str, Any]) -> Kind:
     """What a model directory holds, by the `architectures` of its `config.json`; an encoder when it names none of ours.
 
+    A model that was trained to tell the next sentence calls itself a masked language model, for transformers, and is
+    one for pre-training here.
+
     Args:
         extra: the keys that `read_config` gives beside the configuration.
     """
     named = extra.get("architectures") or ["AlbertModel"]
-    return KINDS.get(str(named[0]), "encoder")
+    kind = KINDS.get(str(named[0]), "encoder")
+    return "pretraining" if kind == "masked_lm" and extra.get(OBJECTIVE_KEY) == "nsp" else kind
 
 
 def open_model(
@@ -222,6 +230,19 @@ def _config_of(model: nn.Module) -> AlbertConfig:
     if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
         raise TypeError(f"{type(model).__name__} is not one of the model classes")
     return config
+
+
+def _sentence_objective(model: nn.Module, extra: Mapping[str, Any]) -> str:
+    """What the sentence head of a pre-training model was trained on; other models have none that could be mistaken."""
+    objective = extra.get(OBJECTIVE_KEY, "sop") if isinstance(model, AlbertForPreTraining) else "sop"
+    if objective not in _OBJECTIVES:
+        raise InvalidConfiguration(OBJECTIVE_KEY, f"is {objective!r}", f"known: {', '.join(_OBJECTIVES)}")
+    return objective
+
+
+def _architecture(model: nn.Module, objective: str) -> str:
+    """The class of transformers that may open it: the one for pre-training takes its sentence head for an order."""
+    return ARCHITECTURES[type(model) if objective == "sop" else AlbertForMaskedLM]
 
 
 def _num_labels(model: nn.Module) -> int:

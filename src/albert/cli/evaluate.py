@@ -8,11 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from albert.checkpoints.model_directory import read_config
+from albert.checkpoints.model_directory import kind_of, read_config
 from albert.cli.command_line import parse
 from albert.finetuning.evaluate import evaluate_directory, fine_tuned_directory
 from albert.finetuning.summary import scores_table, shortened
-from albert.inference.predictor import KINDS
 from albert.pretraining.intrinsic_evaluation import evaluate_pretraining
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision
@@ -86,9 +85,10 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
         raise UsageError("--data", "is needed: what `albert prepare` wrote", "see albert evaluate --help")
     directory = fine_tuned_directory(asked.model)
     _, extra = read_config(directory)
-    architecture = str((extra.get("architectures") or ["AlbertModel"])[0])
-    if KINDS.get(architecture) != "pretraining":
-        why = f"has no head for the tasks of pre-training, it is an {architecture}"
+    if kind_of(extra) not in ("pretraining", "masked_lm"):
+        why = (
+            f"has no head for the tasks of pre-training, it is an {(extra.get('architectures') or ['AlbertModel'])[0]}"
+        )
         raise InvalidConfiguration(asked.model, why, "give a model of `albert pretrain`")
     trained = extra.get("max_sequence_length")  # positions beyond it were never trained
     figures = evaluate_pretraining(

@@ -14,7 +14,16 @@ from torch import Tensor
 
 from albert.checkpoints.config_file import labels_of
 from albert.checkpoints.location import find_model
-from albert.checkpoints.model_directory import KINDS, Kind, OpenedModel, open_model, read_config
+from albert.checkpoints.model_directory import (
+    KINDS as KINDS,
+)
+from albert.checkpoints.model_directory import (
+    Kind,
+    OpenedModel,
+    kind_of,
+    open_model,
+    read_config,
+)
 from albert.checkpoints.model_tokenizer import refuse_foreign_tokenizer
 from albert.inference.encoding import encode_texts, encode_with_masks, words
 from albert.inference.spans import probability_of_spans
@@ -40,6 +49,10 @@ _ABILITIES: dict[Kind, dict[str, tuple[str, ...]]] = {
     "token_classification": {},
     "multiple_choice": {},
     "encoder": {},
+}
+_ORDERS = {
+    "sop": ("in order", "swapped", "probability_in_order"),
+    "nsp": ("next", "foreign", "probability_next"),
 }
 # Lengths of the paper's SQuAD recipe (Table 14), where the model has that many positions.
 ANSWER_LENGTH, QUESTION_LENGTH, STRIDE, ANSWER_TOKENS = 384, 64, 128, 30
@@ -97,8 +110,7 @@ class Predictor:
         """
         directory = find_model(path_or_id)
         _, extra = read_config(directory)
-        architectures = extra.get("architectures") or ["AlbertModel"]
-        kind: Kind = KINDS.get(str(architectures[0]), "encoder")
+        kind = kind_of(extra)
         opened = open_model(directory, kind)
         return cls(opened, kind, load_tokenizer(directory), pick_device(device))
 
@@ -137,6 +149,9 @@ class Predictor:
     def order(self, first: str, second: str) -> Prediction:
         """Whether two adjacent segments are in order: `label`, its `score`, `probability_in_order`.
 
+        A model that learnt next-sentence prediction says instead whether the second follows the first in their
+        text or comes from another one, with `probability_next`.
+
         Raises:
             InvalidConfiguration: the model cannot judge an order.
         """
@@ -145,9 +160,10 @@ class Predictor:
         with torch.inference_mode():
             packed = pack([encoded.ids], [encoded.token_types]).to(self.device)
             nowhere = torch.zeros(0, dtype=torch.long, device=self.device)
-            in_order = float(self._model(packed, nowhere).sentence_order.float().softmax(dim=-1)[0, 0])
-        label, score = ("in order", in_order) if in_order >= 0.5 else ("swapped", 1 - in_order)
-        return {"label": label, "score": score, "probability_in_order": in_order, **_said(encoded.cut)}
+            first_class = float(self._model(packed, nowhere).sentence_order.float().softmax(dim=-1)[0, 0])
+        yes, no, key = _ORDERS["nsp" if self.extra.get("sentence_objective") == "nsp" else "sop"]
+        label, score = (yes, first_class) if first_class >= 0.5 else (no, 1 - first_class)
+        return {"label": label, "score": score, key: first_class, **_said(encoded.cut)}
 
     def classify(self, text: str, pair: str | None = None) -> list[Prediction]:
         """`classify_batch` of one text."""

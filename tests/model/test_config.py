@@ -27,14 +27,6 @@ def test_every_preset_and_every_recipe_builds_on_the_meta_device(name, sequences
     assert logits.sentence_order.shape == (2, 2)
 
 
-def test_albert_shares_all_layers_and_the_bert_controls_none():
-    for name, config in PRESETS.items():
-        assert config.sharing == ("all" if name.startswith("albert") else "none")
-        assert (config.embedding_size == 128) == name.startswith("albert")
-        assert config.intermediate_size == 4 * config.hidden_size
-        assert config.hidden_size // config.num_attention_heads == 64
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import types
 import typing
+from collections import Counter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,10 +105,11 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if len(items) != len(value):
             raise InvalidConfiguration(where, f"has {len(value)} items, {len(items)} are expected")
         return tuple(_convert(kind, item, where) for kind, item in zip(items, value, strict=True))
-    if origin is dict:
+    if origin in (dict, Counter):
         if not isinstance(value, dict):
             raise InvalidConfiguration(where, f"is {_kind(value)}, an object is expected")
-        return {key: _convert(typing.get_args(hint)[1], item, f"{where}: {key}") for key, item in value.items()}
+        kind = typing.get_args(hint)[1] if origin is dict else int
+        return origin({key: _convert(kind, item, f"{where}: {key}") for key, item in value.items()})
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

@@ -65,7 +65,23 @@ def read_corpus(
     """
     report = report if report is not None else CorpusReport()
     report.sources, report.files_ignored = find_corpus_files(paths)
-    for file in report.sources:
+    files = report.sources
+    yield from read_files(files, text_field=text_field, documents=documents, report=report, advance=advance)
+    if report.documents == 0:
+        subject = paths[0] if len(paths) == 1 else "corpus"
+        raise MissingInput(subject, f"no document with text ({report.documents_in} read)")
+
+
+def read_files(
+    files: Sequence[CorpusFile],
+    *,
+    text_field: str = "text",
+    documents: DocumentBoundary = "file",
+    report: CorpusReport,
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[Document]:
+    """`read_corpus` of files that were found before, a part of a corpus say; there may be no document in them."""
+    for file in files:
         report.files += 1
         before = 0
         with open_corpus_file(file) as (content, raw):
@@ -77,9 +93,6 @@ def read_corpus(
                     before = position
         if advance and file.size > before:
             advance(file.size - before)
-    if report.documents == 0:
-        subject = paths[0] if len(paths) == 1 else "corpus"
-        raise MissingInput(subject, f"no document with text ({report.documents_in} read)")
 
 
 def _documents(

@@ -25,12 +25,13 @@ def make_documents(count: int, seed: int = 0) -> list[str]:
 def prepare_texts(texts, tokenizer, directory, held_out):
     """Write one file a text and prepare them."""
     from albert.text.prepare import prepare
+    from albert.text.unit_preparation import PreparationSettings
 
     raw = directory / "raw"
     raw.mkdir()
     for number, text in enumerate(texts):
         (raw / f"{number:03d}.txt").write_text(text, encoding="utf-8")
-    prepare([raw], tokenizer, directory / "corpus", held_out=held_out, workers=1)
+    prepare([raw], tokenizer, directory / "corpus", PreparationSettings(held_out=held_out), workers=1)
     return directory / "corpus"
 
 
@@ -88,17 +89,34 @@ def tiny_recipe():
 @pytest.fixture(scope="session")
 def corpus_of(tiny_corpus):
     """Makes a corpus of token ids, document by document and sentence by sentence, in memory."""
-    from albert.text.shards import TokenCorpus
+    from albert.text.shards import ShardDescription, ShardLengths, TokenCorpus
 
     real = TokenCorpus.open(tiny_corpus, "train", verify=False)
 
     class CorpusInMemory(TokenCorpus):
-        def __init__(self, documents):
+        """As many shards as are asked for, the documents in turn."""
+
+        def __init__(self, documents, shards=1):
             self.directory, self.split, self.description = real.directory, "train", real.description
-            sentences = [sentence for document in documents for sentence in document]
-            self.sentence_starts = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
-            self.document_starts = np.cumsum([0, *map(len, documents)], dtype=np.int64)
-            self._tokens = [np.concatenate(sentences).astype(np.int64)]
-            self._shard_ends = [len(self._tokens[0])]
+            parts = [documents[len(documents) * i // shards : len(documents) * (i + 1) // shards] for i in range(shards)]
+            self._runs = [np.concatenate([np.concatenate(document) for document in part]) for part in parts]
+            self._lengths = [
+                ShardLengths(
+                    np.array([len(sentence) for document in part for sentence in document], dtype="<u4"),
+                    np.array([len(document) for document in part], dtype="<u4"),
+                )
+                for part in parts
+            ]
+            self._shards = [
+                ShardDescription(str(i), len(lengths.documents), len(lengths.sentences), len(run))
+                for i, (run, lengths) in enumerate(zip(self._runs, self._lengths, strict=True))
+            ]
+            self.shard_starts = np.cumsum([0, *map(len, self._runs)], dtype=np.int64)
+
+        def tokens(self, shard):
+            return self._runs[shard]
+
+        def lengths(self, shard):
+            return self._lengths[shard]
 
     return CorpusInMemory

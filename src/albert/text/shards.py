@@ -4,7 +4,6 @@
 the other, the length of every sentence in tokens, and the length of every document in sentences.
 """
 
-import bisect
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +21,8 @@ from albert.text.tokenizer_directory import load_tokenizer
 
 DESCRIPTION_NAME = "corpus.json"
 FORMAT = 1
+OPEN_SHARDS = 128
+"""Most token files that are mapped at a time: each takes a file descriptor, of which many systems give out 1,024."""
 Split = Literal["train", "held_out"]
 
 
@@ -82,29 +83,36 @@ def read_description(directory: Path) -> CorpusDescription:
     return description
 
 
+@dataclass(frozen=True)
+class ShardLengths:
+    """Where the sentences and documents of a shard end."""
+
+    sentences: np.ndarray
+    """uint32 [sentences]: tokens of each."""
+    documents: np.ndarray
+    """uint32 [documents]: sentences of each."""
+
+
 class TokenCorpus:
-    """One split of a prepared corpus as one long run of tokens.
+    """One split of a prepared corpus as one long run of tokens, of which nothing but sizes is held in memory.
 
     Attributes:
         directory: where the prepared corpus is.
         split: "train" or "held_out".
         description: what `corpus.json` says.
-        sentence_starts: [n_sentences + 1] where in the run each sentence begins; the last entry is the end.
-        document_starts: [n_documents + 1] the first sentence of each document; the last entry is the end.
+        shard_starts: [n_shards + 1] where in the run each shard begins; the last entry is the end.
     """
 
-    sentence_starts: Int64[np.ndarray, " sentences_and_end"]
-    document_starts: Int64[np.ndarray, " documents_and_end"]
+    shard_starts: Int64[np.ndarray, " shards_and_end"]
 
     def __init__(self, directory: Path, split: Split, description: CorpusDescription) -> None:
         self.directory, self.split, self.description = directory, split, description
-        shards = description.shards[split]
-        self._tokens = [self._map_tokens(shard) for shard in shards]
-        self._shard_ends = np.cumsum([shard.tokens for shard in shards]).tolist()
-        self.sentence_starts = self._starts([self._lengths(s, SENTENCES_NAME, s.sentences, s.tokens) for s in shards])
-        self.document_starts = self._starts(
-            [self._lengths(s, DOCUMENTS_NAME, s.documents, s.sentences) for s in shards]
-        )
+        self._shards = description.shards[split]
+        self._mapped: dict[int, np.ndarray] = {}
+        for number, shard in enumerate(self._shards):
+            self._check_size(self._path(shard, TOKENS_NAME), shard.tokens * token_type(self.vocab_size).itemsize)
+            self.lengths(number)
+        self.shard_starts = np.cumsum([0, *(shard.tokens for shard in self._shards)], dtype=np.int64)
 
     @classmethod
     def open(cls, directory: Path, split: Split = "train", verify: bool = True) -> "TokenCorpus":
@@ -120,9 +128,9 @@ class TokenCorpus:
             DamagedData: a file is damaged, or the tokenizer is not the one the corpus was made with.
             InvalidConfiguration: written by a version that this one does not understand.
         """
-        description = read_description(directory)
-        if verify:
+        if verify and (directory / DESCRIPTION_NAME).is_file():
             verify_directory(directory)
+        description = read_description(directory)
         if not load_tokenizer(directory).answers_to(description.tokenizer_fingerprint):
             raise DamagedData(directory, "its tokenizer files are not those it was made with", "prepare it again")
         if not description.shards.get(split):
@@ -132,17 +140,32 @@ class TokenCorpus:
     @property
     def n_tokens(self) -> int:
         """Tokens of this split."""
-        return self._shard_ends[-1]
+        return int(self.shard_starts[-1])
 
     @property
     def n_sentences(self) -> int:
         """Sentences of this split."""
-        return len(self.sentence_starts) - 1
+        return sum(shard.sentences for shard in self._shards)
 
     @property
     def n_documents(self) -> int:
         """Documents of this split."""
-        return len(self.document_starts) - 1
+        return sum(shard.documents for shard in self._shards)
+
+    @property
+    def n_shards(self) -> int:
+        """Shards of this split."""
+        return len(self._shards)
+
+    @property
+    def sentence_starts(self) -> Int64[np.ndarray, " sentences_and_end"]:
+        """[n_sentences + 1] where in the run each sentence begins; the last entry is the end. Made anew every time."""
+        return _starts([self.lengths(number).sentences for number in range(self.n_shards)])
+
+    @property
+    def document_starts(self) -> Int64[np.ndarray, " documents_and_end"]:
+        """[n_documents + 1] the first sentence of each document; the last entry is the end. Made anew every time."""
+        return _starts([self.lengths(number).documents for number in range(self.n_shards)])
 
     @property
     def tokenizer_fingerprint(self) -> str:
@@ -166,29 +189,72 @@ class TokenCorpus:
         """
         if not 0 <= start <= stop <= self.n_tokens:
             raise IndexError(f"tokens {start}..{stop} of {self.n_tokens}")
-        parts = []
-        shard = bisect.bisect_right(self._shard_ends, start)
-        while start < stop:
-            end = self._shard_ends[shard]
-            first = end - len(self._tokens[shard])
-            parts.append(self._tokens[shard][start - first : min(stop, end) - first])
-            start, shard = min(stop, end), shard + 1
-        if len(parts) == 1:
-            return parts[0].astype(np.int64)
-        return np.concatenate([np.empty(0, np.int64), *parts], dtype=np.int64)
+        tokens = np.empty(stop - start, dtype=np.int64)
+        self.copy_runs(tokens, np.array([0]), np.array([start]), np.array([stop - start]))
+        return tokens
+
+    def copy_runs(
+        self,
+        out: Int64[np.ndarray, " places"],
+        places: Int64[np.ndarray, " runs"],
+        starts: Int64[np.ndarray, " runs"],
+        lengths: Int64[np.ndarray, " runs"],
+    ) -> None:
+        """Copy many runs of tokens at once, wherever shards end.
+
+        Args:
+            out: where the tokens go.
+            places: where in `out` each run begins.
+            starts, lengths: each run, in the run that is the whole corpus; nothing checks that it is within.
+        """
+        shards = np.searchsorted(self.shard_starts, starts, side="right") - 1
+        firsts = starts - self.shard_starts[shards]
+        over = starts + lengths > self.shard_starts[np.minimum(shards + 1, self.n_shards)]
+        rows = zip(places.tolist(), shards.tolist(), firsts.tolist(), lengths.tolist(), over.tolist(), strict=True)
+        for place, shard, first, length, crosses in rows:
+            while crosses:
+                part = self.tokens(shard)[first:]
+                out[place : place + len(part)] = part
+                place, shard, first, length = place + len(part), shard + 1, 0, length - len(part)
+                crosses = length > self._shards[shard].tokens
+            out[place : place + length] = self.tokens(shard)[first : first + length]
+
+    def tokens(self, shard: int) -> np.ndarray:
+        """The tokens of a shard, memory-mapped, in their type on disk."""
+        mapped = self._mapped.get(shard)
+        if mapped is None:
+            path = self._path(self._shards[shard], TOKENS_NAME)
+            mapped = np.memmap(path, dtype=token_type(self.vocab_size), mode="r").view(np.ndarray)
+            if len(self._mapped) >= OPEN_SHARDS:
+                self._mapped.pop(next(iter(self._mapped)))  # the one that was opened first
+            self._mapped[shard] = mapped
+        return mapped
+
+    def lengths(self, shard: int) -> ShardLengths:
+        """The lengths of sentences and documents of a shard, read from the disk.
+
+        Raises:
+            DamagedData: they do not add up to what `corpus.json` says.
+        """
+        which = self._shards[shard]
+        return ShardLengths(
+            self._load_lengths(self._path(which, SENTENCES_NAME), which.sentences, which.tokens),
+            self._load_lengths(self._path(which, DOCUMENTS_NAME), which.documents, which.sentences),
+        )
+
+    def __getstate__(self) -> dict[str, object]:
+        """Another process maps the files itself."""
+        return self.__dict__ | {"_mapped": {}}
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         return load_tokenizer(self.directory)
 
-    def _map_tokens(self, shard: ShardDescription) -> np.ndarray:
-        path = self.directory / self.split / TOKENS_NAME.format(shard.name)
-        type_on_disk = token_type(self.vocab_size)
-        self._check_size(path, shard.tokens * type_on_disk.itemsize)
-        return np.memmap(path, dtype=type_on_disk, mode="r").view(np.ndarray)
+    def _path(self, shard: ShardDescription, name: str) -> Path:
+        return self.directory / self.split / name.format(shard.name)
 
-    def _lengths(self, shard: ShardDescription, name: str, count: int, total: int) -> np.ndarray:
-        path = self.directory / self.split / name.format(shard.name)
+    @staticmethod
+    def _load_lengths(path: Path, count: int, total: int) -> np.ndarray:
         try:
             lengths = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
@@ -198,12 +264,6 @@ class TokenCorpus:
         return lengths
 
     @staticmethod
-    def _starts(lengths: list[np.ndarray]) -> np.ndarray:
-        starts = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
-        np.cumsum(np.concatenate(lengths), dtype=np.int64, out=starts[1:])
-        return starts
-
-    @staticmethod
     def _check_size(path: Path, expected: int) -> None:
         try:
             size = path.stat().st_size
@@ -211,3 +271,9 @@ class TokenCorpus:
             raise DamagedData(path, error.strerror or "cannot be read") from error
         if size != expected:
             raise DamagedData(path, f"has {size:,} bytes, {DESCRIPTION_NAME} says {expected:,}")
+
+
+def _starts(lengths: list[np.ndarray]) -> np.ndarray:
+    starts = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
+    np.cumsum(np.concatenate(lengths), dtype=np.int64, out=starts[1:])
+    return starts

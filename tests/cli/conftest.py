@@ -73,6 +73,7 @@ def scene(tmp_path_factory) -> Scene:
     from albert.model.config import AlbertConfig
     from albert.text.prepare import prepare
     from albert.text.sentencepiece_tokenizer import train_tokenizer
+    from albert.text.unit_preparation import PreparationSettings
 
     root = tmp_path_factory.mktemp("scene")
     places = Scene(*(root / name for name in Scene.__dataclass_fields__))
@@ -82,7 +83,7 @@ def scene(tmp_path_factory) -> Scene:
         (places.text / f"{number:02d}.txt").write_text(document, encoding="utf-8")
     for size, corpus in ((180, places.corpus), (160, places.other_corpus)):
         tokenizer = train_tokenizer(documents, vocab_size=size)
-        prepare([places.text], tokenizer, corpus, held_out=0.2, workers=1)
+        prepare([places.text], tokenizer, corpus, PreparationSettings(held_out=0.2), workers=1)
         if corpus == places.corpus:
             places.tokenizer.mkdir()
             tokenizer.save(places.tokenizer)

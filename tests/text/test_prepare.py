@@ -14,6 +14,7 @@ from albert.text.prepare import prepare
 from albert.text.sentences import split_sentences
 from albert.text.shard_encoding import is_held_out, token_type
 from albert.text.shards import TokenCorpus
+from albert.text.unit_preparation import PreparationSettings
 
 
 def write_corpus(path: Path, texts: list[str]) -> Path:
@@ -41,12 +42,20 @@ def corpus_file(documents, tmp_path_factory):
 @pytest.fixture(scope="module")
 def prepared(corpus_file, tokenizer, tmp_path_factory):
     output = tmp_path_factory.mktemp("prepared") / "data"
-    report = prepare([corpus_file], tokenizer, output, held_out=0.2, workers=1, shard_bytes=10_000)
+    report = prepare(
+        [corpus_file], tokenizer, output, workers=1, settings=PreparationSettings(held_out=0.2, shard_bytes=10_000)
+    )
     return output, report
 
 
 def test_the_output_does_not_depend_on_the_number_of_workers(prepared, corpus_file, tokenizer, tmp_path):
-    prepare([corpus_file], tokenizer, tmp_path / "data", held_out=0.2, workers=2, shard_bytes=10_000)
+    prepare(
+        [corpus_file],
+        tokenizer,
+        tmp_path / "data",
+        workers=2,
+        settings=PreparationSettings(held_out=0.2, shard_bytes=10_000),
+    )
     assert content(tmp_path / "data") == content(prepared[0])
     assert len(list((prepared[0] / "train").glob("*.bin"))) > 3
 
@@ -86,14 +95,20 @@ def test_split_does_not_depend_on_order_or_workers(documents, tokenizer, tmp_pat
     splits = []
     for name, texts, workers in (("a", documents, 1), ("b", shuffled, 2)):
         path = write_corpus(tmp_path / f"{name}.jsonl", texts)
-        prepare([path], tokenizer, tmp_path / name, held_out=0.3, workers=workers, shard_bytes=20_000)
+        prepare(
+            [path],
+            tokenizer,
+            tmp_path / name,
+            workers=workers,
+            settings=PreparationSettings(held_out=0.3, shard_bytes=20_000),
+        )
         splits.append(sorted(documents_of(TokenCorpus.open(tmp_path / name, "held_out"))))
     assert splits[0] == splits[1]
 
 
 def test_equal_texts_land_on_one_side(documents, tokenizer, tmp_path):
     path = write_corpus(tmp_path / "twice.jsonl", documents + documents)
-    prepare([path], tokenizer, tmp_path / "data", held_out=0.3, workers=1)
+    prepare([path], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.3), workers=1)
     sides = [
         {str(d) for d in documents_of(TokenCorpus.open(tmp_path / "data", split))} for split in ("train", "held_out")
     ]
@@ -123,7 +138,13 @@ def test_reading_across_shards_gives_every_token(prepared):
 
 def test_counts_add_up(documents, tokenizer, tmp_path):
     texts = [*documents[:40], "", " \n ", "\u0301", "\u200b"]
-    report = prepare([write_corpus(tmp_path / "a.jsonl", texts)], tokenizer, tmp_path / "data", held_out=0.2, workers=1)
+    report = prepare(
+        [write_corpus(tmp_path / "a.jsonl", texts)],
+        tokenizer,
+        tmp_path / "data",
+        workers=1,
+        settings=PreparationSettings(held_out=0.2),
+    )
     kept = sum(counts.documents for counts in report.splits.values())
     assert report.documents_dropped == {"empty": 2, "no tokens": 2}
     assert report.documents_in == kept + 4 == len(texts)
@@ -149,25 +170,58 @@ def test_an_existing_output_is_refused_unless_replaced(prepared, corpus_file, to
     directory, _ = prepared
     before = content(directory)
     with pytest.raises(CannotCreate, match="exists already"):
-        prepare([corpus_file], tokenizer, directory, held_out=0.2, workers=1)
+        prepare([corpus_file], tokenizer, directory, PreparationSettings(held_out=0.2), workers=1)
     assert content(directory) == before
-    prepare([corpus_file], tokenizer, directory, held_out=0.2, workers=1, shard_bytes=10_000, replace=True)
+    prepare(
+        [corpus_file],
+        tokenizer,
+        directory,
+        workers=1,
+        replace=True,
+        settings=PreparationSettings(held_out=0.2, shard_bytes=10_000),
+    )
     assert content(directory) == before
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_bad_line_leaves_nothing_behind(documents, tokenizer, tmp_path, workers):
+def test_a_bad_line_loses_no_finished_shard(documents, tokenizer, tmp_path, workers):
+    path = write_corpus(tmp_path / "a.jsonl", documents)
+    good = path.read_text()
+    settings = PreparationSettings(shard_bytes=20_000)
+    prepare([path], tokenizer, tmp_path / "at once", settings, workers=1)
+    path.write_text(good + "broken\n")
+    with pytest.raises(DamagedData, match=r"a\.jsonl:151: is not JSON"):
+        prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
+    assert {p.name for p in tmp_path.iterdir()} == {"a.jsonl", "at once", "data.unfinished"}
+    path.write_text(good)
+    report = prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
+    assert report.shards_found >= 2
+    assert content(tmp_path / "data") == content(tmp_path / "at once")
+    assert {p.name for p in tmp_path.iterdir()} == {"a.jsonl", "at once", "data"}
+
+
+def test_nothing_is_left_of_a_preparation_that_finished_nothing(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("broken\n")
+    with pytest.raises(DamagedData):
+        prepare([path], tokenizer, tmp_path / "data", workers=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_unfinished_work_of_other_settings_is_not_mixed_in(documents, tokenizer, tmp_path):
     path = write_corpus(tmp_path / "a.jsonl", documents)
     path.write_text(path.read_text() + "broken\n")
-    with pytest.raises(DamagedData, match=r"a\.jsonl:151: is not JSON"):
-        prepare([path], tokenizer, tmp_path / "data", workers=workers, shard_bytes=20_000)
-    assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
+    with pytest.raises(DamagedData):
+        prepare([path], tokenizer, tmp_path / "data", PreparationSettings(shard_bytes=20_000), workers=1)
+    with pytest.raises(CannotCreate, match="shard_bytes 20000 .now 30000."):
+        prepare([path], tokenizer, tmp_path / "data", PreparationSettings(shard_bytes=30_000), workers=1)
 
 
 @pytest.mark.parametrize("values", [{"held_out": 1.0}, {"held_out": -0.1}, {"workers": 0}, {"shard_bytes": 0}])
 def test_impossible_settings_are_refused(corpus_file, tokenizer, tmp_path, values):
     with pytest.raises(InvalidConfiguration, match="out of range"):
-        prepare([corpus_file], tokenizer, tmp_path / "data", **values)
+        workers = values.pop("workers", 1)
+        prepare([corpus_file], tokenizer, tmp_path / "data", PreparationSettings(**values), workers=workers)
 
 
 def test_a_corpus_without_a_token_is_refused(tokenizer, tmp_path):
@@ -178,7 +232,7 @@ def test_a_corpus_without_a_token_is_refused(tokenizer, tmp_path):
 
 
 def test_a_split_without_documents_is_missing(corpus_file, tokenizer, tmp_path):
-    prepare([corpus_file], tokenizer, tmp_path / "data", held_out=0.0, workers=1)
+    prepare([corpus_file], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.0), workers=1)
     with pytest.raises(MissingInput, match="holds no held_out documents"):
         TokenCorpus.open(tmp_path / "data", "held_out")
 
@@ -190,7 +244,7 @@ def test_what_is_no_prepared_corpus_is_missing(tmp_path):
 
 @pytest.fixture
 def copy_of_prepared(corpus_file, tokenizer, tmp_path):
-    prepare([corpus_file], tokenizer, tmp_path / "data", held_out=0.2, workers=1)
+    prepare([corpus_file], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.2), workers=1)
     return tmp_path / "data"
 
 
@@ -199,9 +253,9 @@ def copy_of_prepared(corpus_file, tokenizer, tmp_path):
     [
         "corpus.json",
         "spiece.model",
-        "train/00000.tokens.bin",
-        "train/00000.sentences.npy",
-        "held_out/00000.documents.npy",
+        "train/00000-00000.tokens.bin",
+        "train/00000-00000.sentences.npy",
+        "held_out/00000-00000.documents.npy",
     ],
 )
 def test_a_changed_byte_is_found(copy_of_prepared, name):
@@ -213,7 +267,9 @@ def test_a_changed_byte_is_found(copy_of_prepared, name):
         TokenCorpus.open(copy_of_prepared)
 
 
-@pytest.mark.parametrize("name", ["train/00000.tokens.bin", "train/00000.sentences.npy", "train/00000.documents.npy"])
+@pytest.mark.parametrize(
+    "name", ["train/00000-00000.tokens.bin", "train/00000-00000.sentences.npy", "train/00000-00000.documents.npy"]
+)
 def test_a_cut_file_is_found_even_without_hashes(copy_of_prepared, name):
     path = copy_of_prepared / name
     path.write_bytes(path.read_bytes()[:-2])

@@ -13,8 +13,9 @@ from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.text.corpus import DocumentBoundary
-from albert.text.prepare import SHARD_BYTES, PreparationReport, prepare
+from albert.text.prepare import Engine, PreparationReport, prepare
 from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.unit_preparation import SHARD_BYTES, PreparationSettings
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class Prepare:
     """Text of one shard, in millions of bytes; each worker holds one in memory."""
     replace: bool = False
     """Replace an existing output."""
+    append: bool = False
+    """Add to the corpus that OUTPUT is; its shards are linked, not written again."""
+    engine: Engine = "processes"
+    """Who does the work: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
 
 
 def main(arguments: list[str]) -> int:
@@ -58,14 +63,18 @@ def main(arguments: list[str]) -> int:
         [Path(place) for place in options.corpus],
         load_tokenizer(options.tokenizer),
         options.output,
-        held_out=options.held_out,
+        PreparationSettings(
+            held_out=options.held_out,
+            seed=options.seed,
+            text_field=options.text_field,
+            documents=options.documents,
+            language=options.language,
+            shard_bytes=round(options.shard_megabytes * 1e6),
+        ),
         workers=options.workers,
-        seed=options.seed,
-        text_field=options.text_field,
-        documents=options.documents,
-        language=options.language,
-        shard_bytes=round(options.shard_megabytes * 1e6),
         replace=options.replace,
+        append=options.append,
+        engine=options.engine,
     )
     console = Console(soft_wrap=True, highlight=False)
     console.print(summary(report))
@@ -111,6 +120,7 @@ def remarks(report: PreparationReport) -> list[str]:
     lines += [f"{count:,} documents dropped: {reason}" for reason, count in report.documents_dropped.items()]
     for count, what in (
         (report.files_ignored, "files of other kinds ignored"),
+        (report.shards_found, "shards were finished before"),
         (report.sentences_dropped, "sentences without a token left out"),
         (report.surrogates_repaired, "half surrogates replaced by U+FFFD"),
     ):

@@ -35,6 +35,7 @@ from albert.text.prepare import prepare
 from albert.text.sentencepiece_tokenizer import train_tokenizer
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.unit_preparation import PreparationSettings
 
 PIECES = QUICKSTART.model.vocab_size
 AUTHORSHIP = TaskRecipe(learning_rate=2e-3, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=128)
@@ -78,7 +79,7 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
 
     _heading(console, 3, "Shards", "sentences and tokens, a tenth of the chapters held out")
     if not (directory / "corpus").exists():
-        prepare([corpus], tokenizer, directory / "corpus", held_out=0.1)
+        prepare([corpus], tokenizer, directory / "corpus", PreparationSettings(held_out=0.1))
 
     _heading(console, 4, "Pre-training", "n-gram masks and sentence order, all layers shared, LAMB")
     pretrained = pretrain(QUICKSTART, directory / "corpus", directory / "pretraining")

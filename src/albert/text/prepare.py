@@ -1,41 +1,51 @@
-"""Text and a tokenizer to token shards, in parallel; the same bytes for any number of processes."""
+"""Text and a tokenizer to token shards: planned, shared out, put together; the same bytes whoever does the work.
 
+A preparation that was stopped goes on: what is finished lies in OUTPUT.unfinished until the corpus is whole.
+"""
+
+import itertools
 import os
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 from albert import __version__
-from albert.runtime.durable_files import new_directory
-from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.progress import progress
-from albert.runtime.strict_json import save_json
-from albert.text.corpus import CorpusReport, DocumentBoundary, read_corpus
+from albert.runtime.durable_files import remove_directory
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
+from albert.runtime.extras import load_extra
+from albert.runtime.locks import locked
+from albert.runtime.progress import Bar, progress
+from albert.runtime.strict_json import load_json, save_json, to_json
+from albert.text.corpus import CorpusReport
+from albert.text.corpus_assembly import CorpusPart, assemble, prepared_part
 from albert.text.corpus_files import find_corpus_files
-from albert.text.shard_encoding import (
-    SPLITS,
-    ShardJob,
-    ShardResult,
-    SplitCounts,
-    encode_shard,
-    shard_name,
-    token_type,
-)
-from albert.text.shards import (
-    DESCRIPTION_NAME,
-    FORMAT,
-    CorpusDescription,
-    ShardDescription,
-    SourceDescription,
-)
+from albert.text.shard_encoding import SPLITS, ShardJob, ShardResult, SplitCounts, token_type
+from albert.text.shards import FORMAT, CorpusDescription, ShardDescription, SourceDescription
 from albert.text.tokenizer import Tokenizer
+from albert.text.unit_preparation import (
+    RESULTS,
+    PreparationSettings,
+    UnitJob,
+    UnitResult,
+    add_reports,
+    finished_unit,
+    prepare_shard,
+    prepare_unit,
+    shard_jobs,
+    sums_of,
+)
+from albert.text.work_units import WorkUnit, plan_units
 from albert.text.worker_processes import in_order
 
-SHARD_BYTES = 16_000_000
+Engine = Literal["processes", "datatrove", "ray", "slurm"]
 NO_TOKENS = "no tokens"
+UNITS_PER_WORKER = 4
+"""From so many on, whole units are shared out, and every process reads its own files; else one reads for all."""
 
 
 @dataclass
@@ -53,134 +63,196 @@ class PreparationReport:
     splits: dict[str, SplitCounts] = field(default_factory=lambda: {split: SplitCounts() for split in SPLITS})
     seconds: float = 0.0
     workers: int = 1
+    shards_found: int = 0
+    """Shards that an earlier, stopped preparation had finished."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What decides the bytes of a corpus, and which files it is made of; kept beside unfinished work."""
+
+    settings: PreparationSettings
+    tokenizer_fingerprint: str
+    units: tuple[WorkUnit, ...]
 
 
 def prepare(
     corpus_paths: Sequence[Path],
     tokenizer: Tokenizer,
     output: Path,
-    held_out: int | float = 0.01,
-    workers: int | None = None,
-    seed: int = 0,
+    settings: PreparationSettings | None = None,
     *,
-    text_field: str = "text",
-    documents: DocumentBoundary = "file",
-    language: str = "en",
-    shard_bytes: int = SHARD_BYTES,
+    workers: int | None = None,
     replace: bool = False,
+    append: bool = False,
+    engine: Engine = "processes",
 ) -> PreparationReport:
-    """Write a prepared corpus (see `albert.text.shards`), whole or not at all.
+    """Write a prepared corpus (see `albert.text.shards`), whole or not at all; the same call goes on after a stop.
 
     Args:
         corpus_paths: files, folders and patterns (see `albert.text.corpus.read_corpus`).
         tokenizer: encodes the text, and is kept beside the tokens.
         output: the directory to make.
-        held_out: share of documents kept for evaluation, 0 to below 1, selected by a hash of seed and text.
+        settings: everything else that decides the bytes; None takes the usual ones.
         workers: processes; None is one per processor. The result does not depend on it.
-        seed: of the selection.
-        text_field: the key of the text in a JSON line.
-        documents: what a document is in a `.txt` file.
-        language: of the sentence splitter.
-        shard_bytes: text of one shard, in bytes; a document is never divided.
         replace: whether an existing output may be replaced.
+        append: add to the corpus that `output` is; its shards stay as they are.
+        engine: who does the work (see `albert.text.preparation_engines`); the result does not depend on it.
 
     Raises:
-        CannotCreate: the output exists and `replace` is false.
-        InvalidConfiguration: a share, worker or shard size out of range.
+        CannotCreate: the output exists and `replace` is false; unfinished work of other settings is in the way.
+        InvalidConfiguration: a share, worker or shard size out of range; appending to a corpus of another kind.
         MissingInput, UsageError, DamagedData: the corpus cannot be read.
-        WriteFailed: the disk is full; nothing is left behind.
+        WriteFailed: the disk is full; finished shards are kept.
         OutOfResources: a worker process was killed.
+        Unavailable: the engine is not installed.
     """
+    settings = settings or PreparationSettings()
     workers = workers if workers is not None else (os.cpu_count() or 1)
-    for name, value, fine in (
-        ("held-out share", held_out, 0 <= held_out < 1),
-        ("workers", workers, workers >= 1),
-        ("shard bytes", shard_bytes, shard_bytes >= 1),
-    ):
-        if not fine:
-            raise InvalidConfiguration(name, f"{value} is out of range")
+    _check(settings, workers)
     begin = time.monotonic()
-    report, read = PreparationReport(workers=workers), CorpusReport()
-    size_on_disk = sum(file.size for file in find_corpus_files(corpus_paths)[0])
-    with new_directory(output, replace=replace) as directory:
-        with progress("Preparing", total=size_on_disk / 1e6, unit="MB on disk") as bar:
-
-            def advance(amount: int) -> None:
-                bar.advance(amount / 1e6)
-                bar.note(f"{read.documents:,} documents")
-
-            texts = (
-                document.text
-                for document in read_corpus(
-                    corpus_paths, text_field=text_field, documents=documents, report=read, advance=advance
-                )
-            )
-            jobs = (
-                ShardJob(number, batch, tokenizer, float(held_out), seed, language, directory)
-                for number, batch in enumerate(_batches(texts, shard_bytes))
-            )
-            shards = _collect(in_order(encode_shard, jobs, workers), report)
-        _take_over(read, report)
-        if not any(shards.values()):
-            raise MissingInput("corpus", f"not one token is left of {read.documents_in:,} documents")
-        tokenizer.save(directory)
-        save_json(
-            directory / DESCRIPTION_NAME,
-            CorpusDescription(
-                format=FORMAT,
-                tokenizer_fingerprint=tokenizer.fingerprint,
-                vocab_size=tokenizer.vocab_size,
-                token_type=token_type(tokenizer.vocab_size).name,
-                language=language,
-                held_out_share=float(held_out),
-                seed=seed,
-                documents_in=report.documents_in,
-                bytes_in=report.bytes_in,
-                documents_dropped=dict(report.documents_dropped),
-                bytes_dropped=dict(report.bytes_dropped),
-                sentences_dropped=report.sentences_dropped,
-                counts=report.splits,
-                shards={split: tuple(found) for split, found in shards.items()},
-                sources=tuple(SourceDescription(file.name, file.size) for file in read.sources),
-                versions={name: version(name) for name in ("sentencepiece", "sentencex")} | {"albert": __version__},
-            ),
-        )
+    if os.path.lexists(output) and not (replace or append):
+        raise CannotCreate(output, "exists already", "choose another name, or remove it first")
+    base = [prepared_part(output)] if append else []
+    files, ignored = find_corpus_files(corpus_paths)
+    plan = Plan(settings, tokenizer.fingerprint, tuple(plan_units(files, settings.unit_bytes)))
+    work = output.parent / f"{output.name}.unfinished"
+    with locked(work, "this preparation"):
+        try:
+            _keep_plan(work, plan)
+            jobs = [UnitJob(unit, settings, tokenizer, work) for unit in plan.units]
+            found = len(list((work / RESULTS).glob("*-*.json")))
+            with progress("Preparing", sum(file.size for file in files) / 1e6, "MB on disk") as bar:
+                results = _run(jobs, workers, bar, engine)
+            subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
+            report = _report(results, workers, subject)
+            report.files_ignored, report.shards_found = ignored, found
+            part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums_of(results))
+            assemble([*base, part], tokenizer, output, replace or append)
+        except BaseException:
+            if not any((work / RESULTS).glob("*-*.json")):
+                shutil.rmtree(work, ignore_errors=True)  # nothing is lost
+            raise
+    remove_directory(work)
     report.seconds = time.monotonic() - begin
     return report
 
 
-def _batches(texts: Iterable[str], shard_bytes: int) -> Iterator[tuple[str, ...]]:
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text) if text.isascii() else len(text.encode("utf-8"))
-        if size >= shard_bytes:
-            yield tuple(batch)
-            batch, size = [], 0
-    if batch:
-        yield tuple(batch)
+def _check(settings: PreparationSettings, workers: int) -> None:
+    for name, value, fine in (
+        ("held-out share", settings.held_out, 0 <= settings.held_out < 1),
+        ("workers", workers, workers >= 1),
+        ("shard bytes", settings.shard_bytes, settings.shard_bytes >= 1),
+        ("unit bytes", settings.unit_bytes, settings.unit_bytes >= 1),
+    ):
+        if not fine:
+            raise InvalidConfiguration(name, f"{value} is out of range")
 
 
-def _collect(results: Iterable[ShardResult], report: PreparationReport) -> dict[str, list[ShardDescription]]:
-    shards: dict[str, list[ShardDescription]] = {split: [] for split in SPLITS}
+def _keep_plan(work: Path, plan: Plan) -> None:
+    """Write the plan; refuse to go on with the unfinished work of another one."""
+    place = work / "plan.json"
+    if place.is_file():
+        kept = load_json(Plan, place)
+        differences = [
+            f"{name} {before!r} (now {now!r})"
+            for (name, before), now in zip(
+                [*to_json(kept.settings).items(), ("tokenizer", kept.tokenizer_fingerprint)],
+                [*to_json(plan.settings).values(), plan.tokenizer_fingerprint],
+                strict=True,
+            )
+            if before != now
+        ]
+        if differences:
+            why = f"holds an unfinished preparation with {', '.join(differences)}"
+            raise CannotCreate(work, why, "use the same settings to go on, or remove it to start anew")
+    save_json(place, plan)
+
+
+def _run(jobs: Sequence[UnitJob], workers: int, bar: Bar, engine: Engine) -> list[UnitResult]:
+    if engine != "processes":
+        return load_extra("albert.text.preparation_engines", "corpus").run_engine(engine, jobs, workers, bar)
+    if len(jobs) < UNITS_PER_WORKER * workers:
+        return _by_shards(jobs, workers, bar)
+    results = []
+    for job, result in zip(jobs, in_order(prepare_unit, jobs, workers), strict=True):
+        bar.advance(job.unit.size / 1e6)
+        results.append(result)
+    return results
+
+
+def _by_shards(jobs: Sequence[UnitJob], workers: int, bar: Bar) -> list[UnitResult]:
+    """All units, one after the other; this process reads, all encode."""
+    results: dict[str, UnitResult] = {}
+
+    def advance(amount: int) -> None:
+        bar.advance(amount / 1e6)
+        bar.note(f"{sum(result.read.documents for result in results.values()):,} documents")
+
+    def shards() -> Iterator[ShardJob]:
+        for job in jobs:
+            kept = finished_unit(job)
+            if kept is not None:
+                results[job.name] = kept
+                bar.advance(job.unit.size / 1e6)
+                continue
+            results[job.name] = UnitResult(job.origin)
+            yield from shard_jobs(job, results[job.name].read, advance)
+
+    encoded: Iterable[ShardResult] = in_order(prepare_shard, shards(), workers)
+    for unit, group in itertools.groupby(encoded, lambda shard: shard.name.rpartition("-")[0]):
+        results[unit].shards = tuple(group)
+    return [results[job.name] for job in jobs]
+
+
+def _report(results: Sequence[UnitResult], workers: int, subject: Path | str) -> PreparationReport:
+    report, read = PreparationReport(workers=workers), CorpusReport()
     for result in results:
-        for split, counts in result.splits.items():
-            report.splits[split].add(counts)
-            if counts.documents:
-                shards[split].append(
-                    ShardDescription(shard_name(result.number), counts.documents, counts.sentences, counts.tokens)
-                )
-        if result.documents_dropped:
-            report.documents_dropped[NO_TOKENS] += result.documents_dropped
-            report.bytes_dropped[NO_TOKENS] += result.bytes_dropped
-        report.sentences_dropped += result.sentences_dropped
-    return shards
-
-
-def _take_over(read: CorpusReport, report: PreparationReport) -> None:
+        add_reports(read, result.read)
+        for shard in result.shards:
+            for split, counts in shard.splits.items():
+                report.splits[split].add(counts)
+            if shard.documents_dropped:
+                report.documents_dropped[NO_TOKENS] += shard.documents_dropped
+                report.bytes_dropped[NO_TOKENS] += shard.bytes_dropped
+            report.sentences_dropped += shard.sentences_dropped
     report.documents_in, report.bytes_in = read.documents_in, read.bytes_in
     report.documents_dropped.update(read.dropped)
     report.bytes_dropped.update(read.dropped_bytes)
-    report.surrogates_repaired = read.surrogates_repaired
-    report.files, report.files_ignored = read.files, read.files_ignored
+    report.surrogates_repaired, report.files = read.surrogates_repaired, read.files
+    if read.documents == 0:
+        raise MissingInput(subject, f"no document with text ({read.documents_in} read)")
+    if not any(counts.documents for counts in report.splits.values()):
+        raise MissingInput(subject, f"not one token is left of {read.documents_in:,} documents")
+    return report
+
+
+def _describe(
+    plan: Plan, tokenizer: Tokenizer, results: Sequence[UnitResult], report: PreparationReport
+) -> CorpusDescription:
+    shards = [shard for result in results for shard in result.shards]
+    return CorpusDescription(
+        format=FORMAT,
+        tokenizer_fingerprint=tokenizer.fingerprint,
+        vocab_size=tokenizer.vocab_size,
+        token_type=token_type(tokenizer.vocab_size).name,
+        language=plan.settings.language,
+        held_out_share=float(plan.settings.held_out),
+        seed=plan.settings.seed,
+        documents_in=report.documents_in,
+        bytes_in=report.bytes_in,
+        documents_dropped=dict(report.documents_dropped),
+        bytes_dropped=dict(report.bytes_dropped),
+        sentences_dropped=report.sentences_dropped,
+        counts=report.splits,
+        shards={
+            split: tuple(
+                ShardDescription(shard.name, counts.documents, counts.sentences, counts.tokens)
+                for shard in shards
+                if (counts := shard.splits[split]).documents
+            )
+            for split in SPLITS
+        },
+        sources=tuple(SourceDescription(file.name, file.size) for unit in plan.units for file in unit.files),
+        versions={name: version(name) for name in ("sentencepiece", "sentencex")} | {"albert": __version__},
+    )

@@ -1,11 +1,13 @@
-"""One unit of preparation: a run of documents to the files of one shard, whoever does it."""
+"""A run of documents to the files of one shard, whoever does it."""
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from albert.runtime.durable_files import FileSum, new_file
 from albert.runtime.randomness import stream_key
 from albert.text.sentences import split_sentences
 from albert.text.tokenizer import Tokenizer
@@ -34,7 +36,7 @@ class SplitCounts:
 class ShardJob:
     """The documents of one shard and all that encoding them depends on."""
 
-    number: int
+    name: str
     texts: tuple[str, ...]
     tokenizer: Tokenizer
     held_out: float
@@ -42,18 +44,30 @@ class ShardJob:
     language: str
     directory: Path
 
+    @property
+    def digest(self) -> str:
+        """A hash of the documents."""
+        digest = hashlib.blake2b(digest_size=16)
+        for text in self.texts:
+            encoded = text.encode("utf-8", "surrogatepass")
+            digest.update(len(encoded).to_bytes(8, "little") + encoded)
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True)
 class ShardResult:
     """What was written for one job, and what was dropped because no token was left of it."""
 
-    number: int
+    name: str
+    digest: str
     documents_in: int
     bytes_in: int
     splits: dict[str, SplitCounts]
     documents_dropped: int
     bytes_dropped: int
     sentences_dropped: int
+    files: dict[str, FileSum]
+    """The files by their names below the directory, all flushed to the disk."""
 
 
 @dataclass
@@ -79,11 +93,6 @@ def token_type(vocab_size: int) -> np.dtype:
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
-def shard_name(number: int) -> str:
-    """The name of a shard's files before the suffix."""
-    return f"{number:05d}"
-
-
 def encode_shard(job: ShardJob) -> ShardResult:
     """Split, encode and write the documents of one shard below `job.directory`."""
     arrays = {split: _Arrays() for split in SPLITS}
@@ -105,17 +114,20 @@ def encode_shard(job: ShardJob) -> ShardResult:
         part.document_lengths.append(len(filled))
         unknown = int(np.count_nonzero(tokens == job.tokenizer.unk_id))
         part.counts.add(SplitCounts(1, len(filled), len(tokens), unknown, size))
+    files: dict[str, FileSum] = {}
     for split, part in arrays.items():
         if part.document_lengths:
-            _write(job.directory / split, shard_name(job.number), part)
+            files |= _write(job.directory, split, job.name, part)
     return ShardResult(
-        number=job.number,
+        name=job.name,
+        digest=job.digest,
         documents_in=len(job.texts),
         bytes_in=bytes_in,
         splits={split: part.counts for split, part in arrays.items()},
         documents_dropped=dropped,
         bytes_dropped=bytes_dropped,
         sentences_dropped=sentences_dropped,
+        files=files,
     )
 
 
@@ -130,14 +142,21 @@ def _encoded(text: str, tokenizer: Tokenizer, language: str) -> tuple[np.ndarray
     return np.array(tokens, dtype=np.int64), np.array(lengths, dtype=np.int64)
 
 
-def _write(directory: Path, name: str, part: _Arrays) -> None:
-    directory.mkdir(exist_ok=True)
-    with open(directory / TOKENS_NAME.format(name), "wb") as file:
-        for tokens in part.tokens:
-            tokens.tofile(file)
-    np.save(directory / SENTENCES_NAME.format(name), np.concatenate(part.sentence_lengths), allow_pickle=False)
-    np.save(
-        directory / DOCUMENTS_NAME.format(name),
-        np.array(part.document_lengths, dtype="<u4"),
-        allow_pickle=False,
-    )
+def _write(directory: Path, split: str, name: str, part: _Arrays) -> dict[str, FileSum]:
+    arrays = {
+        TOKENS_NAME: np.concatenate(part.tokens),
+        SENTENCES_NAME: np.concatenate(part.sentence_lengths),
+        DOCUMENTS_NAME: np.array(part.document_lengths, dtype="<u4"),
+    }
+    sums = {}
+    for pattern, array in arrays.items():
+        file = f"{split}/{pattern.format(name)}"
+        with new_file(directory / file) as temporary:
+            if pattern == TOKENS_NAME:
+                array.tofile(temporary)
+            else:
+                with open(temporary, "wb") as opened:
+                    np.save(opened, array, allow_pickle=False)
+            with open(temporary, "rb") as opened:
+                sums[file] = FileSum(os.path.getsize(temporary), hashlib.file_digest(opened, "sha256").hexdigest())
+    return sums

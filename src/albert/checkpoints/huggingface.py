@@ -160,7 +160,8 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     """Tensors under our names, copies folded together again.
 
     Args:
-        tensors: a file's content, with or without the prefix `albert.`.
+        tensors: a file's content, with or without the prefix `albert.`; of tensors on the meta device, which are
+            names and shapes alone, copies are taken to be equal.
         config: the configuration beside it.
         where: how to call the file in an error.
 
@@ -169,11 +170,12 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
             that ought to be the identity is another one.
     """
     prefixed = any(name.startswith(BACKBONE_PREFIX) for name in tensors)
-    content = dict(tensors) if prefixed else {_with_prefix(name): tensor for name, tensor in tensors.items()}
+    originals = {name if prefixed else _with_prefix(name): name for name in tensors}
+    content = {name: tensors[original] for name, original in originals.items()}
     dropped = [name for name in (BACKBONE_PREFIX + buffer for buffer in BUFFERS) if name in content]
     dropped += _equal_ties(content, where)
     if not config.projects_embeddings:
-        dropped += _identity_map(content, where)
+        dropped += _identity_map(content, config, where)
     for name in dropped:
         del content[name]
     found: dict[str, Tensor] = {}
@@ -183,12 +185,17 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
         copies = {name: content.pop(name) for name in names if name in content}
         if copies:
             found[BACKBONE_PREFIX + ours] = _one_of(copies, config, where)
-            in_file[BACKBONE_PREFIX + ours] = next(iter(copies))
+            in_file[BACKBONE_PREFIX + ours] = originals.get(first := next(iter(copies)), first)
     heads = {theirs: ours for ours, theirs in HEADS.items()} | _NEXT_SENTENCE
     for theirs, ours in heads.items():
         if theirs in content and ours not in found:
             found[ours], in_file[ours] = content.pop(theirs), theirs
-    return Renamed(found, in_file, tuple(sorted(content)), tuple(sorted(dropped)))
+    return Renamed(
+        tensors=found,
+        in_file=in_file,
+        unexpected=tuple(sorted(originals[name] for name in content)),
+        dropped=tuple(sorted(originals[name] for name in dropped)),
+    )
 
 
 def _places(config: AlbertConfig) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
@@ -221,7 +228,7 @@ def _equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
         if original not in content:  # the file holds the pair under its other name
             content[original] = content.pop(copy)
             continue
-        if not torch.equal(content[copy], content[original]):
+        if _differ(content[copy], content[original]):
             raise DamagedData(
                 where,
                 f"{copy} and {original} are tied in ALBERT but differ in this file",
@@ -231,13 +238,14 @@ def _equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
     return copies
 
 
-def _identity_map(content: Mapping[str, Tensor], where: str) -> list[str]:
+def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: str) -> list[str]:
     weight_name, bias_name = (BACKBONE_PREFIX + name for name in _PROJECTION.values())
     if weight_name not in content or bias_name not in content:
         return []
     weight, bias = content[weight_name], content[bias_name]
-    identity = torch.eye(*weight.shape, dtype=weight.dtype) if weight.ndim == 2 else weight.new_empty(0)
-    if not torch.equal(weight, identity) or bool(bias.any()):
+    width = config.hidden_size
+    identity = torch.eye(width, dtype=weight.dtype, device=weight.device)
+    if _differ(weight, identity) or _differ(bias, bias.new_zeros(width)):
         raise DamagedData(
             where,
             f'{weight_name} is not the identity map, but config.json says "embedding_projection": false',
@@ -249,10 +257,16 @@ def _identity_map(content: Mapping[str, Tensor], where: str) -> list[str]:
 def _one_of(copies: Mapping[str, Tensor], config: AlbertConfig, where: str) -> Tensor:
     (first, tensor), *others = copies.items()
     for name, other in others:
-        if not torch.equal(tensor, other):
+        if _differ(tensor, other):
             raise DamagedData(
                 where,
                 f'{name} differs from {first}, but config.json says "sharing": "{config.sharing}"',
                 'set "sharing": "none" in config.json to open it as a model whose layers are all their own',
             )
     return tensor
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return True
+    return not one.is_meta and not torch.equal(one, other)

@@ -1,5 +1,6 @@
 """Tensors into a model, every one accounted for: what was missing, unexpected, dropped, or drawn anew."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,7 @@ class LoadingReport:
         newly_initialised: tensors drawn at random, missing or set aside for a new head: train them first.
         unexpected: tensors of the file that this model has no place for.
         dropped: tensors that say nothing new: equal copies of tied ones, saved buffers, an identity map.
+        notes: what is known to be doubtful about such a model, or was read as something else.
     """
 
     source: str
@@ -33,6 +35,7 @@ class LoadingReport:
     newly_initialised: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The report for people: the source, then a line for each finding."""
@@ -44,7 +47,8 @@ class LoadingReport:
             ("in the file but not used", self.unexpected),
             ("in the file but saying nothing new", self.dropped),
         )
-        return lines + [f"{what}: {len(names)} ({_abridged(names)})" for what, names in findings if names]
+        lines += [f"{what}: {len(names)} ({_abridged(names)})" for what, names in findings if names]
+        return [*lines, *self.notes]
 
 
 def load_tensors(
@@ -53,7 +57,7 @@ def load_tensors(
     config: AlbertConfig,
     source: str,
     verified: bool,
-    dtype: torch.dtype,
+    dtype: torch.dtype | None,
     new_head: bool,
 ) -> LoadingReport:
     """Fill a model that was built on the meta device, and draw what the file does not have.
@@ -64,38 +68,68 @@ def load_tensors(
         config: the model's configuration.
         source: the file, for errors and the report.
         verified: whether the file was checked against a manifest.
-        dtype: of the loaded parameters.
+        dtype: of the parameters; None: each as in the file, and the commonest of those for what is drawn.
         new_head: leave the file's head aside and draw a new one.
 
     Raises:
         DamagedData: a part of the encoder is missing.
         InvalidConfiguration: a tensor has another shape than the model.
     """
-    prefix = BACKBONE_PREFIX if not isinstance(model, AlbertModel) else ""
-    in_file = {BACKBONE_PREFIX + ours: BACKBONE_PREFIX + theirs[0] for ours, theirs in backbone_names(config)}
-    in_file |= HEADS | renamed.in_file
-    wanted = {(BACKBONE_PREFIX if not prefix else "") + name: name for name in model.state_dict()}
-    found = {
-        wanted[name]: tensor
-        for name, tensor in renamed.tensors.items()
-        if name in wanted and not (new_head and name in HEADS)
-    }
-    unused = [in_file[name] for name in renamed.tensors if wanted.get(name) not in found]
-    drawn = [name for name, ours in wanted.items() if ours not in found]
-    _refuse_a_part_of_an_encoder([in_file[name] for name in drawn if _belongs_to_encoder(name)], source)
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    for name, ours in wanted.items():
-        if ours in found and tuple(found[ours].shape) != shapes[ours]:
-            _refuse_shape(in_file[name], tuple(found[ours].shape), shapes[ours], name in HEADS, source)
-    model.load_state_dict({name: t.to(dtype) for name, t in found.items()}, strict=False, assign=True)
-    _draw(model, config.initializer_range, dtype)
+    fit = fit_tensors(model, renamed, config, source, new_head)
+    loaded = {ours: renamed.tensors[name] for name, ours in fit.loaded.items()}
+    dtypes = Counter(tensor.dtype for tensor in loaded.values())
+    model.load_state_dict({name: t.to(dtype or t.dtype) for name, t in loaded.items()}, strict=False, assign=True)
+    _draw(model, config.initializer_range, dtype or dtypes.most_common(1)[0][0])
     return LoadingReport(
         source=source,
         verified=verified,
-        missing=tuple(in_file[name] for name in drawn if name not in renamed.tensors),
-        newly_initialised=tuple(in_file[name] for name in drawn),
-        unexpected=tuple(sorted([*unused, *renamed.unexpected])),
+        missing=fit.missing,
+        newly_initialised=fit.drawn,
+        unexpected=tuple(sorted([*fit.unused, *renamed.unexpected])),
         dropped=renamed.dropped,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Which tensors of a file go where in a model.
+
+    Args:
+        loaded: name of the renamed tensor -> name in the model.
+        drawn: what the model gets at random, by the names in the file.
+        missing: those of them that the file lacks, rather than that they are set aside.
+        unused: tensors of the file that have a place in another model, by the names in the file.
+    """
+
+    loaded: dict[str, str]
+    drawn: tuple[str, ...]
+    missing: tuple[str, ...]
+    unused: tuple[str, ...]
+
+
+def fit_tensors(model: nn.Module, renamed: Renamed, config: AlbertConfig, source: str, new_head: bool) -> Fit:
+    """Find the place of every tensor, by names and shapes alone: tensors on the meta device will do.
+
+    Raises:
+        DamagedData: a part of the encoder is missing.
+        InvalidConfiguration: a tensor has another shape than the model.
+    """
+    in_file = {BACKBONE_PREFIX + ours: BACKBONE_PREFIX + theirs[0] for ours, theirs in backbone_names(config)}
+    in_file |= HEADS | renamed.in_file
+    bare = BACKBONE_PREFIX if isinstance(model, AlbertModel) else ""
+    shapes = {bare + name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    loaded = [name for name in renamed.tensors if name in shapes and not (new_head and name in HEADS)]
+    drawn = [name for name in shapes if name not in loaded]
+    _refuse_a_part_of_an_encoder([in_file[name] for name in drawn if _belongs_to_encoder(name)], source)
+    for name in loaded:
+        found = tuple(renamed.tensors[name].shape)
+        if found != shapes[name]:
+            _refuse_shape(in_file[name], found, shapes[name], name in HEADS, source)
+    return Fit(
+        loaded={name: name.removeprefix(bare) for name in loaded},
+        drawn=tuple(in_file[name] for name in drawn),
+        missing=tuple(in_file[name] for name in drawn if name not in renamed.tensors),
+        unused=tuple(in_file[name] for name in renamed.tensors if name not in loaded),
     )
 
 

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from albert.checkpoints.card import ModelCard
 from albert.checkpoints.config_file import CONFIG_NAME, config_to_json, read_config, with_overrides
 from albert.checkpoints.huggingface import from_transformers, to_transformers, with_sentence_objective
-from albert.checkpoints.loading import LoadingReport, load_tensors
+from albert.checkpoints.loading import LoadingReport, fit_tensors, load_tensors
 from albert.checkpoints.location import find_model
-from albert.checkpoints.tensor_files import WEIGHTS_NAME, read_tensors, write_tensors
+from albert.checkpoints.tensor_files import WEIGHTS_NAME, stored_tensors, write_tensors
 from albert.model.albert import (
     AlbertForMaskedLM,
     AlbertForMultipleChoice,
@@ -66,6 +66,7 @@ MODELS: dict[Kind, type[nn.Module]] = {
 ARCHITECTURES: dict[type[nn.Module], str] = {model: model.__name__ for model in MODELS.values()}
 KINDS: dict[str, Kind] = {model.__name__: kind for kind, model in MODELS.items()}
 """By the names in `architectures` of `config.json`, which are those of transformers' classes."""
+_CLASSIFIERS: tuple[Kind, ...] = ("classification", "token_classification", "multiple_choice")
 _LABELLED = (AlbertForSequenceClassification, AlbertForTokenClassification)
 CARD_NAME = "README.md"
 FINGERPRINT_KEY = "tokenizer_fingerprint"
@@ -176,7 +177,7 @@ def open_model(
     revision: str | None = None,
     new_head: bool = False,
     overrides: Mapping[str, Any] | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = torch.float32,
     verify: bool = True,
 ) -> OpenedModel:
     """Open a model directory, or fetch one from the Hugging Face Hub.
@@ -188,7 +189,7 @@ def open_model(
         revision: a branch, tag or commit, when it is a Hub id.
         new_head: leave the file's head aside, so that a model of one task can start another.
         overrides: fields of the configuration to set anew, `{"hidden_dropout_prob": 0.1}` say.
-        dtype: of the parameters.
+        dtype: of the parameters; None keeps those of the file.
         verify: whether to check every file when there is a manifest.
 
     Raises:
@@ -203,17 +204,27 @@ def open_model(
         verify_directory(directory)
     config, extra = read_config(directory)
     config = with_overrides(config, overrides or {})
-    tensors, source = read_tensors(directory)
-    renamed = from_transformers(tensors, config, source)
+    new_head = new_head or _has_the_head_of_another_task(kind, extra)
+    stored = stored_tensors(directory)
+    described = from_transformers(stored.described(), config, stored.source)
     with torch.device("meta"):
-        model = _build(kind, config, _labels(num_labels, renamed.tensors, extra, new_head))
-    report = load_tensors(model, renamed, config, source, has_manifest and verify, dtype, new_head)
+        model = _build(kind, config, _labels(num_labels, described.tensors, extra, new_head))
+    fit_tensors(model, described, config, stored.source, new_head)  # refuses before anything is allocated
+    tensors = stored.read([name for name in stored.by_name if name not in described.unexpected], dtype)
+    renamed = replace(from_transformers(tensors, config, stored.source), unexpected=described.unexpected)
+    report = load_tensors(model, renamed, config, stored.source, has_manifest and verify, dtype, new_head)
     return OpenedModel(model=model.eval(), config=config, extra=extra, loading_report=report, directory=directory)
 
 
 def _build(kind: Kind, config: AlbertConfig, num_labels: int) -> nn.Module:
     model = MODELS[kind]
     return model(config, num_labels) if model in _LABELLED else model(config)
+
+
+def _has_the_head_of_another_task(kind: Kind, extra: Mapping[str, Any]) -> bool:
+    """Whether the file's `classifier` judges something else than the one of this kind, which has the same name."""
+    named = kind_of(extra)
+    return kind != named and kind in _CLASSIFIERS and named in _CLASSIFIERS
 
 
 def _labels(asked: int | None, tensors: Mapping[str, Tensor], extra: Mapping[str, Any], new_head: bool) -> int:

@@ -1,14 +1,17 @@
 """Weights on disk: safetensors only, in one file or in several under an index; a pickle is never loaded."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from albert.checkpoints.huggingface import BUFFERS
+from albert.checkpoints.safetensors_header import StoredTensor, read_header
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import read_json_object
@@ -26,27 +29,84 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     save_file(plain, path, metadata={"format": "pt"})
 
 
-def read_tensors(directory: Path) -> tuple[dict[str, Tensor], str]:
-    """All tensors of a model directory, on the CPU, with the name of the file to speak of in errors.
+@dataclass(frozen=True)
+class StoredTensors:
+    """The tensors of a model directory, none of them read yet.
+
+    Args:
+        source: the file to speak of in errors, or the index when there are several.
+        by_name: every tensor.
+    """
+
+    source: str
+    by_name: Mapping[str, StoredTensor]
+
+    def described(self) -> dict[str, Tensor]:
+        """Names, types and shapes as tensors that have no memory."""
+        return {
+            name: torch.empty(stored.shape, dtype=stored.dtype, device="meta") for name, stored in self.by_name.items()
+        }
+
+    def read(self, names: Iterable[str], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """Read some tensors, each into memory of its own, so that nothing hangs on the file.
+
+        Args:
+            names: which ones.
+            dtype: what to make of numbers with a fraction; None leaves them as they are.
+
+        Raises:
+            MissingInput: a file cannot be read.
+            DamagedData: a file changed under us, or a tensor holds no numbers of a model.
+        """
+        wanted = {name: self.by_name[name] for name in names}
+        size = sum(stored.n_bytes for stored in wanted.values())
+        tensors: dict[str, Tensor] = {}
+        with progress("Reading weights", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
+            for path in sorted({stored.file for stored in wanted.values()}):
+                try:
+                    with open(path, "rb", buffering=0) as file:
+                        for name, stored in wanted.items():
+                            if stored.file == path:
+                                tensor = _checked(_read(file, stored), name, path)
+                                tensors[name] = tensor.to(dtype) if dtype and tensor.is_floating_point() else tensor
+                                bar.advance(stored.n_bytes / 1e6)
+                except OSError as error:
+                    raise MissingInput(path, error.strerror or "cannot be read") from error
+        return tensors
+
+
+def stored_tensors(directory: Path) -> StoredTensors:
+    """What the weights of a model directory are, by their headers.
 
     Raises:
         MissingInput: no weights, or none that can be read safely.
-        DamagedData: the file is cut or not safetensors, or holds numbers that are not finite.
+        DamagedData: a file is cut or not safetensors, or the index does not describe the files.
     """
     files = _weight_files(directory)
-    size = sum(file.stat().st_size for file in files)
-    tensors: dict[str, Tensor] = {}
-    with progress("Reading weights", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
-        for file in files:
-            try:
-                with safe_open(file, framework="pt", device="cpu") as content:
-                    for name in content.keys():  # noqa: SIM118 (not a mapping)
-                        # A copy, so that the model does not hang on the file's pages.
-                        tensors[name] = _checked(content.get_tensor(name).clone(), name, file)
-                        bar.advance(tensors[name].nbytes / 1e6)
-            except (SafetensorError, OSError) as error:
-                raise DamagedData(file, f"is not a whole safetensors file ({_line(error)})") from error
-    return tensors, str(files[0] if len(files) == 1 else directory / INDEX_NAME)
+    by_name: dict[str, StoredTensor] = {}
+    for file in files:
+        for name, stored in read_header(file).items():
+            if name in by_name:
+                raise DamagedData(file, f"holds {name}, which {by_name[name].file.name} holds too")
+            if not (stored.dtype.is_floating_point or name.endswith(BUFFERS)):
+                raise DamagedData(file, f"{name} holds {stored.dtype}, numbers with a fraction are expected")
+            by_name[name] = stored
+    return StoredTensors(str(files[0] if len(files) == 1 else directory / INDEX_NAME), by_name)
+
+
+def _read(file: FileIO, stored: StoredTensor) -> Tensor:
+    tensor = torch.empty(stored.shape, dtype=stored.dtype)
+    if not stored.n_bytes:
+        return tensor
+    memory = tensor.view(-1).view(torch.uint8).numpy().data
+    file.seek(stored.place, os.SEEK_SET)
+    done = 0
+    while done < stored.n_bytes:
+        count = file.readinto(memory[done:])
+        if not count:
+            raise DamagedData(stored.file, "became shorter while it was read")
+        done += count
+    return tensor
 
 
 def _weight_files(directory: Path) -> list[Path]:
@@ -84,14 +144,11 @@ def _sharded(directory: Path) -> list[Path]:
 
 
 def _checked(tensor: Tensor, name: str, file: Path) -> Tensor:
-    if not tensor.is_floating_point():
-        if not name.endswith(BUFFERS):
-            raise DamagedData(file, f"{name} holds {tensor.dtype}, numbers with a fraction are expected")
-        return tensor
-    if not bool(torch.isfinite(tensor).all()):
+    # The extremes tell it without a mask as large as the tensor: one that is not a number is the extreme.
+    if (
+        tensor.numel()
+        and tensor.is_floating_point()
+        and not all(bool(torch.isfinite(extreme)) for extreme in torch.aminmax(tensor))
+    ):
         raise DamagedData(file, f"{name} holds numbers that are not finite")
     return tensor
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -9,9 +9,12 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from albert.checkpoints.warm_start_positions import Extension
 from albert.cli.command_line import parse
 from albert.pretraining.pretrain import PretrainingResult, pretrain
 from albert.pretraining.recipes import RECIPES, PretrainingRecipe
+from albert.pretraining.start_record import Head, kept_start
+from albert.pretraining.warm_start import Init, recipe_like
 from albert.runtime.distributed import world
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.strict_json import load_json, to_json
@@ -19,24 +22,49 @@ from albert.training.run_folder import RunFolder
 
 DESCRIPTION = """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
-RECIPE is a name (quickstart, small, base, large, xlarge, xxlarge) or a JSON file that an earlier run saved; flags
-change single values of it. The defaults below are those of one recipe: albert pretrain base --help shows base's. The
-same command goes on with a run that was stopped. Under torchrun, every process takes its share of the batch.
+RECIPE is a name (quickstart, small, base, large, xlarge, xxlarge, continue) or a JSON file that an earlier run saved;
+flags change single values of it. The defaults below are those of one recipe: albert pretrain base --help shows base's.
+The same command goes on with a run that was stopped. Under torchrun, every process takes its share of the batch.
+
+With --init MODEL the run starts from a trained model, weights only: the recipe says the architecture (another depth,
+layers that are no longer shared, more positions, another dropout), the corpus the pieces, and what had to be changed is
+told. The recipe continue is the model's own architecture.
 
 Examples:
   albert pretrain small --data corpus --output runs/small \\
     --schedule.total-steps 2000 --model.hidden-size 192
+  albert pretrain continue --init albert/albert-base-v2 --data corpus --output runs/mine
+  albert pretrain continue --init runs/small --data corpus --output runs/deep \\
+    --model.num-hidden-layers 8
+  albert pretrain small --data corpus --output runs/small --change-dropout 0
   torchrun --nproc-per-node 2 -m albert pretrain small --data corpus --output runs/two"""
+
+CONTINUE = "continue"
+_INIT_OPTIONS = ("revision", "resize_vocabulary", "extend_positions", "drop_heads")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrain:
-    """Where the data are, where to write, and the recipe's values."""
+    """Where the data are, where to write, what to start from, and the recipe's values."""
 
     data: Path
     """What `albert prepare` wrote."""
     output: Path
     """The run's directory; the same one again goes on with the run."""
+    init: str | None = None
+    """Start from a trained model in place of random weights: a model directory, a run, or a Hub id. A run that has
+    begun needs it no more."""
+    revision: str | None = None
+    """With --init: a branch, tag or commit of a Hub repository."""
+    resize_vocabulary: bool = False
+    """With --init: the corpus has another tokenizer; pieces keep their embedding by their text."""
+    extend_positions: Extension | None = None
+    """With --init: how positions beyond the trained ones are made; tile where the model has none and nothing is
+    said."""
+    drop_heads: tuple[Head, ...] = ()
+    """With --init: heads to draw anew, masked_tokens or sentence_order or both."""
+    change_dropout: float | None = None
+    """Go on with an unfinished run with another dropout, from its newest checkpoint on."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     recipe: Annotated[PretrainingRecipe, tyro.conf.arg(name="")] = RECIPES["small"]
 
@@ -48,8 +76,9 @@ def main(arguments: list[str]) -> None:
     if arguments[0].startswith("-"):
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
     name, *arguments = arguments
-    defaults = {"recipe": find_recipe(name)}
+    defaults = {"recipe": _continued(arguments) if name == CONTINUE else find_recipe(name)}
     asked = parse(Pretrain, arguments, f"albert pretrain {name}", DESCRIPTION, defaults)
+    init = _init(asked)
     console = Console(quiet=not world().is_first)
     _show_recipe(console, name, asked.recipe)
     run = RunFolder(asked.output)
@@ -57,7 +86,51 @@ def main(arguments: list[str]) -> None:
         console.print(f"{run.path} is complete already; nothing is trained", markup=False)
     elif run.checkpoints():
         console.print(f"going on with {run.path} after step {run.checkpoints()[-1][0]:,}", markup=False)
-    _show_result(console, pretrain(asked.recipe, asked.data, asked.output, asked.device))
+    result = pretrain(
+        asked.recipe, asked.data, asked.output, asked.device, init=init, change_dropout=asked.change_dropout
+    )
+    _show_result(console, result)
+
+
+def _init(asked: Pretrain) -> Init | None:
+    """What to start from.
+
+    Raises:
+        UsageError: how, but not from what.
+    """
+    options = {name: getattr(asked, name) for name in _INIT_OPTIONS if getattr(asked, name)}
+    if asked.init is not None:
+        return Init(model=asked.init, **options)
+    if options:
+        raise UsageError(f"--{next(iter(options)).replace('_', '-')}", "goes with --init MODEL")
+    return None
+
+
+def _continued(arguments: list[str]) -> PretrainingRecipe:
+    """The recipe `continue`: that of the run where it has begun, else the architecture of the model that --init names.
+
+    Raises:
+        UsageError: neither is there.
+    """
+    given = {name: _value(arguments, f"--{name}") for name in ("init", "revision", "output")}
+    if given["init"] is not None:
+        return recipe_like(Init(model=given["init"], revision=given["revision"]))
+    if given["output"] is not None and kept_start(RunFolder(Path(given["output"]))) is not None:
+        return load_json(PretrainingRecipe, RunFolder(Path(given["output"])).recipe_path)
+    if "--help" in arguments or "-h" in arguments:
+        return RECIPES[CONTINUE]
+    remedy = "albert pretrain continue --init MODEL --data CORPUS --output RUN"
+    raise UsageError("albert pretrain continue", "no model to continue with", remedy)
+
+
+def _value(arguments: list[str], option: str) -> str | None:
+    """What is given to an option, before the recipe is there that parsing takes its defaults from."""
+    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+        if argument == option:
+            return following
+        if argument.startswith(f"{option}="):
+            return argument.removeprefix(f"{option}=")
+    return None
 
 
 def find_recipe(name: str) -> PretrainingRecipe:
@@ -88,6 +161,8 @@ def _show_recipe(console: Console, name: str, recipe: PretrainingRecipe) -> None
 def _show_result(console: Console, result: PretrainingResult) -> None:
     training = result.training
     table = Table(title="pre-trained", title_justify="left", show_header=False, box=None, padding=(0, 1))
+    if result.start is not None:
+        table.add_row("started from", str(result.start))
     table.add_row("steps", f"{training.steps:,}")
     table.add_row("tokens", f"{training.tokens:,} at {training.tokens_per_second:,.0f} a second")
     for task, what in (("masked_tokens", "masked tokens"), ("sentence_order", "sentence order")):

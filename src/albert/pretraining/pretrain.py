@@ -1,37 +1,39 @@
 """Pre-training: a prepared corpus and a recipe become a model directory."""
 
-import hashlib
-import json
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.optim import Optimizer
 
-from albert.checkpoints.card import ModelCard
 from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.model.albert import AlbertForPreTraining
-from albert.model.parameter_count import count_parameters
 from albert.optim.optimizer import build_optimizer
 from albert.optim.schedule import warmup_then_linear
 from albert.pretraining.batches import PretrainingBatches
+from albert.pretraining.dropout_changes import dropout_by_step
 from albert.pretraining.intrinsic_evaluation import HeldOutSamples
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
+from albert.pretraining.run_card import run_card
+from albert.pretraining.run_recipe import keep_recipe, recipe_fingerprint, settle
 from albert.pretraining.samples import PretrainingSamples
-from albert.runtime.devices import describe_machine, fastest_precision, pick_device, seed_torch
-from albert.runtime.distributed import World, process_group, sum_over_ranks, wait_for_all, world
+from albert.pretraining.start_record import StartRecord, kept_start, refuse_another_start
+from albert.pretraining.warm_start import Init, warm_start_for_pretraining
+from albert.runtime.devices import pick_device, seed_torch
+from albert.runtime.distributed import process_group, wait_for_all, world
 from albert.runtime.durable_files import MANIFEST_NAME, file_hash
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
-from albert.runtime.strict_json import load_json, save_json, to_json
+from albert.runtime.strict_json import save_json
 from albert.text.shards import TokenCorpus
+from albert.training.curves import Curves
 from albert.training.loop import TrainingPlan, TrainingResult, train
 from albert.training.run_folder import RunFolder
-
-FREE_TO_CHANGE = ("workers", "checkpoint_minutes", "checkpoint_every", "keep_checkpoints")
-"""What may differ when a run is resumed: it changes no number."""
+from albert.training.training_state import TrainingState, write_training_state
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,19 @@ class PretrainingResult:
     training: TrainingResult
     evaluation: Mapping[str, float]
     """Held-out figures of the finished model."""
+    start: StartRecord | None = None
+    """What it was started from; None: random weights."""
 
 
-def pretrain(recipe: PretrainingRecipe, data: Path, output: Path, device: str = "auto") -> PretrainingResult:
+def pretrain(
+    recipe: PretrainingRecipe,
+    data: Path,
+    output: Path,
+    device: str = "auto",
+    *,
+    init: Init | None = None,
+    change_dropout: float | None = None,
+) -> PretrainingResult:
     """Pre-train, or go on with what `output` holds.
 
     Args:
@@ -54,91 +66,134 @@ def pretrain(recipe: PretrainingRecipe, data: Path, output: Path, device: str = 
         data: what `albert prepare` wrote.
         output: the run's directory.
         device: "auto", "cpu" or "cuda".
+        init: a trained model to start from, in place of random weights. A run that has begun needs it no more; given
+            all the same, it must be the one that the run was started from.
+        change_dropout: go on with this dropout, from the newest checkpoint to the end; the recipe keeps the change.
 
     Raises:
-        InvalidConfiguration: `output` holds a run of another recipe or corpus.
-        DamagedData, MissingInput: the corpus or the newest checkpoint is damaged or absent.
+        InvalidConfiguration: `output` holds a run of another recipe, corpus or start, or weights cannot move.
+        DamagedData, MissingInput: the corpus, the trained model or the newest checkpoint is damaged or absent.
         Diverged, Stopped: see `training.loop.train`.
     """
     place = pick_device(device, world().local_rank)
     with process_group(place) as here:
         corpus = TokenCorpus.open(data, "train", verify=here.is_first)
         run = RunFolder(output)
-        recipe = _settle(recipe, corpus, run, place, here)
+        recipe = settle(recipe, corpus, run, place, here, change_dropout)
         # Everything that can be refused is, before the first file is written.
         if recipe.batch_size % here.size:
             why = f"{recipe.batch_size} sequences cannot be shared out evenly over {here.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a multiple")
         samples = PretrainingSamples(corpus, recipe.sequences, recipe.masking, recipe.seed)
+        seed_torch("initialization", recipe.seed)
+        model = AlbertForPreTraining(recipe.model)
         if not here.is_first:
             wait_for_all(here)
-            return _pretrain(recipe, corpus, samples, None, run, place)
+            return _Run(recipe, corpus, samples, None, run, place, model, kept_start(run)).complete()
         held_out = _held_out(recipe, corpus)
+        start = None if init is None else warm_start_for_pretraining(init, recipe, model, corpus)
+        refuse_another_start(run, start)
         with run.locked():
-            _keep_recipe(run, recipe)
+            if start is not None and not run.start_path.exists():
+                save_json(run.start_path, start)
+            keep_recipe(run, recipe)
             wait_for_all(here)
-            return _pretrain(recipe, corpus, samples, held_out, run, place)
+            return _Run(recipe, corpus, samples, held_out, run, place, model, kept_start(run)).complete()
 
 
-def _pretrain(
-    recipe: PretrainingRecipe,
-    corpus: TokenCorpus,
-    samples: PretrainingSamples,
-    held_out: HeldOutSamples | None,
-    run: RunFolder,
-    place: torch.device,
-) -> PretrainingResult:
-    here = world()
-    seed_torch("initialization", recipe.seed)
-    model = AlbertForPreTraining(recipe.model).to(place)
-    if recipe.sequences.objective == "none":  # nothing asks these two, and weight decay alone would shrink them away
-        for part in (model.albert.pooler, model.sop_classifier):
-            assert part is not None
-            part.requires_grad_(False)
-    optimizer = build_optimizer(recipe.optimizer, model)
-    peak, schedule = recipe.optimizer.learning_rate, recipe.schedule
-    extra = {
-        "sentence_objective": recipe.sequences.objective,
-        "max_sequence_length": recipe.sequences.max_length,  # positions beyond it were never trained
-    }
-    result = train(
-        model,
-        optimizer,
-        lambda step: warmup_then_linear(step, peak, schedule.warmup_steps, schedule.total_steps),
-        PretrainingBatches(samples, recipe.batch_size, recipe.micro_batch_size),
-        pretraining_objective,
-        _plan(recipe),
-        run,
-        device=place,
-        identity={"recipe": _fingerprint(recipe), "corpus": file_hash(corpus.directory / MANIFEST_NAME)},
-        save_model=lambda directory: write_model(directory, model, corpus.directory, extra=extra),
-        evaluate=None if held_out is None else lambda: held_out.evaluate(model, place, recipe.settled_precision),
-        description="Pre-training",
-    )
-    evaluation = result.evaluation
-    if here.is_first:
-        evaluations = [record for record in read_journal(run.journal_path) if record["event"] == "evaluation"]
-        if evaluations:
-            evaluation = {k: v for k, v in evaluations[-1].items() if k not in ("event", "time", "step")}
-        if not run.model_path.exists():
-            card = _card(run, recipe, corpus, result, evaluation)
-            save_model_directory(run.model_path, model, corpus.directory, extra=extra, card=card)
-    wait_for_all(here)
-    return PretrainingResult(run.path, run.model_path, result, evaluation)
+@dataclass(frozen=True)
+class _Run:
+    """Everything a run needs, put together once."""
 
+    recipe: PretrainingRecipe
+    corpus: TokenCorpus
+    samples: PretrainingSamples
+    held_out: HeldOutSamples | None
+    run: RunFolder
+    place: torch.device
+    model: AlbertForPreTraining
+    """With the weights that the run begins with, on the first rank."""
+    start: StartRecord | None
 
-def _settle(
-    recipe: PretrainingRecipe, corpus: TokenCorpus, run: RunFolder, place: torch.device, here: World
-) -> PretrainingRecipe:
-    """The recipe with nothing left open: the corpus's vocabulary, and one precision for all ranks and for all time."""
-    precision = recipe.precision
-    if precision == "auto" and run.recipe_path.exists():
-        precision = load_json(PretrainingRecipe, run.recipe_path).precision
-    if precision == "auto":
-        precision = fastest_precision(place)
-    against = sum_over_ranks(torch.tensor(float(precision == "fp32"), device=place), here)
-    precision = "fp32" if against > 0 else "bf16"
-    return replace(recipe, model=replace(recipe.model, vocab_size=corpus.vocab_size), precision=precision)
+    def complete(self) -> PretrainingResult:
+        """Train to the end, evaluate, and write everything."""
+        here, recipe, model, run = world(), self.recipe, self.model.to(self.place), self.run
+        if recipe.sequences.objective == "none":  # nothing asks these, and weight decay alone would shrink them away
+            for part in (model.albert.pooler, model.sop_classifier):
+                assert part is not None
+                part.requires_grad_(False)
+        optimizer = build_optimizer(recipe.optimizer, model)
+        identity = self._identity()
+        if self.start is not None:
+            if here.is_first and not run.checkpoints():
+                self._begin(self.start, optimizer, identity)
+            wait_for_all(here)
+        peak, schedule = recipe.optimizer.learning_rate, recipe.schedule
+        set_dropout_of = dropout_by_step(model, recipe.dropout_changes)
+        result = train(
+            model,
+            optimizer,
+            lambda step: warmup_then_linear(step, peak, schedule.warmup_steps, schedule.total_steps),
+            PretrainingBatches(self.samples, recipe.batch_size, recipe.micro_batch_size),
+            pretraining_objective,
+            _plan(recipe),
+            run,
+            device=self.place,
+            identity=identity,
+            save_model=self._save_model,
+            evaluate=None if self.held_out is None else self._evaluate,
+            before_step=set_dropout_of,
+            description="Pre-training",
+        )
+        set_dropout_of(schedule.total_steps - 1)  # a run that had taken all its updates took none now
+        evaluation = result.evaluation
+        if here.is_first:
+            evaluations = [record for record in read_journal(run.journal_path) if record["event"] == "evaluation"]
+            if evaluations:
+                evaluation = {k: v for k, v in evaluations[-1].items() if k not in ("event", "time", "step")}
+            if not run.model_path.exists():
+                card = run_card(run.path.name, recipe, self.corpus, result, evaluation, self.start)
+                save_model_directory(run.model_path, model, self.corpus.directory, extra=self._extra(), card=card)
+        wait_for_all(here)
+        return PretrainingResult(run.path, run.model_path, result, evaluation, self.start)
+
+    def _begin(self, start: StartRecord, optimizer: Optimizer, identity: dict[str, str]) -> None:
+        """Score the weights as they came, and keep them as the checkpoint of step 0."""
+        for line in start.lines():
+            print(f"albert: note: {line}", file=sys.stderr)
+        if self.held_out is not None:
+            self.model.eval()
+            evaluation = self._evaluate()
+            curves = Curves(self.run, 0, active=True)
+            curves.write("evaluation", 0, **evaluation, tokens=0)
+            curves.close()
+
+        def write(directory: Path) -> None:
+            self._save_model(directory)
+            write_training_state(directory, self.model, optimizer, TrainingState(identity=identity))
+
+        self.run.save_checkpoint(0, write, self.recipe.keep_checkpoints)
+
+    def _identity(self) -> dict[str, str]:
+        corpus = file_hash(self.corpus.directory / MANIFEST_NAME)
+        begun_with = {} if self.start is None else {"initial weights": self.start.fingerprint}
+        return {"recipe": recipe_fingerprint(self.recipe), "corpus": corpus, **begun_with}
+
+    def _evaluate(self) -> dict[str, float]:
+        assert self.held_out is not None
+        return self.held_out.evaluate(self.model, self.place, self.recipe.settled_precision)
+
+    def _save_model(self, directory: Path) -> None:
+        write_model(directory, self.model, self.corpus.directory, extra=self._extra())
+
+    def _extra(self) -> dict[str, Any]:
+        """Keys of `config.json` beside the architecture."""
+        longest = self.recipe.sequences.max_length
+        return {
+            "sentence_objective": self.recipe.sequences.objective,
+            # Positions beyond it were never trained.
+            "max_sequence_length": max(longest, self.start.trained_positions if self.start else 0),
+        }
 
 
 def _plan(recipe: PretrainingRecipe) -> TrainingPlan:
@@ -165,53 +220,3 @@ def _held_out(recipe: PretrainingRecipe, corpus: TokenCorpus) -> HeldOutSamples 
     if held_out.n_tokens == 0:
         return None
     return HeldOutSamples(held_out, recipe.sequences, recipe.masking, recipe.evaluation_sequences)
-
-
-def _keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
-    """Save the recipe of a new run; refuse to go on with a run of another."""
-    if not run.recipe_path.exists():
-        save_json(run.recipe_path, recipe)
-        return
-    kept = _flat(to_json(load_json(PretrainingRecipe, run.recipe_path)))
-    for key, value in _flat(to_json(recipe)).items():
-        if kept[key] != value and key not in FREE_TO_CHANGE:
-            why = f"this run was started with {key} {kept[key]}, now it is {value}"
-            raise InvalidConfiguration(run.path, why, "choose another output, or the run's own recipe.json")
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
-
-
-def _fingerprint(recipe: PretrainingRecipe) -> str:
-    fixed = {key: value for key, value in _flat(to_json(recipe)).items() if key not in FREE_TO_CHANGE}
-    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
-
-
-def _card(
-    run: RunFolder,
-    recipe: PretrainingRecipe,
-    corpus: TokenCorpus,
-    result: TrainingResult,
-    evaluation: Mapping[str, float],
-) -> str:
-    names = {
-        "masked_tokens_accuracy": "masked-token accuracy, held out",
-        "masked_tokens_baseline": "the most frequent token instead",
-        "sentence_order_accuracy": f"sentence-task ({recipe.sequences.objective}) accuracy, held out",
-        "sentence_order_baseline": "the more frequent order instead",
-    }
-    return ModelCard(
-        name=run.path.name,
-        architecture="AlbertForPreTraining",
-        description=f"An ALBERT encoder pre-trained with n-gram masking and the sentence objective "
-        f'"{recipe.sequences.objective}" for {result.steps:,} steps, {result.tokens:,} tokens.',
-        parameters=count_parameters(recipe.model).by_part(),
-        recipe={key: str(value) for key, value in _flat(to_json(recipe)).items()}
-        | {"machine": ", ".join(f"{key} {value}" for key, value in describe_machine().items())},
-        data=[f"{corpus.n_documents:,} documents, {corpus.n_tokens:,} tokens of {corpus.vocab_size:,} pieces"],
-        scores={name: evaluation[key] for key, name in names.items() if key in evaluation},
-    ).render()

@@ -6,8 +6,10 @@ from albert.model.config import AlbertConfig
 from albert.model.presets import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
 from albert.optim.optimizer import OptimizerRecipe
 from albert.optim.schedule import ScheduleRecipe
+from albert.pretraining.dropout_changes import DropoutChanges, check_dropout_changes
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import SequenceRecipe
+from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration
 
@@ -31,6 +33,8 @@ class PretrainingRecipe:
     micro_batch_size: int = 32
     """Sequences that one process holds at a time; the rest of the batch is accumulated."""
     clip_norm: float = 1.0
+    dropout_changes: DropoutChanges = ()
+    """Pairs of an update and a probability: from that update on dropout is that, in place of the model's."""
     precision: PrecisionChoice = "auto"
     """"auto" takes bf16 where the device is faster in it; the saved recipe says which it was."""
     seed: int = 0
@@ -79,6 +83,7 @@ class PretrainingRecipe:
         for name in ("clip_norm", "checkpoint_minutes"):
             if not getattr(self, name) > 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
+        check_dropout_changes(self.dropout_changes)
 
 
 PAPER_BASE = PretrainingRecipe()
@@ -115,6 +120,16 @@ SMALL = PretrainingRecipe(
 )
 """About an hour on two cores, 25 million tokens, a recipe to grow from: LOG.md says what it did not learn."""
 
+CONTINUE = replace(
+    PAPER_BASE,
+    optimizer=OptimizerRecipe(learning_rate=4.4e-4),
+    schedule=ScheduleRecipe(total_steps=12_500, warmup_steps=750),
+    batch_size=256,
+)
+"""Go on with a pre-trained model on text of its new field: the model's own architecture (`continue_recipe`), as many
+updates as Gururangan et al. (2020, §3.1) take, a fresh warm-up, and the paper's peak rate scaled to the batch,
+0.00176·√(256/4096)."""
+
 RECIPES: dict[str, PretrainingRecipe] = {
     "quickstart": QUICKSTART,
     "small": SMALL,
@@ -122,5 +137,21 @@ RECIPES: dict[str, PretrainingRecipe] = {
     "large": replace(PAPER_BASE, model=ALBERT_LARGE),
     "xlarge": replace(PAPER_BASE, model=ALBERT_XLARGE),
     "xxlarge": replace(PAPER_BASE, model=ALBERT_XXLARGE),
+    "continue": CONTINUE,
 }
 """The named recipes. base to xxlarge are the paper's, to be run on a cluster."""
+
+
+def continue_recipe(
+    config: AlbertConfig, trained_length: int | None, objective: SentenceObjective
+) -> PretrainingRecipe:
+    """`CONTINUE` for a model: its architecture, the length it was trained with, its sentence objective.
+
+    Args:
+        config: its configuration.
+        trained_length: tokens of its longest sequences; None: as many as it has positions, at most 512.
+        objective: what its sentence head was trained on.
+    """
+    length = min(trained_length or 512, config.max_position_embeddings)
+    sequences = replace(CONTINUE.sequences, max_length=length, objective=objective)
+    return replace(CONTINUE, model=config, sequences=sequences)

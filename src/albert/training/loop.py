@@ -94,6 +94,7 @@ def train(
     identity: dict[str, str],
     save_model: Callable[[Path], None],
     evaluate: Callable[[], dict[str, float]] | None = None,
+    before_step: Callable[[int], Mapping[str, float]] | None = None,
     description: str = "Training",
 ) -> TrainingResult:
     """Train to the end of the plan, from the newest checkpoint of the run where there is one.
@@ -110,6 +111,8 @@ def train(
         identity: fingerprints (recipe, corpus, …) that must be equal when a run is resumed.
         save_model: writes the model into a directory, for others to open; called for each checkpoint.
         evaluate: held-out figures of the model as it stands; called on the first rank.
+        before_step: sets what update number n changes about the model, on every rank, and says what it was: a line
+            of the journal.
         description: shown beside the progress bar.
 
     Raises:
@@ -141,6 +144,8 @@ def train(
         with stop_signals() as request, bar_of_steps as bar:
             model.train()
             for batches in _batches(source, here, plan, state.step):
+                if before_step is not None and (changed := before_step(state.step)):
+                    curves.write("change", state.step, **changed)
                 started = time.perf_counter()
                 seed_torch("dropout", plan.seed, state.step, here.rank)
                 save_due = here.is_first and time.monotonic() - saved_at > plan.checkpoint_minutes * 60

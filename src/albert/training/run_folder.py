@@ -1,6 +1,7 @@
 """Where a run writes, and nothing else may: journal, curves, checkpoints.
 
 RUN/recipe.json            the whole run as a value
+    start.json             what it was started from, unless from random weights
     journal.jsonl          what happened, one event a line
     tensorboard/           the same numbers as curves
     checkpoints/step-00000100/   whole or absent
@@ -36,6 +37,11 @@ class RunFolder:
     def recipe_path(self) -> Path:
         """The recipe, as JSON."""
         return self.path / "recipe.json"
+
+    @property
+    def start_path(self) -> Path:
+        """What the run was started from, as JSON."""
+        return self.path / "start.json"
 
     @property
     def journal_path(self) -> Path:

@@ -1,0 +1,42 @@
+"""The model card of a pre-training run."""
+
+from collections.abc import Mapping
+
+from albert.checkpoints.card import ModelCard
+from albert.model.parameter_count import count_parameters
+from albert.pretraining.recipes import PretrainingRecipe
+from albert.pretraining.run_recipe import flat
+from albert.pretraining.start_record import StartRecord
+from albert.runtime.devices import describe_machine
+from albert.runtime.strict_json import to_json
+from albert.text.shards import TokenCorpus
+from albert.training.loop import TrainingResult
+
+
+def run_card(
+    name: str,
+    recipe: PretrainingRecipe,
+    corpus: TokenCorpus,
+    result: TrainingResult,
+    evaluation: Mapping[str, float],
+    start: StartRecord | None,
+) -> str:
+    """What the run was, from what to what."""
+    names = {
+        "masked_tokens_accuracy": "masked-token accuracy, held out",
+        "masked_tokens_baseline": "the most frequent token instead",
+        "sentence_order_accuracy": f"sentence-task ({recipe.sequences.objective}) accuracy, held out",
+        "sentence_order_baseline": "the more frequent order instead",
+    }
+    return ModelCard(
+        name=name,
+        architecture="AlbertForPreTraining",
+        description=f"An ALBERT encoder pre-trained with n-gram masking and the sentence objective "
+        f'"{recipe.sequences.objective}" for {result.steps:,} steps, {result.tokens:,} tokens.',
+        parameters=count_parameters(recipe.model).by_part(),
+        recipe={key: str(value) for key, value in flat(to_json(recipe)).items()}
+        | {"machine": ", ".join(f"{key} {value}" for key, value in describe_machine().items())},
+        data=[f"{corpus.n_documents:,} documents, {corpus.n_tokens:,} tokens of {corpus.vocab_size:,} pieces"]
+        + ([] if start is None else start.lines()),
+        scores={name: evaluation[key] for key, name in names.items() if key in evaluation},
+    ).render()

@@ -7,7 +7,7 @@ the other, the length of every sentence in tokens, and the length of every docum
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Int64
@@ -111,7 +111,7 @@ class TokenCorpus:
         self._mapped: dict[int, np.ndarray] = {}
         for number, shard in enumerate(self._shards):
             self._check_size(self._path(shard, TOKENS_NAME), shard.tokens * token_type(self.vocab_size).itemsize)
-            self.lengths(number)
+            self._check_lengths(number)
         self.shard_starts = np.cumsum([0, *(shard.tokens for shard in self._shards)], dtype=np.int64)
 
     @classmethod
@@ -231,18 +231,11 @@ class TokenCorpus:
         return mapped
 
     def lengths(self, shard: int) -> ShardLengths:
-        """The lengths of sentences and documents of a shard, read from the disk.
+        """The lengths of sentences and documents of a shard, memory-mapped."""
+        sentences, documents = (self._path(self._shards[shard], name) for name in (SENTENCES_NAME, DOCUMENTS_NAME))
+        return ShardLengths(_mapped_lengths(sentences), _mapped_lengths(documents))
 
-        Raises:
-            DamagedData: they do not add up to what `corpus.json` says.
-        """
-        which = self._shards[shard]
-        return ShardLengths(
-            self._load_lengths(self._path(which, SENTENCES_NAME), which.sentences, which.tokens),
-            self._load_lengths(self._path(which, DOCUMENTS_NAME), which.documents, which.sentences),
-        )
-
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> dict[str, Any]:
         """Another process maps the files itself."""
         return self.__dict__ | {"_mapped": {}}
 
@@ -253,15 +246,15 @@ class TokenCorpus:
     def _path(self, shard: ShardDescription, name: str) -> Path:
         return self.directory / self.split / name.format(shard.name)
 
-    @staticmethod
-    def _load_lengths(path: Path, count: int, total: int) -> np.ndarray:
-        try:
-            lengths = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise DamagedData(path, "is not an array of lengths") from error
-        if lengths.shape != (count,) or int(lengths.sum(dtype=np.int64)) != total:
-            raise DamagedData(path, f"does not hold {count:,} lengths with the sum {total:,}")
-        return lengths
+    def _check_lengths(self, number: int) -> None:
+        shard, lengths = self._shards[number], self.lengths(number)
+        for name, found, count, total in (
+            (SENTENCES_NAME, lengths.sentences, shard.sentences, shard.tokens),
+            (DOCUMENTS_NAME, lengths.documents, shard.documents, shard.sentences),
+        ):
+            if found.shape != (count,) or int(found.sum(dtype=np.int64)) != total:
+                why = f"does not hold {count:,} lengths with the sum {total:,}"
+                raise DamagedData(self._path(shard, name), why)
 
     @staticmethod
     def _check_size(path: Path, expected: int) -> None:
@@ -271,6 +264,13 @@ class TokenCorpus:
             raise DamagedData(path, error.strerror or "cannot be read") from error
         if size != expected:
             raise DamagedData(path, f"has {size:,} bytes, {DESCRIPTION_NAME} says {expected:,}")
+
+
+def _mapped_lengths(path: Path) -> np.ndarray:
+    try:
+        return np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
+    except (OSError, ValueError, EOFError) as error:
+        raise DamagedData(path, "is not an array of lengths") from error
 
 
 def _starts(lengths: list[np.ndarray]) -> np.ndarray:

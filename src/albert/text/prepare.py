@@ -28,8 +28,10 @@ from albert.text.shard_encoding import SPLITS, ShardJob, ShardResult, SplitCount
 from albert.text.shards import FORMAT, CorpusDescription, ShardDescription, SourceDescription
 from albert.text.tokenizer import Tokenizer
 from albert.text.unit_preparation import (
+    ENGINE_LOGS,
     RESULTS,
     PreparationSettings,
+    SlurmSettings,
     UnitJob,
     UnitResult,
     add_reports,
@@ -86,6 +88,7 @@ def prepare(
     replace: bool = False,
     append: bool = False,
     engine: Engine = "processes",
+    slurm: SlurmSettings | None = None,
 ) -> PreparationReport:
     """Write a prepared corpus (see `albert.text.shards`), whole or not at all; the same call goes on after a stop.
 
@@ -98,6 +101,7 @@ def prepare(
         replace: whether an existing output may be replaced.
         append: add to the corpus that `output` is; its shards stay as they are.
         engine: who does the work (see `albert.text.preparation_engines`); the result does not depend on it.
+        slurm: for the engine "slurm".
 
     Raises:
         CannotCreate: the output exists and `replace` is false; unfinished work of other settings is in the way.
@@ -106,6 +110,7 @@ def prepare(
         WriteFailed: the disk is full; finished shards are kept.
         OutOfResources: a worker process was killed.
         Unavailable: the engine is not installed.
+        TryAgain: the work was handed to Slurm, or a part of it failed; the same call goes on.
     """
     settings = settings or PreparationSettings()
     workers = workers if workers is not None else (os.cpu_count() or 1)
@@ -123,14 +128,14 @@ def prepare(
             jobs = [UnitJob(unit, settings, tokenizer, work) for unit in plan.units]
             found = len(list((work / RESULTS).glob("*-*.json")))
             with progress("Preparing", sum(file.size for file in files) / 1e6, "MB on disk") as bar:
-                results = _run(jobs, workers, bar, engine)
+                results = _run(jobs, workers, bar, engine, slurm or SlurmSettings())
             subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
             report = _report(results, workers, subject)
             report.files_ignored, report.shards_found = ignored, found
             part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums_of(results))
             assemble([*base, part], tokenizer, output, replace or append)
         except BaseException:
-            if not any((work / RESULTS).glob("*-*.json")):
+            if not any((work / RESULTS).glob("*-*.json")) and not (work / ENGINE_LOGS).exists():
                 shutil.rmtree(work, ignore_errors=True)  # nothing is lost
             raise
     remove_directory(work)
@@ -169,9 +174,10 @@ def _keep_plan(work: Path, plan: Plan) -> None:
     save_json(place, plan)
 
 
-def _run(jobs: Sequence[UnitJob], workers: int, bar: Bar, engine: Engine) -> list[UnitResult]:
+def _run(jobs: Sequence[UnitJob], workers: int, bar: Bar, engine: Engine, slurm: SlurmSettings) -> list[UnitResult]:
     if engine != "processes":
-        return load_extra("albert.text.preparation_engines", "corpus").run_engine(engine, jobs, workers, bar)
+        engines = load_extra("albert.text.preparation_engines", "corpus")
+        return engines.run_engine(engine, jobs, workers, slurm, bar)
     if len(jobs) < UNITS_PER_WORKER * workers:
         return _by_shards(jobs, workers, bar)
     results = []

@@ -3,6 +3,7 @@
 WORK/train/UNIT-SHARD.*       token shards, as they will be in the prepared corpus
      results/UNIT-SHARD.json  what a shard holds: written last, so a shard with one is whole
      results/UNIT.json        the same of a whole unit
+     logs/                    of an engine beyond this process (see `albert.text.preparation_engines`)
 """
 
 from collections import Counter
@@ -22,6 +23,7 @@ from albert.text.work_units import UNIT_BYTES, WorkUnit
 Kept = TypeVar("Kept")
 SHARD_BYTES = 16_000_000
 RESULTS = "results"
+ENGINE_LOGS = "logs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,18 @@ class PreparationSettings:
     """Text of one shard; a document is never divided."""
     unit_bytes: int = UNIT_BYTES
     """Files on disk of one unit of work; a file is never divided."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmSettings:
+    """Where and for how long a task may run, with the engine "slurm"."""
+
+    partition: str = ""
+    """The partition that has the machines."""
+    time: str = "24:00:00"
+    """The longest time of a task."""
+    memory_gb: int = 4
+    """Memory of a task, in GB."""
 
 
 @dataclass(frozen=True)

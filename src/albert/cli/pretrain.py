@@ -153,7 +153,7 @@ def _show_recipe(console: Console, name: str, recipe: PretrainingRecipe) -> None
     for key, value in values.items():
         if isinstance(value, dict):
             table.add_row(key, ", ".join(f"{inner} {kept}" for inner, kept in value.items() if kept is not None))
-        elif value is not None:
+        elif value not in (None, []):
             table.add_row(key, str(value))
     console.print(table)
 

@@ -1,0 +1,102 @@
+"""`albert pretrain --init` and `--change-dropout` as typed: what runs, what it says, and mistakes in one line."""
+
+import json
+import shutil
+
+import pytest
+
+from albert.cli.main import run
+from albert.pretraining.recipes import PretrainingRecipe
+from albert.runtime.strict_json import load_json
+
+SHORT = [
+    *("--batch-size", "2", "--evaluation-sequences", "4", "--schedule.total-steps", "2"),
+    *("--schedule.warmup-steps", "1", "--precision", "fp32", "--device", "cpu"),
+]
+"""What makes a run a matter of a second, without a word about the architecture."""
+
+
+@pytest.fixture
+def pretrain(scene, tmp_path, capsys):
+    """Run `albert pretrain` on the scene's corpus: the code, and both outputs."""
+
+    def call(*words, corpus=None):
+        capsys.readouterr()
+        data = ["--data", str(corpus or scene.corpus), "--output", str(tmp_path / "run")]
+        code = run(["pretrain", *(str(word) for word in words), *data])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def test_the_recipe_continue_takes_the_architecture_of_the_model(scene, pretrain, tmp_path):
+    code, out, notes = pretrain("continue", "--init", scene.run, *SHORT)
+    assert code == 0 and "started from" in out and f"started from {scene.run.parts[-2]}/run (weights " in notes
+    recipe = load_json(PretrainingRecipe, tmp_path / "run/recipe.json")
+    source = load_json(PretrainingRecipe, scene.run / "recipe.json")
+    assert recipe.model == source.model and recipe.sequences.max_length == source.sequences.max_length
+    assert recipe.schedule.total_steps == 2
+    # The same run goes on, or is found finished, with the same words and without the model.
+    assert pretrain("continue", "--init", scene.run, *SHORT)[0] == 0
+    code, out, _ = pretrain("continue")
+    assert code == 0 and "is complete already" in " ".join(out.split())
+
+
+def test_flags_change_the_architecture_on_the_way(scene, pretrain, tmp_path):
+    words = ["--model.num-hidden-layers", "4", "--model.sharing", "none", "--model.max-position-embeddings", "96"]
+    code, _, notes = pretrain("continue", f"--init={scene.run}", *SHORT, *words, "--extend-positions", "interpolate")
+    assert code == 0
+    assert "2 layers with sharing all → 4 layers with sharing none (layer i begins as layer ⌊i·2/4⌋)" in notes
+    assert "extended by interpolate" in notes
+    config = json.loads((tmp_path / "run/model/config.json").read_text())
+    assert (config["num_hidden_layers"], config["sharing"], config["max_position_embeddings"]) == (4, "none", 96)
+    card = " ".join((tmp_path / "run/model/README.md").read_text(encoding="utf-8").split())
+    assert "started from" in card and "extended by interpolate" in card
+
+
+def test_another_tokenizer_takes_one_flag(scene, pretrain, tmp_path):
+    code, _, said = pretrain("continue", "--init", scene.run, *SHORT, corpus=scene.other_corpus)
+    assert code == 78 and "--resize-vocabulary" in said and said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    words = ["--init", scene.run, *SHORT, "--resize-vocabulary", "--drop-heads", "sentence_order"]
+    code, _, notes = pretrain("continue", *words, corpus=scene.other_corpus)
+    assert code == 0 and "180 → 160 pieces: " in notes and "new, drawn at random: sop_classifier" in notes
+
+
+def test_dropout_changes_by_one_flag_on_a_run_that_goes_on(scene, pretrain, tmp_path):
+    shutil.copytree(scene.run, tmp_path / "run")
+    for place in ("model", "checkpoints/step-00000004"):
+        shutil.rmtree(tmp_path / "run" / place)
+    recipe = scene.run / "recipe.json"
+    code, out, _ = pretrain(recipe, "--change-dropout", "0.1", "--device", "cpu")
+    assert code == 0 and "after step 2" in out
+    kept = load_json(PretrainingRecipe, tmp_path / "run/recipe.json")
+    assert kept.dropout_changes == ((2, 0.1),)
+    assert json.loads((tmp_path / "run/model/config.json").read_text())["attention_probs_dropout_prob"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["continue"], 2, "albert pretrain continue: no model to continue with; albert pretrain continue --init MODEL"),
+        (["continue", "--init", "{here}/absent"], 66, "{here}/absent: no such directory"),
+        (["continue", "--init", "{tokenizer}"], 66, "{tokenizer}/config.json: "),
+        (["continue", "--init", "{run}", "--revision", "main"], 2, "revision: 'main' of {run}, which is a directory"),
+        (["quickstart", "--resize-vocabulary"], 2, "--resize-vocabulary: goes with --init MODEL"),
+        (["quickstart", "--extend-positions", "tile"], 2, "--extend-positions: goes with --init MODEL"),
+        (["quickstart", "--drop-heads", "masked_tokens"], 2, "--drop-heads: goes with --init MODEL"),
+        (["quickstart", "--revision", "main"], 2, "--revision: goes with --init MODEL"),
+        (["continue", "--init", "{run}", "--drop-heads", "both"], 2, "albert pretrain continue: "),
+        (["continue", "--init", "{run}", "--extend-positions", "cut"], 2, "albert pretrain continue: "),
+        (["quickstart", "--init", "{run}"], 78, "embedding_size: is 16 in the trained model and 64 here"),
+        (["continue", "--init", "{run}", "--model.intermediate-size", "96"], 78, "intermediate_size: is 64 in the"),
+        (["quickstart", "--change-dropout", "0.1"], 78, "--change-dropout: {here}/run has no checkpoint to go on from"),
+        (["quickstart", "--change-dropout", "1.5"], 78, "--change-dropout: {here}/run has no checkpoint to go on from"),
+        (["quickstart", "--dropout-changes", "5", "0.1", "2", "0"], 78, "dropout_changes: are at updates [5, 2]"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line_and_leave_nothing(scene, pretrain, tmp_path, words, code, message):
+    found, _, said = pretrain(*(scene.fill(word, tmp_path) for word in words))
+    expected = "albert: error: " + scene.fill(message, tmp_path)
+    assert (found, said[: len(expected)]) == (code, expected)
+    assert said.count("\n") == 1 and not (tmp_path / "run").exists()

@@ -66,3 +66,19 @@ def tokenizer_directory(tokenizer, tmp_path_factory):
     directory = tmp_path_factory.mktemp("tokenizer")
     tokenizer.save(directory)
     return directory
+
+
+WORDPIECES = [
+    *["[unused1]", "[PAD]", "hello", "un", "##aff", "##able", "[CLS]", "[unused2]", "mask", "[SEP]", "cls", "cafe"],
+    *["##é", "é", "ß", "σ", "##σ", "ς", "##ς", "ο", "##δ", "##ο", "i", "##i", "##\u0307", "ΟΔ", "##ΟΣ", "\u2028"],
+    *(f"{mark}{letter}" for letter in "abcdefghklmnoprstuvwxyzABCMSK0123456789" for mark in ("", "##")),
+    *(f"{mark}{letter}" for letter in "中国人文語한글가\u1100\u1161あがガか" for mark in ("", "##")),
+    *".,!?'\"`[]<>#-▁“”‘’…·，。！“”、（）：£€$½²①™👩❤ह",
+]
+
+
+@pytest.fixture(scope="session")
+def wordpiece():
+    from albert.text.wordpiece_tokenizer import WordPieceTokenizer
+
+    return WordPieceTokenizer([*dict.fromkeys(WORDPIECES), "[MASK]", "[UNK]", "##x中"])

@@ -156,7 +156,7 @@ def _set(*path, value):
 
 UNUSABLE = [
     (_set("model", value={"type": "BPE", "vocab": {"a": 0}, "merges": []}), "holds a BPE model"),
-    (_set("model", value={"type": "WordPiece", "vocab": {"[PAD]": 0}}), "holds a WordPiece model"),
+    (_set("model", value={"type": "WordPiece", "vocab": {"[PAD]": 0}}), r"it lacks \[UNK\]"),
     (_set("model", value={"vocab": {"a": 0}, "merges": []}), "holds a word or byte-pair model"),
     (_set("model", value=None), "describes no tokenizer"),
     (_set("model", "vocab", value=None), "holds a list|no list of pieces"),

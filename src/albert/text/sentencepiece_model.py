@@ -63,7 +63,12 @@ def without_digit_comma_pieces(proto: Any, model: bytes) -> bytes:
 
 def is_choosable_digit_comma(piece: str, score: float) -> bool:
     """Whether a piece such as "2010," has a score with which text can choose it."""
-    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit() and score > -DIGIT_COMMA_PENALTY
+    return is_digit_comma(piece) and score > -DIGIT_COMMA_PENALTY
+
+
+def is_digit_comma(piece: str) -> bool:
+    """Whether a piece is one such as "2010,", which no text shall have."""
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
 def build_model(vocabulary: Sequence[tuple[str, float]], character_map: bytes) -> bytes:

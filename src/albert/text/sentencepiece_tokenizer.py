@@ -17,7 +17,7 @@ from albert.text.fingerprints import CONTENT_PREFIX, byte_fingerprint, content_f
 from albert.text.normalization import normalize, normalize_with_alignment, normalized_words
 from albert.text.sentencepiece_model import is_rebuilt, parse_model, without_digit_comma_pieces
 from albert.text.tokenizer import CONFIG_NAME, JSON_NAME, MODEL_NAME, Tokenizer
-from albert.text.tokenizer_files import special_tokens_map, tokenizer_config, tokenizer_json
+from albert.text.tokenizer_files import BLANK, special_tokens_map, tokenizer_config, tokenizer_json
 from albert.text.vocabulary_training import (
     TrainingReport,
     VocabularySettings,
@@ -120,9 +120,13 @@ class SentencePieceTokenizer(Tokenizer):
             first += len(word) + 1
         return ids, offsets
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The normalised text of some ids; specials vanish."""
-        return self._processor.decode([int(number) for number in ids])
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The normalised text of some ids; special pieces vanish, or are written out."""
+        if skip_special_tokens:
+            return self._processor.decode([int(number) for number in ids])
+        special = self.special_ids
+        pieces = [" " + self.piece(number) if number in special else self.piece(number) for number in ids]
+        return "".join(pieces).replace(BLANK, " ").strip()
 
     def piece(self, number: int) -> str:
         """The piece with an id."""

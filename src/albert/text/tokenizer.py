@@ -8,8 +8,13 @@ import numpy as np
 from jaxtyping import Bool
 
 MODEL_NAME = "spiece.model"
-CONFIG_NAME = "tokenizer_config.json"
+VOCABULARY_NAME = "vocab.txt"
 JSON_NAME = "tokenizer.json"
+CONFIG_NAME = "tokenizer_config.json"
+SPECIAL_TOKENS_NAME = "special_tokens_map.json"
+PREPROCESSING_KEY = "preprocessing"
+REFERENCE = {PREPROCESSING_KEY: "reference"}
+"""What `tokenizer_config.json` says of a tokenizer that does as the original code does, not as transformers."""
 
 
 class Tokenizer(ABC):
@@ -20,6 +25,7 @@ class Tokenizer(ABC):
         special_ids: those five, in ascending order.
         lower_case: whether letters are lower-cased.
         keep_accents: whether accents stay.
+        reference: whether the ids are those of the original code where transformers gives others.
     """
 
     pad_id: int
@@ -29,6 +35,7 @@ class Tokenizer(ABC):
     mask_id: int
     lower_case: bool
     keep_accents: bool
+    reference: bool = False
 
     @property
     def special_ids(self) -> tuple[int, ...]:
@@ -68,12 +75,13 @@ class Tokenizer(ABC):
         Returns:
             ids, and for each the characters (start, end) of the original text that it covers, without
             blanks around it. Offsets never go back. A piece that is only a blank covers nothing and stands
-            where the next one begins; all pieces of one decomposed character cover that character.
+            where the next one begins; all pieces of one decomposed character cover that character; accents
+            that were dropped belong to their letter.
         """
 
     @abstractmethod
-    def decode(self, ids: Sequence[int]) -> str:
-        """The normalised text of some ids; specials vanish."""
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The normalised text of some ids; special pieces vanish, or are written out."""
 
     @abstractmethod
     def piece(self, number: int) -> str:

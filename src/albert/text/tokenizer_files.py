@@ -6,6 +6,7 @@ takes only vocabulary and character map from `tokenizer.json`; both descriptions
 """
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
@@ -22,13 +23,13 @@ def tokenizer_json(
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_added_token(number, piece) for number, piece in enumerate(SPECIAL_PIECES)],
+        "added_tokens": [added_token(number, piece) for number, piece in enumerate(SPECIAL_PIECES)],
         "normalizer": {
             "type": "Sequence",
             "normalizers": _normalizers(character_map, lower_case, keep_accents),
         },
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
-        "post_processor": _template(),
+        "post_processor": pair_template({piece: SPECIAL_PIECES.index(piece) for piece in ("[CLS]", "[SEP]")}),
         "decoder": metaspace,
         "model": {
             "type": "Unigram",
@@ -69,7 +70,8 @@ def special_tokens_map() -> dict[str, str]:
     }
 
 
-def _added_token(number: int, piece: str) -> dict[str, Any]:
+def added_token(number: int, piece: str) -> dict[str, Any]:
+    """A special piece as `tokenizer.json` lists it: cut out of the text as it stands."""
     return {
         "id": number,
         "content": piece,
@@ -78,6 +80,28 @@ def _added_token(number: int, piece: str) -> dict[str, Any]:
         "rstrip": False,
         "normalized": False,
         "special": True,
+    }
+
+
+def pair_template(ids: Mapping[str, int]) -> dict[str, Any]:
+    """`[CLS] A [SEP]` with segment 0, and `B [SEP]` behind it with segment 1.
+
+    Args:
+        ids: of `[CLS]` and `[SEP]`.
+    """
+
+    def special(piece: str, segment: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": piece, "type_id": segment}}
+
+    def sequence(name: str, segment: int) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": segment}}
+
+    single = [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0)]
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, sequence("B", 1), special("[SEP]", 1)],
+        "special_tokens": {piece: {"id": piece, "ids": [number], "tokens": [piece]} for piece, number in ids.items()},
     }
 
 
@@ -93,22 +117,3 @@ def _normalizers(character_map: bytes, lower_case: bool, keep_accents: bool) -> 
         encoded = base64.b64encode(character_map).decode("ascii")
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
     return steps
-
-
-def _template() -> dict[str, Any]:
-    def special(piece: str, segment: int) -> dict[str, Any]:
-        return {"SpecialToken": {"id": piece, "type_id": segment}}
-
-    def sequence(name: str, segment: int) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": segment}}
-
-    single = [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0)]
-    return {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": [*single, sequence("B", 1), special("[SEP]", 1)],
-        "special_tokens": {
-            piece: {"id": piece, "ids": [SPECIAL_PIECES.index(piece)], "tokens": [piece]}
-            for piece in ("[CLS]", "[SEP]")
-        },
-    }

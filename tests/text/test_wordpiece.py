@@ -1,0 +1,215 @@
+"""WordPiece: the ids of transformers' BertTokenizer, in reference mode those of BERT's own code; offsets; files."""
+
+import copy
+import json
+import pickle
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.text.torture import ALPHABET, check_offsets, texts
+from transformers import AutoTokenizer
+
+from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.wordpiece_normalization import WordPieceNormalization, basic_words
+from albert.text.wordpiece_tokenizer import WordPieceTokenizer
+
+FLAGS = [
+    WordPieceNormalization(),
+    WordPieceNormalization(keep_accents=True),
+    WordPieceNormalization(lower_case=False, keep_accents=True),
+    WordPieceNormalization(lower_case=False),
+    WordPieceNormalization(space_ideographs=False),
+]
+
+
+@pytest.fixture(scope="module")
+def pairs(wordpiece, tmp_path_factory):
+    """For each setting our tokenizer and transformers', opened from what ours wrote beside a model's configuration."""
+    opened = []
+    for number, normalization in enumerate(FLAGS):
+        directory = tmp_path_factory.mktemp(f"flags{number}")
+        ours = WordPieceTokenizer(wordpiece.vocabulary, normalization)
+        ours.save(directory)
+        (directory / "config.json").write_text(json.dumps({"model_type": "albert", "architectures": ["AlbertModel"]}))
+        opened.append((ours, AutoTokenizer.from_pretrained(directory)))
+    return opened
+
+
+def their_ids(theirs, text):
+    return theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+
+
+def words_of(theirs, text):
+    """What transformers makes of a text before WordPiece."""
+    backend = theirs.backend_tokenizer
+    normalized = backend.normalizer.normalize_str(text)
+    return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(normalized)]
+
+
+def is_of_an_older_unicode(ours, theirs, character):
+    """Whether the tables of the tokenizers library, older than Python's, know a character as something else."""
+    framed = f"x{character}x"
+    return "\ud800" <= character <= "\udfff" or words_of(theirs, framed) != basic_words(framed, ours.normalization)
+
+
+@given(text=texts, setting=st.sampled_from(range(len(FLAGS))))
+@example(text="中文abc，ＡＢＣ café\u0301 unaffable! [MASK]", setting=0)
+@example(text="x" * 100 + " " + "x" * 101, setting=0)
+@example(text="한글 가\u0301 ΟΔΟΣ İ", setting=1)
+def test_ids_equal_those_of_transformers(pairs, text, setting):
+    ours, theirs = pairs[setting]
+    text = "".join(character for character in text if not is_of_an_older_unicode(ours, theirs, character))
+    assert ours.encode(text) == their_ids(theirs, text)
+    assert basic_words(text, ours.normalization) == words_of(theirs, text)
+
+
+def test_only_characters_younger_than_the_tables_of_transformers_differ(pairs):
+    ours, theirs = pairs[0]
+    characters = [*map(chr, range(0x3400)), *map(chr, range(0xA000, 0xAC00)), *ALPHABET]
+    differing = [c for c in characters if is_of_an_older_unicode(ours, theirs, c) and unicodedata.category(c) != "Cs"]
+    assert len(differing) < 250
+    assert {unicodedata.category(c)[0] for c in differing} <= {"M", "P", "C", "S", "L"}
+    assert not any(ord(c) < 0x600 for c in differing)
+
+
+def test_transformers_opens_what_is_saved_with_its_class_for_bert(pairs):
+    ours, theirs = pairs[0]
+    assert type(theirs).__name__ == "BertTokenizer"
+    assert theirs.model_max_length == 512
+    assert tuple(sorted(theirs.all_special_ids)) == ours.special_ids
+    first, second = ours.encode("中文 unaffable"), ours.encode("hello")
+    pair = theirs("中文 unaffable", "hello")
+    assert pair["input_ids"] == [ours.cls_id, *first, ours.sep_id, *second, ours.sep_id]
+    assert pair["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    ids = ours.encode("Hello, un-affable 中国人! don't")
+    for some in (ids, ids[2:], [ours.cls_id, *ids, ours.mask_id], [ours.piece_to_id("##able")]):
+        assert ours.decode(some, skip_special_tokens=False) == theirs.decode(some)
+        assert ours.decode(some) == theirs.decode(some, skip_special_tokens=True)
+
+
+def original_words(text, lower_case):
+    """BasicTokenizer of the reference, step for step."""
+
+    def alone(code):
+        blocks = [(0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)]
+        return any(a <= code <= b for a, b in [*blocks, (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)])
+
+    cleaned = ""
+    for character in text:
+        kind = unicodedata.category(character)
+        if character in "\t\n\r" or kind == "Zs":
+            cleaned += " "
+        elif character not in "\0\ufffd" and kind not in ("Cc", "Cf"):
+            cleaned += f" {character} " if alone(ord(character)) else character
+    words = []
+    for token in cleaned.strip().split():
+        if lower_case:
+            decomposed = unicodedata.normalize("NFD", token.lower())
+            token = "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
+        for character in token:
+            ascii_sign = "!" <= character <= "~" and not character.isalnum()
+            sign = ascii_sign or unicodedata.category(character).startswith("P")
+            words.append(f" {character} " if sign else character)
+        words.append(" ")
+    return "".join(words).split()
+
+
+def original_pieces(word, vocabulary):
+    """WordpieceTokenizer of the reference: the longest piece that fits, again and again."""
+    if len(word) > 200:
+        return ["[UNK]"]
+    pieces, start = [], 0
+    while start < len(word):
+        ends = range(len(word), start, -1)
+        found = next((p for end in ends if (p := "##" * (start > 0) + word[start:end]) in vocabulary), None)
+        if found is None:
+            return ["[UNK]"]
+        pieces.append(found)
+        start += len(found) - 2 * (start > 0)
+    return pieces
+
+
+@given(text=texts, lower_case=st.booleans())
+@example(text="ΟΔΟΣ Σ\0Α ΑΣ\x0b ΑΣ中 ΑΣ. İΣ", lower_case=True)
+@example(text="x" * 101 + " " + "x" * 200 + " " + "x" * 201, lower_case=True)
+@example(text="\ue000a \U0002b820\U0002b821", lower_case=False)
+def test_in_reference_mode_ids_are_those_of_the_original_code(wordpiece, text, lower_case):
+    rules = WordPieceNormalization(lower_case=lower_case, keep_accents=not lower_case, reference=True)
+    ours = WordPieceTokenizer(wordpiece.vocabulary, rules)
+    text = "".join(character for character in text if not "\ud800" <= character <= "\udfff")
+    words = original_words(text, lower_case)
+    assert basic_words(text, rules) == words
+    pieces = [piece for word in words for piece in original_pieces(word, set(ours.vocabulary))]
+    assert [ours.piece(number) for number in ours.encode(text)] == pieces
+    check_offsets(ours, text)
+
+
+@given(text=texts, setting=st.sampled_from(range(len(FLAGS))))
+def test_offsets_are_slices_of_the_original_text(pairs, text, setting):
+    check_offsets(pairs[setting][0], text)
+
+
+def test_an_accent_belongs_to_its_letter_in_the_slice(wordpiece):
+    text = "Cafe\u0301\u0302, 中\u0301文"
+    slices = [text[start:end] for start, end in wordpiece.encode_with_offsets(text)[1]]
+    assert "".join(slices).replace(" ", "") == text.replace(" ", "")
+    assert "中\u0301" in slices
+
+
+@given(text=texts)
+@example(text="Hello, 中国 un-affable! 1 . 2")
+def test_decoded_text_has_the_same_ids(wordpiece, text):
+    encoded = [wordpiece.encode(word) for word in basic_words(text, wordpiece.normalization)]
+    ids = [number for word in encoded if wordpiece.unk_id not in word for number in word]
+    assert wordpiece.encode(wordpiece.decode(ids)) == ids
+
+
+def test_ids_of_special_pieces_come_from_the_vocabulary(wordpiece):
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    ids = (wordpiece.pad_id, wordpiece.unk_id, wordpiece.cls_id, wordpiece.sep_id, wordpiece.mask_id)
+    assert [wordpiece.piece(number) for number in ids] == names
+    assert ids != tuple(range(5))
+    turned = WordPieceTokenizer([*reversed(wordpiece.vocabulary)])
+    assert [turned.piece(number) for number in sorted(turned.special_ids)] != names
+    assert turned.encode("[MASK] 中") == [turned.piece_to_id(piece) for piece in ("[", "mask", "]", "中")]
+    assert turned.piece_to_id("no such piece") == turned.unk_id
+
+
+def test_a_piece_begins_a_word_unless_it_continues_one(wordpiece):
+    starts = wordpiece.word_starts()
+    assert starts.dtype == np.bool_
+    assert [starts[wordpiece.piece_to_id(piece)] for piece in ("un", "##able", "中", ",")] == [True, False, True, True]
+
+
+def test_the_fingerprint_is_of_the_content(wordpiece, tmp_path):
+    wordpiece.save(tmp_path)
+    forms = [tmp_path, tmp_path / "vocab.txt", tmp_path / "tokenizer.json"]
+    assert {load_tokenizer(form).fingerprint for form in forms} == {wordpiece.fingerprint}
+    others = [WordPieceTokenizer(wordpiece.vocabulary, flags).fingerprint for flags in FLAGS]
+    others.append(WordPieceTokenizer(wordpiece.vocabulary, WordPieceNormalization(reference=True)).fingerprint)
+    exchanged = list(wordpiece.vocabulary)
+    exchanged[-2:] = exchanged[:-3:-1]
+    others.append(WordPieceTokenizer(exchanged).fingerprint)
+    others.append(WordPieceTokenizer(wordpiece.vocabulary[:-1]).fingerprint)
+    assert len(set(others)) == len(FLAGS) + 3
+    assert wordpiece.answers_to(wordpiece.fingerprint)
+    assert not wordpiece.answers_to(others[-1])
+
+
+def test_it_crosses_processes(wordpiece):
+    for again in (pickle.loads(pickle.dumps(wordpiece)), copy.deepcopy(wordpiece)):
+        assert again.fingerprint == wordpiece.fingerprint
+        assert again.encode("中文 unaffable") == wordpiece.encode("中文 unaffable")
+
+
+def test_many_words_do_not_fill_the_memory(wordpiece, monkeypatch):
+    monkeypatch.setattr("albert.text.wordpiece_matching._MOST_KNOWN", 100)
+    numbers = random.Random(0)
+    fresh = WordPieceTokenizer(wordpiece.vocabulary)
+    text = " ".join("".join(numbers.choices("abcdexyz", k=6)) for _ in range(1000))
+    assert fresh.encode(text) == wordpiece.encode(text)
+    assert len(fresh._pieces) <= 100

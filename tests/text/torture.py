@@ -1,0 +1,75 @@
+"""Text that breaks tokenizers, and what must hold of every token's place in it, whichever the tokenizer."""
+
+import unicodedata
+
+from hypothesis import strategies as st
+
+WRITING = {
+    "accents, composed and not": "é e\u0301 ñ Å A\u030a ế e\u0302\u0301 ç \u0327c",
+    "case that grows or folds": "İstanbul ıI ẞ ß ŉ ΣΊΣΥΦΟΣ ΟΔΟΣ ςσ ǆ Ǆ",
+    "compatibility": "½ ⅓ ㎏ ㍿ ﷺ ﬁ ﬄ １２３ Ⅷ ² ™ … …… ℡ Ａ，５０００，",
+    "control and format": "a\x00b\x10c\x7f \x85 \u00ad \u200b\u200d\u200e\u202e\u2066\ufeff\ufffd\x1c\x1f",
+    "private use and unassigned": "\ue000 x\uf8ffy \U000f0000 \u0378 \U0001faff",
+    "half surrogates": "\ud800 a\udfffb \udc00\ud83d",
+    "blanks": " \u00a0 \u2003 \u3000 \u2028 \u2029 \u1680 \t\n\r\x0b\x0c \u180e \u2060",
+    "emoji": "👩\u200d👩\u200d👧\u200d👦 👩🏽 🇨🇭 ❤\ufe0f 1\ufe0f\u20e3 🏴\U000e0067\U000e007f",
+    "zalgo": "z" + "\u0300\u0315\u0489\u0316" * 12 + "a\u034f\u0336l",
+    "hebrew and arabic": "שָׁלוֹם עולם مَرْحَبًا بِكُمْ \u200fab\u200e ﷽ لا",
+    "south asian": "हिंदी क्‍ष नमस्ते বাংলা தமிழ் ไทย ที่ ລາວ ខ្មែរ མཛོད",
+    "east asian": "中文 語 \uf900 \U0002b820 \U0002f800 がガ か\u3099 ｶﾞ ㈱ 가각 \u1100\u1161\u11a8 ㄱ 한글",
+    "quotes": "`` '' ``x'' ``` '''' ' \" “ ” ‘ ’ « 「",
+    "marks of the tokenizers": "▁ ▁a a▁ ##a # ## [ ] < > ▅",
+    "literal special tokens": "[MASK] [CLS][SEP] [PAD] [UNK] <unk> <pad> [mask] [MASK]ed",
+    "digits and commas": "2010, 4,000, 5000,000 92000, ٣, 1,a ,1 ½, ²,",
+}
+ALPHABET = sorted({character for text in WRITING.values() for character in text})
+WORDS = [*(word for text in WRITING.values() for word in text.split(" ")), *WRITING.values(), "unaffable", "Hello"]
+texts = st.one_of(
+    st.text(alphabet=st.sampled_from(ALPHABET), max_size=40),
+    st.text(alphabet=st.characters(), max_size=40),
+    st.lists(st.sampled_from(WORDS), max_size=10).map(" ".join),
+    st.lists(st.sampled_from(WORDS), max_size=6).map("".join),
+)
+
+
+def check_offsets(tokenizer, text):
+    """Every token is a slice of the text, in order, and together they leave out only what the tokenizer drops.
+
+    Any part of the text that is not dropped at its ends comes back within the tokens that touch it.
+    """
+    ids, offsets = tokenizer.encode_with_offsets(text)
+    assert ids == tokenizer.encode(text)
+    assert len(ids) == len(offsets)
+    covered = [False] * len(text)
+    for number, (start, end) in zip(ids, offsets, strict=True):
+        assert 0 <= start <= end <= len(text)
+        surface = text[start:end]
+        assert surface == surface.strip()
+        assert number == tokenizer.unk_id or number not in tokenizer.special_ids
+        for place in range(start, end):
+            covered[place] = True
+    for side in (0, 1):
+        places = [pair[side] for pair in offsets]
+        assert places == sorted(places)
+    for place, character in enumerate(text):
+        if not covered[place]:
+            assert is_dropped(tokenizer, text, place, covered), (place, character)
+    check_spans(text, offsets, covered)
+
+
+def check_spans(text, offsets, covered):
+    """A part of the text to the tokens that touch it, to their slice of the text: the part is within the slice."""
+    places = [place for place, inside in enumerate(covered) if inside]
+    for first, last in [*zip(places, places, strict=True), *zip(places, places[3:], strict=False)]:
+        touched = [pair for pair in offsets if pair[0] <= last and pair[1] > first]
+        assert touched[0][0] <= first
+        assert touched[-1][1] >= last + 1
+
+
+def is_dropped(tokenizer, text, place, covered):
+    """Whether nothing is left of a character: a blank, a control character, an accent with no letter before it."""
+    character = text[place]
+    if unicodedata.category(character)[0] == "M" and place and covered[place - 1]:
+        return False
+    left = tokenizer.encode(f"x{character}y")
+    return left in (tokenizer.encode("xy"), tokenizer.encode("x y"))

@@ -14,7 +14,7 @@ WORD_STARTS = np.array([piece < 30 for piece in range(VOCABULARY)])  # 5 to 29 b
 
 
 def masking(**changes):
-    return NgramMasking(MaskingRecipe(**changes), WORD_STARTS, MASK, N_SPECIAL)
+    return NgramMasking(MaskingRecipe(**changes), WORD_STARTS, MASK, range(N_SPECIAL))
 
 
 def sequence(first, second, seed=0, continued=0.3):
@@ -182,6 +182,24 @@ def test_equal_draws_give_equal_masks():
     one, again, other = (masking()(ids, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
     assert not np.array_equal(one.positions, other.positions)
+
+
+def test_special_ids_stand_anywhere_in_the_vocabulary():
+    turned = np.random.default_rng(3).permutation(VOCABULARY)  # as in the Chinese models, where [MASK] is 103
+    word_starts = np.empty_like(WORD_STARTS)
+    word_starts[turned] = WORD_STARTS
+    special = turned[:N_SPECIAL].tolist()
+    elsewhere = NgramMasking(MaskingRecipe(replace_with_random=0.2), word_starts, int(turned[MASK]), special)
+    here = masking(replace_with_random=0.2)
+    for seed in range(50):
+        ids = sequence(30, 20, seed)
+        found = elsewhere(turned[ids], np.random.default_rng(seed))
+        usual = here(ids, np.random.default_rng(seed))
+        assert (found.positions == usual.positions).all()
+        assert (found.labels == turned[usual.labels]).all()
+        replaced = found.token_ids[found.positions]
+        assert ((replaced == turned[MASK]) == (usual.token_ids[usual.positions] == MASK)).all()
+        assert not set(replaced.tolist()) & (set(special) - {int(turned[MASK])})
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """n-gram masking of whole words (paper §4.1, equation 1: p(n) ∝ 1/n, n up to 3; SpanBERT, Joshi et al., 2019)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,13 +54,18 @@ class NgramMasking:
         recipe: how much, and how.
         word_starts: bool [V], which pieces begin a word.
         mask_id: the id of [MASK].
-        n_special: ids below this are special: never masked, never drawn as replacement.
+        special_ids: never masked, never drawn as replacement.
     """
 
-    def __init__(self, recipe: MaskingRecipe, word_starts: np.ndarray, mask_id: int, n_special: int) -> None:
+    def __init__(
+        self, recipe: MaskingRecipe, word_starts: np.ndarray, mask_id: int, special_ids: Sequence[int]
+    ) -> None:
         self.recipe = recipe
         self._word_starts = word_starts
-        self._mask_id, self._n_special = mask_id, n_special
+        self._mask_id = mask_id
+        self._special = np.zeros(len(word_starts), dtype=np.bool_)
+        self._special[list(special_ids)] = True
+        self._replacements = np.flatnonzero(~self._special)
         weights = 1 / np.arange(1, recipe.max_ngram + 1)
         self._cumulative = np.cumsum(weights / weights.sum())[:-1]
 
@@ -75,7 +81,7 @@ class NgramMasking:
         positions = np.array(chosen, dtype=np.int64)
         labels = token_ids[positions]
         fates = draws.random(len(positions))
-        strangers = draws.integers(self._n_special, len(self._word_starts), len(positions))
+        strangers = self._replacements[draws.integers(0, len(self._replacements), len(positions))]
         masked_below = self.recipe.replace_with_mask
         random_below = masked_below + self.recipe.replace_with_random
         replaced = token_ids.copy()
@@ -91,7 +97,7 @@ class NgramMasking:
         where the segment ends or the budget would be exceeded, and is left out where it meets an earlier one.
         """
         budget = max(1, round(self.recipe.share * len(token_ids)))
-        special = token_ids < self._n_special
+        special = self._special[token_ids]
         begins = self._word_starts[token_ids] & ~special
         begins[1:] |= special[:-1] & ~special[1:]  # a segment's first piece begins a word whatever it is
         begins[0] |= not special[0]

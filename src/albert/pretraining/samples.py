@@ -73,8 +73,7 @@ class PretrainingSamples:
         self._corpus, self._recipe, self._seed = corpus, sequences, seed
         tokenizer = corpus.tokenizer()
         self._cls, self._sep = tokenizer.cls_id, tokenizer.sep_id
-        n_special = max(tokenizer.special_ids) + 1
-        self._mask = NgramMasking(masking, tokenizer.word_starts(), tokenizer.mask_id, n_special)
+        self._mask = NgramMasking(masking, tokenizer.word_starts(), tokenizer.mask_id, tokenizer.special_ids)
         if sequences.objective == "nsp" and len(corpus.document_starts) < 3:
             why = f'"nsp" needs a second {corpus.split} document to take foreign segments from'
             raise InvalidConfiguration("sequences.objective", why, 'use "sop", which is why the paper has it')

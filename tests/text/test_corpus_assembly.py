@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from albert.cli.main import run
 from albert.runtime.durable_files import verify_directory
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.text.corpus_assembly import merge_corpora
@@ -87,3 +88,11 @@ def test_tokens_of_two_tokenizers_are_not_mixed(halves, documents):
     with pytest.raises(InvalidConfiguration, match="another tokenizer"):
         merge_corpora([halves / "a", halves / "c"], halves / "both")
     assert not (halves / "both").exists()
+
+
+def test_merge_is_a_command(halves, capsys):
+    places = [str(halves / name) for name in ("a", "b")]
+    assert run(["merge", *places, "--output", str(halves / "both")]) == 0
+    assert "is ready" in capsys.readouterr().out
+    assert run(["merge", *places, "--output", str(halves / "both")]) == 73
+    assert run(["merge", places[0], "--output", str(halves / "one")]) == 2

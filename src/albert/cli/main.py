@@ -38,10 +38,12 @@ COMMANDS: dict[str, Command] = {
     "quickstart": Command("albert.cli.quickstart", "the whole story on the embedded sample, in minutes"),
     "tokenizer": Command("albert.cli.tokenizer", "train a SentencePiece vocabulary from text"),
     "prepare": Command("albert.cli.prepare", "text and a tokenizer to token shards, in parallel"),
+    "merge": Command("albert.cli.merge", "prepared corpora become one"),
     "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),
     "finetune": Command("albert.cli.finetune", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.evaluate", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.cli.predict", "text in, answers out"),
+    "convert": Command("albert.cli.convert", "a TensorFlow checkpoint or a Hugging Face model to a model directory"),
     "info": Command("albert.cli.info", "what a model, a dataset or this machine is"),
     "verify": Command("albert.cli.verify", "every file checked against its manifest"),
 }

@@ -1,7 +1,7 @@
 """`albert prepare`: text and a tokenizer to token shards."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from albert.cli.command_line import parse
 from albert.text.corpus import DocumentBoundary
 from albert.text.prepare import Engine, PreparationReport, prepare
 from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unit_preparation import SHARD_BYTES, PreparationSettings
+from albert.text.unit_preparation import SHARD_BYTES, PreparationSettings, SlurmSettings
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Prepare:
     """Turn text into token shards for pre-training, in parallel.
 
     Sentences and documents keep their boundaries; a share of the documents is held out for evaluation. The
-    result does not depend on the number of workers.
+    result does not depend on who does the work. Stopped, the same command goes on.
 
     Example: albert prepare corpus/ --tokenizer tokenizer --output data
     """
@@ -54,6 +54,7 @@ class Prepare:
     """Add to the corpus that OUTPUT is; its shards are linked, not written again."""
     engine: Engine = "processes"
     """Who does the work: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
+    slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
 
 def main(arguments: list[str]) -> int:
@@ -75,6 +76,7 @@ def main(arguments: list[str]) -> int:
         replace=options.replace,
         append=options.append,
         engine=options.engine,
+        slurm=options.slurm,
     )
     console = Console(soft_wrap=True, highlight=False)
     console.print(summary(report))

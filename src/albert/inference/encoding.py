@@ -56,6 +56,4 @@ def encode_with_masks(tokenizer: Tokenizer, text: str, max_length: int) -> np.nd
 
 def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """The normalised text of some ids, special pieces written out."""
-    special = tokenizer.special_ids
-    pieces = [" " + tokenizer.piece(i) if i in special else tokenizer.piece(i) for i in ids]
-    return "".join(pieces).replace("▁", " ").strip()
+    return tokenizer.decode(ids, skip_special_tokens=False)

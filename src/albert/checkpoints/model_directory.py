@@ -28,6 +28,7 @@ from albert.model.albert import (
     AlbertModel,
 )
 from albert.model.config import AlbertConfig
+from albert.model.initialization import without_memory
 from albert.model.parameter_count import count_parameters
 from albert.runtime.durable_files import MANIFEST_NAME, new_directory, verify_directory, write_text
 from albert.runtime.errors import DamagedData, InvalidConfiguration
@@ -207,7 +208,7 @@ def open_model(
     new_head = new_head or _has_the_head_of_another_task(kind, extra)
     stored = stored_tensors(directory)
     described = from_transformers(stored.described(), config, stored.source)
-    with torch.device("meta"):
+    with without_memory():
         model = _build(kind, config, _labels(num_labels, described.tensors, extra, new_head))
     fit_tensors(model, described, config, stored.source, new_head)  # refuses before anything is allocated
     tensors = stored.read([name for name in stored.by_name if name not in described.unexpected], dtype)

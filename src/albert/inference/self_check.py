@@ -18,6 +18,7 @@ from albert.checkpoints.model_directory import OpenedModel, open_model
 from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.model.albert import AlbertForMaskedLM
 from albert.model.config import Activation, AlbertConfig
+from albert.model.initialization import without_memory
 from albert.model.packed_sequences import PackedSequences, pack
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
@@ -167,7 +168,7 @@ def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.dev
     candidates = plausible_settings(opened.config)
     with progress("Checking settings", len(candidates), "settings") as bar:
         for config in candidates:
-            with torch.device("meta"):
+            with without_memory():
                 model = AlbertForMaskedLM(config).eval()
             model.load_state_dict(weights, assign=True)
             setting = config.hidden_act, config.num_attention_heads

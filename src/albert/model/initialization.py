@@ -1,6 +1,12 @@
 """Every initial value, in one function (paper §4.1 follows BERT: truncated normal, zero biases)."""
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 
 def initialize(module: nn.Module, standard_deviation: float) -> None:
@@ -18,3 +24,26 @@ def initialize(module: nn.Module, standard_deviation: float) -> None:
         elif isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
             nn.init.zeros_(part.bias)
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Modules that are built in this context have shapes alone (torch's meta device): weights are to be put in."""
+    with torch.device("meta"), _NothingDrawn():
+        yield
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves out what torch's modules draw when they are built: on the meta device that takes a second of imports."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if getattr(function, "__module__", None) == nn.init.__name__:
+            return args[0] if args else given["tensor"]
+        return function(*args, **given)

@@ -1,0 +1,148 @@
+"""Opening a model directory beside transformers: seconds and memory, each in a process of its own, in turns.
+
+Both open the same files and then read every parameter once, because transformers maps the file and reads it only when
+it is used; we copy, so that nobody who overwrites the file changes or kills a running model. Memory is the peak of the
+resident set above what it was once everything was imported, less the same peak for a model of a few kilobytes (code
+that is used for the first time takes memory too), in units of the file's size: 1 is one copy of the weights. Our own
+directories carry a manifest; checking it reads the file once more, which is a row of its own.
+
+    python benchmarks/opening.py --presets albert-base albert-xlarge --rounds 7
+"""
+
+import csv
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.checkpoints.tensor_files import WEIGHTS_NAME
+from albert.cli.command_line import parse
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import AlbertConfig
+from albert.model.presets import PRESETS
+from albert.runtime.devices import describe_machine
+
+OPENERS = {
+    "albert": (
+        "from albert.checkpoints.model_directory import open_model",
+        "model = open_model({directory!r}, 'pretraining', verify=False).model",
+    ),
+    "albert, manifest checked": (
+        "from albert.checkpoints.model_directory import open_model",
+        "model = open_model({directory!r}, 'pretraining').model",
+    ),
+    "transformers": (
+        "from transformers import AlbertForPreTraining",
+        "model = AlbertForPreTraining.from_pretrained({directory!r})",
+    ),
+}
+TINY = AlbertConfig(
+    vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24
+)
+FIGURES = ("weight_bytes", "import_seconds", "open_seconds", "ready_seconds", "peak_copies")
+# Writing 5 to clear_refs makes the kernel forget the peak so far.
+PROCESS = """
+import json, sys, time
+def memory(key):
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(key + ":"))
+started = time.perf_counter()
+{imports}
+imported = time.perf_counter()
+before = memory("VmRSS")
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")
+opening = time.perf_counter()
+{opens}
+opened = time.perf_counter()
+assert sum(float(parameter.detach().sum()) for parameter in model.parameters()) != 0
+ready = time.perf_counter()
+print(json.dumps(dict(import_seconds=imported - started, open_seconds=opened - opening, ready_seconds=ready - opening,
+                      peak_bytes=memory("VmHWM") - before)))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """Compare opening model directories with random weights. Linux alone tells a process its peak of memory.
+
+    Example: python benchmarks/opening.py --presets albert-base albert-xlarge
+    """
+
+    presets: tuple[str, ...] = ("albert-base", "albert-xlarge")
+    rounds: int = 7
+    """Processes of each opener, taken in turns."""
+    output: Path = Path("results/benchmark-opening.csv")
+
+
+def main(arguments: list[str]) -> None:
+    """Run and report."""
+    asked = parse(Benchmark, arguments, "opening.py")
+    with tempfile.TemporaryDirectory() as folder:
+        _save(Path(folder) / "tiny", TINY)
+        for preset in asked.presets:
+            _save(Path(folder) / preset, PRESETS[preset])
+            seen = _measure(asked.rounds, Path(folder) / preset, Path(folder) / "tiny")
+            _append(asked.output, _report(preset, seen))
+
+
+def _save(directory: Path, config: AlbertConfig) -> None:
+    torch.manual_seed(0)
+    save_model_directory(directory, AlbertForPreTraining(config), None)
+
+
+Seen = dict[str, dict[str, list[float]]]
+
+
+def _measure(rounds: int, directory: Path, tiny: Path) -> Seen:
+    """Opener -> figure -> one number a round."""
+    seen: Seen = {name: {figure: [] for figure in FIGURES} for name in OPENERS}
+    for number in range(rounds + 1):  # the first round warms up the cache of files
+        for name in sorted(OPENERS, reverse=bool(number % 2)):
+            found = _open_once(name, directory)
+            found["weight_bytes"] = (directory / WEIGHTS_NAME).stat().st_size
+            found["peak_copies"] = (found["peak_bytes"] - _open_once(name, tiny)["peak_bytes"]) / found["weight_bytes"]
+            if number:
+                for figure in FIGURES:
+                    seen[name][figure].append(found[figure])
+    return seen
+
+
+def _open_once(name: str, directory: Path) -> dict[str, float]:
+    imports, opens = OPENERS[name]
+    code = PROCESS.format(imports=imports, opens=opens.format(directory=str(directory)))
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _report(preset: str, seen: Seen) -> list[list[object]]:
+    machine, rows = describe_machine(), []
+    for name, figures in seen.items():
+        medians = {figure: round(statistics.median(values), 3) for figure, values in figures.items()}
+        pairs = zip(figures["ready_seconds"], seen["transformers"]["ready_seconds"], strict=True)
+        ratio = round(statistics.median(theirs / ours for ours, theirs in pairs), 2)
+        told = ", ".join(f"{figure} {value:,}" for figure, value in medians.items())
+        print(f"{preset}, {name}: {told}, {ratio} times as fast")
+        rows.append([time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], preset, name,
+                     *medians.values(), ratio])  # fmt: skip
+    return rows
+
+
+def _append(path: Path, rows: list[list[object]]) -> None:
+    new = not path.exists()
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if new:
+            writer.writerow(["date", "processor", "torch", "preset", "opener", *FIGURES, "times_as_fast"])
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

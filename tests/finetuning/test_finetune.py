@@ -118,7 +118,7 @@ def test_the_control_has_none_of_the_weights_and_all_of_the_architecture(pretrai
     recipe = DECLARED["sst-2"].recipe
     target = Choice(("a", "b"), "label")
     trained = start_model(PretrainedEncoder(str(pretrained)), target, recipe, seed=0)
-    control = start_model(random_encoder_like(str(pretrained)), target, recipe, seed=0)
+    control = start_model(random_encoder_like(PretrainedEncoder(str(pretrained))), target, recipe, seed=0)
     assert trained.config == control.config
     ours, theirs = trained.model.state_dict(), control.model.state_dict()
     word = "albert.embeddings.word_embeddings.weight"

@@ -8,11 +8,14 @@ interpolate    row i is read at i·(P − 1)/(P′ − 1) of the trained table, 
                vision transformers do (Dosovitskiy et al. 2021, §3.2): the order stays, short sequences change too.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from albert.runtime.errors import InvalidConfiguration
 
 Extension = Literal["interpolate", "tile"]
 
@@ -46,3 +49,22 @@ def positions_note(before: int, wanted: int, trained: int, how: Extension | None
     if wanted <= trained or (how is None and wanted <= before):
         return None if wanted == before else f"{before:,} → {wanted:,} positions, the first ones"
     return f"{before:,} → {wanted:,} positions, {trained:,} trained ones extended by {how or 'tile'}"
+
+
+def trained_length(extra: Mapping[str, Any]) -> int | None:
+    """The positions that a model's training reached; None where its `config.json` does not say.
+
+    A pre-trained model says it as `max_sequence_length`. In a fine-tuned one that is the length of its task, and
+    `trained_positions` is what it started with.
+
+    Args:
+        extra: the keys of `config.json` beside the configuration.
+
+    Raises:
+        InvalidConfiguration: what it says is no length.
+    """
+    key = "trained_positions" if "finetuning" in extra else "max_sequence_length"
+    kept = extra.get(key)
+    if kept is not None and (not isinstance(kept, int) or kept < 1):
+        raise InvalidConfiguration(f"config.json: {key}", f"is {kept!r}, a length is needed")
+    return kept

@@ -3,14 +3,15 @@
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import tyro
 from rich.console import Console
 from rich.markup import escape
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
-from albert.finetuning.evaluate import fine_tuned_directory
+from albert.finetuning.architecture_changes import ArchitectureChanges
 from albert.finetuning.finetune import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.start import PretrainedEncoder, random_encoder_like
@@ -28,10 +29,18 @@ DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and
 TASK is one of {", ".join(DECLARED)}. Without TASK, --train and --dev name your own files (.csv, .tsv or .jsonl, plain
 or .gz) and --text, --pair, --label their columns. The same command goes on with a run that was stopped.
 
+The model's encoder learns with a new head. Its architecture may change before it does: other depth or sharing, more
+positions; what became of the weights is told.
+
 Examples:
   albert finetune sst-2 --model runs/small --data glue --output runs/sst-2
   albert finetune --train my.csv --dev dev.csv --text review --label stars \\
-    --model runs/small --output runs/stars"""
+    --model runs/small --output runs/stars
+  albert finetune rte --model runs/mnli --data glue --output runs/rte
+  albert finetune squad-1.1 --model albert/albert-base-v2 --data squad --output runs/squad \\
+    --max-position-embeddings 1024 --max-length 1024"""
+
+AS_IT_IS = ArchitectureChanges()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +51,16 @@ class Finetune:
     """A declared task; leave it out for your own files."""
     model: str
     """A model directory, a run that made one, or a Hub id."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
     output: Path
     """The run's directory."""
     data: Path | None = None
     """The task's data folder: files in DATA/TASK/ or in DATA itself."""
     init: Literal["pretrained", "random"] = "pretrained"
     """random: the same architecture without its weights, as a control."""
+    keep_head: bool = False
+    """Go on with the model's own head, its outputs matched to the task's labels by name; else a new one is drawn."""
     train: Path | None = None
     """The training file; with TASK, instead of the official one and in its layout."""
     dev: Path | None = None
@@ -60,6 +73,7 @@ class Finetune:
     """Your own files: the column of the label or number."""
     regression: bool = False
     """Your own files: the label is a number to predict."""
+    architecture: Annotated[ArchitectureChanges, tyro.conf.arg(name="")] = AS_IT_IS
     learning_rate: float | None = None
     batch_size: int | None = None
     """Sequences per step over all processes."""
@@ -113,8 +127,10 @@ def main(arguments: list[str]) -> int:
         precision=asked.precision,
         workers=asked.workers,
     )
-    model = str(fine_tuned_directory(asked.model))
-    start = PretrainedEncoder(model) if asked.init == "pretrained" else random_encoder_like(model)
+    if asked.init == "random" and asked.keep_head:
+        raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
+    start = PretrainedEncoder(asked.model, asked.revision, asked.architecture, asked.keep_head)
+    start = random_encoder_like(start) if asked.init == "random" else start
     result = finetune(task, start, asked.data or Path(), asked.output, recipe, settings)
     if world().is_first:
         _show(Console(soft_wrap=True, highlight=False), task, result, asked)

@@ -9,8 +9,9 @@ RUN/recipe.json            the whole run as a value
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -88,7 +89,13 @@ def finetune(
             why = f"{recipe.batch_size} sequences are fewer than {here.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
         started = start_model(start, task.target, recipe, settings.seed)
-        recipe = fit_length(recipe, started.config.max_position_embeddings)
+        asked, positions = recipe.max_length, started.config.max_position_embeddings
+        recipe = fit_length(recipe, positions)
+        if recipe.max_length < asked:
+            note = (
+                f"sequences of at most {positions} tokens, not {asked}: --max-position-embeddings makes more positions"
+            )
+            started = replace(started, notes=(*started.notes, note))
         # Everything is read before anything is written: bad input leaves no directory behind.
         number = settings.max_train_examples
         subset = None if number is None else Subset(number, settings.seed)
@@ -178,11 +185,14 @@ class _Run:
                 directory,
                 self.model,
                 self.started.tokenizer_directory,
-                extra=head_description(self.task, self.recipe),
+                extra=self._extra(),
             ),
             evaluate=evaluate if settings.evaluate_every else None,
             description=f"Fine-tuning {self.task.name}",
         )
+
+    def _extra(self) -> dict[str, Any]:
+        return head_description(self.task, self.recipe, self.started.trained_positions)
 
     def _write(self, evaluation: Evaluation, report: dict) -> None:
         write_predictions(self.run.path / "predictions-dev.jsonl", evaluation)
@@ -190,7 +200,7 @@ class _Run:
             self.run.model_path,
             self.model,
             self.started.tokenizer_directory,
-            extra=head_description(self.task, self.recipe),
+            extra=self._extra(),
             card=run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation),
             replace=True,
         )

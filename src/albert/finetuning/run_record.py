@@ -12,6 +12,7 @@ import torch
 
 from albert.checkpoints.card import ModelCard
 from albert.checkpoints.model_directory import ARCHITECTURES
+from albert.checkpoints.weights_fingerprint import weights_fingerprint
 from albert.finetuning.batches import TaskBatches
 from albert.finetuning.evaluation import Evaluation, PreparedSplit
 from albert.finetuning.start import StartedModel
@@ -75,6 +76,7 @@ def run_record(task: Task, started: StartedModel, recipe: TaskRecipe, settings: 
         "inputs": to_json(task.inputs),
         "target": to_json(task.target),
         "start": started.source,
+        **({"changes": dict(started.changes)} if started.changes else {}),
         "recipe": to_json(recipe),
         "settings": to_json(settings),
     }
@@ -89,8 +91,8 @@ def refuse_another_run(run: RunFolder, record: dict[str, Any]) -> None:
     if not run.recipe_path.exists():
         return
     kept = read_json_object(run.recipe_path)
-    for key in ("task", "inputs", "target", "recipe", "settings"):
-        if _fixed(kept.get(key)) != _fixed(record[key]):
+    for key in ("task", "inputs", "target", "changes", "recipe", "settings"):
+        if _fixed(kept.get(key)) != _fixed(record.get(key)):
             why = f"holds another run, its recipe.json has another {key}"
             raise CannotCreate(run.path, why, "choose another output, or remove it")
 
@@ -107,16 +109,15 @@ def run_identity(
     free = {"device": "auto", "workers": 0, "micro_batch_tokens": 1, "checkpoint_every": None}
     how = replace(settings, **free)
     chosen = {"recipe": to_json(recipe), "settings": to_json(how), "target": to_json(task.target)}
-    weights = hashlib.sha256()
-    for parameter in started.model.state_dict().values():
-        weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    if started.changes:
+        chosen["changes"] = dict(started.changes)
     data = hashlib.sha256()
     for array in (batches.sequences.tokens, batches.sequences.starts, batches.targets):
         data.update(np.ascontiguousarray(array).tobytes())
     return {
         "recipe": hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest(),
         "training data": data.hexdigest(),
-        "initial weights": weights.hexdigest(),
+        "initial weights": weights_fingerprint(started.model.state_dict()),
         "tokenizer": started.tokenizer.fingerprint,
     }
 
@@ -190,6 +191,6 @@ def run_card(name: str, task: Task, started: StartedModel, recipe: TaskRecipe, e
         parameters=parts | {"task head": head},
         recipe=to_json(recipe),
         scores={f"{metric}, development set": v for metric, v in evaluation.defined_scores.items()},
-        data=[f"fine-tuned on {task.name}, starting from {started.source}"],
+        data=[f"fine-tuned on {task.name}, starting from {started.source}", *started.changed],
         versions={"torch": torch.__version__},
     ).render()

@@ -13,7 +13,7 @@ from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel, open_model
 from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.checkpoints.warm_start import refuse_other_widths, warm_start
-from albert.checkpoints.warm_start_positions import Extension
+from albert.checkpoints.warm_start_positions import Extension, trained_length
 from albert.checkpoints.warm_start_vocabulary import PieceOrigins, pieces_by_text, same_pieces
 from albert.checkpoints.weights_fingerprint import weights_fingerprint
 from albert.model.albert import AlbertForPreTraining
@@ -113,14 +113,6 @@ def sentence_objective(extra: dict) -> SentenceObjective:
     kept = extra.get("sentence_objective", "sop")
     if kept not in ("sop", "nsp", "none"):
         raise InvalidConfiguration("config.json: sentence_objective", f"is {kept!r}, known are sop, nsp and none")
-    return kept
-
-
-def trained_length(extra: dict) -> int | None:
-    """The longest sequence a model was trained on, where its `config.json` says so."""
-    kept = extra.get("max_sequence_length")
-    if kept is not None and (not isinstance(kept, int) or kept < 1):
-        raise InvalidConfiguration("config.json: max_sequence_length", f"is {kept!r}, a length is needed")
     return kept
 
 

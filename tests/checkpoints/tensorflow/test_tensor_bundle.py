@@ -1,0 +1,266 @@
+"""What is written comes back; what is damaged, cut or a lie is refused in one line, before anything is allocated.
+
+The files in `formats` are TensorFlow's own: they hold the reader to it, and the reader holds the writer.
+"""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert.checkpoints.leveldb_table import read_table
+from albert.checkpoints.tensor_bundle import TensorBundle
+from albert.runtime.errors import AlbertError, DamagedData, MissingInput
+
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+)
+NUMBERS = np.arange(6).reshape(2, 3)
+
+
+@st.composite
+def tensors(draw) -> dict[str, torch.Tensor]:
+    """Some tensors of any type, small shape and bits, under any names that can be printed."""
+    names = draw(st.lists(st.text(min_size=1, max_size=12).filter(str.isprintable), unique=True, max_size=6))
+    made = {}
+    for name in names:
+        dtype = draw(st.sampled_from(DTYPES))
+        shape = draw(st.lists(st.integers(1, 4), max_size=3))
+        size = int(np.prod(shape)) * dtype.itemsize
+        octets = bytearray(draw(st.binary(min_size=size, max_size=size)))
+        made[name] = torch.frombuffer(octets, dtype=torch.uint8).view(dtype).reshape(shape)
+    return made
+
+
+def same(bundle: TensorBundle, written: dict[str, torch.Tensor], writer) -> bool:
+    return set(bundle.entries) == set(written) and all(
+        bundle.read(name).dtype == tensor.dtype
+        and bundle.read(name).shape == tensor.shape
+        and bytes(writer.octets(bundle.read(name))) == bytes(writer.octets(tensor))
+        for name, tensor in written.items()
+    )
+
+
+@given(tensors(), st.integers(1, 3), st.integers(1, 400), st.integers(1, 17))
+def test_what_was_written_comes_back(writer, tmp_path_factory, written, shards, block_size, restart_every):
+    prefix = tmp_path_factory.mktemp("bundle") / "any"
+    writer.write_bundle(prefix, written, shards=shards, block_size=block_size, restart_every=restart_every)
+    assert same(TensorBundle(prefix), written, writer)
+
+
+@pytest.fixture(scope="module")
+def small(writer, tmp_path_factory):
+    """A bundle of two shards and several blocks, with what it holds and the bytes of its three files."""
+    prefix = tmp_path_factory.mktemp("small") / "model"
+    written = {f"layer_{n}/kernel": torch.arange(n + 2, dtype=torch.float32) + 1 for n in range(5)}
+    writer.write_bundle(prefix, written, shards=2, block_size=40, restart_every=2)
+    return prefix, written, {file: file.read_bytes() for file in sorted(prefix.parent.iterdir())}
+
+
+def refused_or_harmless(prefix, written, writer) -> bool:
+    """Whether reading ends in one line, or in the values that were written."""
+    try:
+        return same(TensorBundle(prefix), written, writer)
+    except AlbertError as error:
+        return "\n" not in str(error)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_one_damaged_byte_is_refused_or_harmless(writer, small, data):
+    prefix, written, files = small
+    file = data.draw(st.sampled_from(list(files)))
+    place = data.draw(st.integers(0, len(files[file]) - 1))
+    value = data.draw(st.integers(0, 255).filter(lambda v: v != files[file][place]))
+    damaged = bytearray(files[file])
+    damaged[place] = value
+    try:
+        file.write_bytes(damaged)
+        assert refused_or_harmless(prefix, written, writer)
+    finally:
+        file.write_bytes(files[file])
+
+
+def test_every_cut_is_refused(writer, small):
+    prefix, written, files = small
+    for file, content in files.items():
+        try:
+            for length in range(len(content)):
+                file.write_bytes(content[:length])
+                with pytest.raises(DamagedData):
+                    same(TensorBundle(prefix), written, writer)
+        finally:
+            file.write_bytes(content)
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_table_are_refused(writer, tmp_path_factory, content):
+    prefix = tmp_path_factory.mktemp("bytes") / "any"
+    prefix.with_name("any.index").write_bytes(content)
+    with pytest.raises(DamagedData):
+        TensorBundle(prefix)
+    prefix.with_name("any.index").write_bytes(content + writer.MAGIC)
+    with pytest.raises(DamagedData):
+        TensorBundle(prefix)
+
+
+@given(st.dictionaries(st.binary(max_size=8), st.binary(max_size=30), max_size=6))
+def test_a_sound_table_of_senseless_messages_is_refused_in_one_line(writer, tmp_path_factory, content):
+    prefix = tmp_path_factory.mktemp("messages") / "any"
+    prefix.with_name("any.index").write_bytes(writer.table(sorted({b"": writer.header(), **content}.items())))
+    try:
+        assert TensorBundle(prefix).entries.keys() <= {key.decode() for key in content}
+    except AlbertError as error:
+        assert "\n" not in str(error)
+
+
+ENTRY = {"dtype": 1, "shape": (2, 3), "shard": 0, "offset": 0, "size": 24, "crc": 0}
+LIES = {
+    "a size that its shape does not have": ({"size": 20}, "has 20 bytes"),
+    "more numbers than memory": ({"shape": (10**12, 10**6)}, "has 24 bytes"),
+    "more bytes than the file": ({"shape": (10**9, 10**6), "size": 4 * 10**15}, "has 24 bytes, w ends at byte"),
+    "a place beyond the file": ({"offset": 2**40}, "ends at byte 1,099,511,627,800"),
+    "a place before the file": ({"offset": -1}, "impossible shape or place"),
+    "a negative axis": ({"shape": (-2, -3)}, "impossible shape or place"),
+    "nothing in it": ({"shape": (0, 3), "size": 0}, "is empty"),
+    "another data file": ({"shard": 1}, "is in data file 1 of 1"),
+    "strings": ({"dtype": 7}, "holds string"),
+    "an unknown type": ({"dtype": 77}, "holds type 77"),
+    "slices": ({"extra": b"\x3a\x00"}, "stored in slices"),
+    "another checksum": ({}, "the checksum of w is wrong"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_entry_that_lies_is_refused(writer, tmp_path, lie):
+    change, why = LIES[lie]
+    prefix = tmp_path / "model"
+    entries = {b"": writer.header(), b"w": writer.entry(**{**ENTRY, **change})}
+    prefix.with_name("model.index").write_bytes(writer.table(entries.items()))
+    prefix.with_name("model.data-00000-of-00001").write_bytes(bytes(24))
+    with pytest.raises(DamagedData, match=why):
+        TensorBundle(prefix).read("w")
+
+
+HEADERS = {
+    "big-endian": ({"big_endian": True}, "big-endian"),
+    "a format of the future": ({"min_consumer": 2}, "version"),
+    "no shards": ({"shards": 0}, "speaks of 0 data files"),
+    "too many shards": ({"shards": 10**9}, "speaks of 1000000000 data files"),
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_a_header_of_another_kind_is_refused(writer, tmp_path, kind):
+    change, why = HEADERS[kind]
+    tmp_path.joinpath("model.index").write_bytes(writer.table([(b"", writer.header(**change))]))
+    with pytest.raises(DamagedData, match=why):
+        TensorBundle(tmp_path / "model")
+
+
+def test_a_table_without_a_header_is_refused(writer, tmp_path):
+    tmp_path.joinpath("model.index").write_bytes(writer.table([(b"w", b"")]))
+    with pytest.raises(DamagedData, match="has no header"):
+        TensorBundle(tmp_path / "model")
+
+
+@pytest.mark.parametrize(("number", "name"), [(1, "snappy"), (2, "zstandard"), (9, "method 9")])
+def test_a_compressed_table_is_refused_by_name(writer, tmp_path, number, name):
+    tmp_path.joinpath("model.index").write_bytes(writer.table([(b"", writer.header())], compression=number))
+    with pytest.raises(DamagedData, match=f"is compressed .{name}.*save the checkpoint again"):
+        TensorBundle(tmp_path / "model")
+
+
+def test_keys_out_of_order_are_refused(writer, tmp_path):
+    for keys in ((b"b", b"a"), (b"a", b"a")):
+        tmp_path.joinpath("model.index").write_bytes(writer.table([(key, b"") for key in keys], block_size=1))
+        with pytest.raises(DamagedData, match="not in order"):
+            read_table(tmp_path / "model.index")
+
+
+def test_an_index_of_a_gigabyte_is_refused_unread(tmp_path):
+    with open(tmp_path / "model.index", "wb") as file:
+        file.truncate(2**30)
+    with pytest.raises(DamagedData, match="the index of no ALBERT has so many"):
+        TensorBundle(tmp_path / "model")
+
+
+def test_a_missing_data_file_is_named(writer, small):
+    prefix, _, files = small
+    lost = prefix.with_name("model.data-00001-of-00002")
+    lost.unlink()
+    try:
+        with pytest.raises(MissingInput, match="data-00001-of-00002: is missing"):
+            TensorBundle(prefix).require(TensorBundle(prefix).entries)
+    finally:
+        lost.write_bytes(files[lost])
+
+
+def test_number_types_are_those_of_tensorflow(checkpoints):
+    bundle = TensorBundle(checkpoints / "formats" / "types" / "model.ckpt-best")
+    for dtype in DTYPES:
+        tensor = bundle.read(str(dtype).removeprefix("torch."))
+        assert tensor.dtype == dtype
+        assert torch.equal(tensor.to(torch.float64), torch.tensor(NUMBERS, dtype=torch.float64))
+    assert bundle.read("scalar") == 7.0
+    assert bundle.entries["string"].dtype is None and bundle.entries["bool"].dtype is None
+
+
+def test_two_data_files_of_tensorflow(checkpoints):
+    bundle = TensorBundle(checkpoints / "formats" / "two_shards" / "model.ckpt-best")
+    for number in range(2):
+        assert torch.equal(bundle.read(f"shard_{number}"), torch.tensor(NUMBERS + number, dtype=torch.float32))
+
+
+def test_a_partitioned_variable_of_tensorflow_is_refused_by_name(checkpoints):
+    bundle = TensorBundle(checkpoints / "formats" / "partitioned" / "model.ckpt-best")
+    assert list(bundle.entries) == ["sliced"]
+    with pytest.raises(DamagedData, match="sliced is stored in slices.*without a partitioner"):
+        bundle.read("sliced")
+
+
+def test_the_writer_makes_the_bytes_of_tensorflow(writer, checkpoints, tmp_path):
+    """For one block of entries; TensorFlow too leaves out what is zero."""
+    theirs = checkpoints / "formats" / "two_shards"
+    tensors = {f"shard_{number}": torch.tensor(NUMBERS + number, dtype=torch.float32) for number in range(2)}
+    writer.write_bundle(tmp_path / "model.ckpt-best", tensors, shards=2)
+    for file in sorted(theirs.iterdir()):
+        mine, given = (tmp_path / file.name).read_bytes(), file.read_bytes()
+        if file.suffix == ".index":
+            mine, given = table_content(mine), table_content(given)
+        assert mine == given
+
+
+def table_content(data: bytes) -> bytes:
+    """A table up to its second block: in the third one keys may be any that separate two blocks."""
+    offset, size = struct.unpack_from("<BB", data, len(data) - 48)
+    return data[: offset + size]
+
+
+def test_the_released_index_reads_as_recorded(shared):
+    """Names, types, shapes, places and checksums of the TF-Hub release of ALBERT-base."""
+    folder = shared / "data" / "checkpoints" / "tfhub_albert_en_base_3"
+    bundle = TensorBundle(folder / "variables")
+    found = {
+        name: {
+            "dtype": 1 if entry.dtype is torch.float32 else None,
+            "shape": list(entry.shape),
+            "bytes": entry.size,
+            "offset": entry.offset,
+            "crc32c": entry.crc32c,
+        }
+        for name, entry in bundle.entries.items()
+    }
+    assert found == json.loads((folder / "variables.index.json").read_text())

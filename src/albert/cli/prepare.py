@@ -1,5 +1,6 @@
 """`albert prepare`: text and a tokenizer to token shards."""
 
+import os
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,10 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.runtime.late_modules import load_by_name
 from albert.text.corpus import DocumentBoundary
+from albert.text.corpus_files import find_corpus_files
+from albert.text.preparation_estimate import estimate_preparation
 from albert.text.prepare import Engine, PreparationReport, prepare
 from albert.text.tokenizer_directory import load_tokenizer
 from albert.text.unit_preparation import SHARD_BYTES, PreparationSettings, SlurmSettings
@@ -54,31 +58,40 @@ class Prepare:
     """Add to the corpus that OUTPUT is; its shards are linked, not written again."""
     engine: Engine = "processes"
     """Who does the work: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
+    plan: bool = False
+    """Say what it will take and give, from a sample of the text, and write nothing."""
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
 
 def main(arguments: list[str]) -> int:
     """Run `albert prepare`."""
     options = parse(Prepare, arguments, "albert prepare")
+    console = Console(soft_wrap=True, highlight=False)
+    paths, tokenizer = [Path(place) for place in options.corpus], load_tokenizer(options.tokenizer)
+    settings = PreparationSettings(
+        held_out=options.held_out,
+        seed=options.seed,
+        text_field=options.text_field,
+        documents=options.documents,
+        language=options.language,
+        shard_bytes=round(options.shard_megabytes * 1e6),
+    )
+    if options.plan:
+        workers = options.workers or os.cpu_count() or 1
+        estimate = estimate_preparation(find_corpus_files(paths)[0], tokenizer, settings, workers)
+        load_by_name("albert.cli.preparation_plan").show_plan(console, estimate, options.output)
+        return 0
     report = prepare(
-        [Path(place) for place in options.corpus],
-        load_tokenizer(options.tokenizer),
+        paths,
+        tokenizer,
         options.output,
-        PreparationSettings(
-            held_out=options.held_out,
-            seed=options.seed,
-            text_field=options.text_field,
-            documents=options.documents,
-            language=options.language,
-            shard_bytes=round(options.shard_megabytes * 1e6),
-        ),
+        settings,
         workers=options.workers,
         replace=options.replace,
         append=options.append,
         engine=options.engine,
         slurm=options.slurm,
     )
-    console = Console(soft_wrap=True, highlight=False)
     console.print(summary(report))
     for line in remarks(report):
         console.print(line, markup=False)

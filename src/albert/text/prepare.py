@@ -17,7 +17,7 @@ from typing import Literal
 from albert import __version__
 from albert.runtime.durable_files import remove_directory
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
-from albert.runtime.extras import load_extra
+from albert.runtime.late_modules import load_by_name
 from albert.runtime.locks import locked
 from albert.runtime.progress import Bar, progress
 from albert.runtime.strict_json import load_json, save_json, to_json
@@ -176,7 +176,7 @@ def _keep_plan(work: Path, plan: Plan) -> None:
 
 def _run(jobs: Sequence[UnitJob], workers: int, bar: Bar, engine: Engine, slurm: SlurmSettings) -> list[UnitResult]:
     if engine != "processes":
-        engines = load_extra("albert.text.preparation_engines", "corpus")
+        engines = load_by_name("albert.text.preparation_engines", "corpus")
         return engines.run_engine(engine, jobs, workers, slurm, bar)
     if len(jobs) < UNITS_PER_WORKER * workers:
         return _by_shards(jobs, workers, bar)

@@ -125,7 +125,7 @@ def write_model(
     objective = _sentence_objective(model, keys)
     named = architecture or _architecture(model, objective)
     if tokenizer_directory is not None:
-        keys[FINGERPRINT_KEY] = _write_tokenizer(tokenizer_directory, directory, config)
+        keys |= _write_tokenizer(tokenizer_directory, directory, config)
     tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
     dtype = next(iter(tensors.values())).dtype
     content = config_to_json(config, named, dtype, _num_labels(model), keys)
@@ -261,8 +261,8 @@ def _num_labels(model: nn.Module) -> int:
     return model.classifier.out_features if isinstance(model, _LABELLED) else 2
 
 
-def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> str:
-    """Write all files of a tokenizer, in whichever form it is kept, and return its fingerprint."""
+def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> dict[str, Any]:
+    """Write all files of a tokenizer, in whichever form it is kept, and return what `config.json` says of it."""
     tokenizer = load_tokenizer(source)
     if tokenizer.vocab_size > config.vocab_size:
         raise DamagedData(
@@ -271,7 +271,12 @@ def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> str
             "use the tokenizer that the model was trained with",
         )
     tokenizer.save(directory)
-    return tokenizer.fingerprint
+    return {
+        FINGERPRINT_KEY: tokenizer.fingerprint,
+        "pad_token_id": tokenizer.pad_id,
+        "bos_token_id": tokenizer.cls_id,
+        "eos_token_id": tokenizer.sep_id,
+    }
 
 
 def _short_card(name: str, architecture: str, config: AlbertConfig) -> str:

@@ -1,184 +1,253 @@
 """`albert info`: what a preset, a model, a prepared corpus or this machine is."""
 
 import json
+import os
+import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from tyro.conf import Positional
 
 from albert import __version__
-from albert.checkpoints.config_file import read_config
+from albert.checkpoints.config_file import CONFIG_NAME, read_config
 from albert.checkpoints.location import find_model
-from albert.checkpoints.model_directory import open_model
-from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
 from albert.cli.command_line import parse
-from albert.inference.predictor import KINDS
+from albert.cli.comparison_tables import show_comparison, show_measurement
+from albert.cli.directory_tables import show_corpus, show_model, show_self_check, show_tokenizer
+from albert.cli.light_tables import facts
+from albert.cli.size_tables import group_of, other_names, show_presets, show_size
+from albert.experiments.directory_reports import corpus_report, model_report, tokenizer_report
+from albert.experiments.size_report import SizeReport, compare, size_report
+from albert.experiments.throughput import Measurement, measure_throughput
+from albert.inference.self_check import check_settings
 from albert.model.config import AlbertConfig
-from albert.model.parameter_count import count_flops, count_parameters
-from albert.model.presets import PRESETS
-from albert.runtime.devices import describe_machine
-from albert.runtime.durable_files import MANIFEST_NAME, verify_directory
+from albert.model.parameter_count import count_parameters
+from albert.model.presets import OTHER_NAMES, PRESETS, preset_name
+from albert.runtime.devices import PrecisionChoice, describe_machine, fastest_precision, pick_device
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean
-from albert.runtime.strict_json import load_json, to_json
-from albert.text.shards import DESCRIPTION_NAME, CorpusDescription
-from albert.text.tokenizer import JSON_NAME, MODEL_NAME, Tokenizer
-from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
+from albert.runtime.strict_json import to_json
+from albert.text.shards import DESCRIPTION_NAME
+from albert.text.tokenizer_directory import vocabulary_file
 
-Facts = dict[str, dict[str, Any]]
+MEASURED_LENGTH = 128
+
+
+DESCRIPTION = """Say what something is: a preset, a model directory or Hub id, a prepared corpus; alone, this machine.
+
+Parameters and bytes are exact. FLOPs count a multiplication with its addition as 2.
+
+Examples:
+  albert info albert-base
+  albert info albert-base --compare bert-base
+  albert info albert-large --sequence-length 128 --measure
+  albert info albert/albert-xlarge-v2 --self-check"""
 
 
 @dataclass(frozen=True)
 class Info:
-    """Say what something is: a preset, a model directory or Hub id, a prepared corpus; alone, this machine.
-
-    Parameters are exact. FLOPs count a multiplication with its addition as 2, forward, for one token.
-
-    Example: albert info albert-base
-    """
+    """What to tell about."""
 
     what: Positional[str | None] = None
-    """A preset (albert-base, ...), a directory, or a Hub id; nothing: the machine and the presets."""
+    """A preset (albert-base, ...), a directory, or a Hub id (albert/albert-base-v2); nothing: machine and presets."""
+    compare: str | None = None
+    """Another one to set beside it, with what is said of the two and whether it holds."""
     sequence_length: int | None = None
-    """Tokens in a sequence, for the FLOPs of the attention scores; the longest one by default."""
+    """Tokens in a sequence, for work and memory; the longest one by default."""
+    measure: bool = False
+    """Measure tokens per second on this machine: inference and pre-training steps, with random weights."""
+    batch_size: int | None = None
+    """Sequences of a measured batch; as many as make 512 tokens by default."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to measure and to ask."""
+    precision: PrecisionChoice = "auto"
+    """Of what is measured; auto takes the one in which the device is faster."""
+    self_check: bool = False
+    """Ask a model for masked words under every plausible activation and number of heads."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
     json: bool = False
     """One JSON object in place of tables."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a name stands for.
+
+    Args:
+        kind: what it is.
+        name: the preset's own name, or the name as it was typed.
+        directory: where it is, of all but presets.
+        config: the architecture, of presets and models.
+    """
+
+    kind: Literal["preset", "model", "corpus", "tokenizer"]
+    name: str
+    directory: Path = Path()
+    config: AlbertConfig | None = None
+
+
 def main(arguments: list[str]) -> int:
     """Run `albert info`."""
-    options = parse(Info, arguments, "albert info")
-    if options.sequence_length is not None and options.sequence_length < 1:
-        raise UsageError("--sequence-length", f"is {options.sequence_length}, at least 1 is needed")
-    facts = describe(options.what, options.sequence_length)
-    if options.json:
-        print(json.dumps(to_json(facts), ensure_ascii=False))
-        return 0
-    console = Console(soft_wrap=True, highlight=False)
-    for title, values in facts.items():
-        table = Table(title=title, title_justify="left", show_header=False)
-        table.add_column()
-        numbers = all(_is_number(value) for value in values.values())
-        table.add_column(justify="right" if numbers else "left", overflow="fold")
-        for name, value in values.items():
-            table.add_row(name, escape(_cell(value)))
-        console.print(table)
+    asked = parse(Info, arguments, "albert info", DESCRIPTION)
+    _refuse_what_does_not_go_together(asked)
+    # A pipe has no width of its own; 100 columns are what the tables are made for.
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
+    said = describe(asked, Console(highlight=False, width=width, quiet=asked.json))
+    if asked.json:
+        print(json.dumps(to_json(said), ensure_ascii=False))
     return 0
 
 
-def describe(what: str | None, sequence_length: int | None = None) -> Facts:
-    """Facts by heading.
-
-    Args:
-        what: a preset, a directory, a Hub id, or None for the machine.
-        sequence_length: tokens in a sequence, for the FLOPs.
+def describe(asked: Info, console: Console) -> dict[str, Any]:
+    """Show what is asked for, and return it as plain values.
 
     Raises:
         MissingInput, Unavailable: there is nothing of that name.
         DamagedData: it does not match its manifest.
+        UsageError: an option goes with another kind of thing.
+        OutOfResources: too large to be measured here.
     """
-    if what is None:
-        sizes = {name: count_parameters(config).model for name, config in PRESETS.items()}
-        return {"machine": {"albert": __version__, **describe_machine()}, "presets, parameters": sizes}
-    if what in PRESETS:
-        return _architecture(PRESETS[what], sequence_length)
-    if (Path(what) / DESCRIPTION_NAME).is_file():
-        return _corpus(Path(what))
+    if asked.what is None:
+        return _machine(console)
+    found = find(asked.what, asked.revision)
+    if found.config is None:
+        _refuse_options(asked, found, "compare", "measure", "self_check", "sequence_length")
+        return _data(found, console)
+    if found.kind == "preset":
+        _refuse_options(asked, found, "self_check", "revision")
+    architectures = {found.name: found.config}
+    if asked.compare is not None:
+        other = find(asked.compare)
+        if other.config is None:
+            raise UsageError("--compare", f"{asked.compare} is a {other.kind}, an architecture is needed")
+        architectures[other.name] = other.config
+    length = _measured_length(asked, architectures.values()) if asked.measure else 0
+    reports = [size_report(name, config, asked.sequence_length) for name, config in architectures.items()]
+    said = _one(found, reports[0], console) if asked.compare is None else _two(reports[0], reports[-1], console)
+    if asked.self_check:
+        check = check_settings(found.directory, device=asked.device)
+        show_self_check(console, check)
+        said["self_check"] = {**asdict(check), "verdict": check.verdict}
+    if asked.measure:
+        measurement = _measure(asked, architectures, length)
+        show_measurement(console, measurement)
+        said["measured"] = asdict(measurement)
+    return said
+
+
+def _one(found: Found, report: SizeReport, console: Console) -> dict[str, Any]:
+    if found.kind == "preset":
+        _show_heading(console, report)
+        show_size(console, report)
+        return {"kind": "preset", **report.to_json()}
+    model = model_report(found.directory)
+    show_model(console, model, report)
+    show_size(console, report)
+    return {"kind": "model", "model": model.to_json(), **report.to_json()}
+
+
+def _two(one: SizeReport, other: SizeReport, console: Console) -> dict[str, Any]:
+    comparison = compare(one, other)
+    show_comparison(console, comparison)
+    return {"kind": "comparison", **comparison.to_json()}
+
+
+def find(what: str, revision: str | None = None) -> Found:
+    """What a name stands for: what is here goes before a preset, a preset before a repository of the Hub.
+
+    Raises:
+        MissingInput, Unavailable: it is nothing.
+        InvalidConfiguration: it is a model, but not an ALBERT.
+    """
+    here = Path(what)
+    preset = None if here.is_dir() else preset_name(what)
+    if preset is not None:
+        return Found(kind="preset", name=preset, config=PRESETS[preset])
+    if (here / DESCRIPTION_NAME).is_file():
+        return Found(kind="corpus", name=what, directory=here)
     try:
-        directory = find_model(what)
+        directory = find_model(what, revision)
     except AlbertError as error:
-        nearest = did_you_mean(what, PRESETS)
-        raise type(error)(error.subject, f"is no preset; {error.why}", nearest or error.remedy) from error
-    return _model(directory, sequence_length)
+        if here.exists():
+            raise
+        nearest = did_you_mean(what, [*PRESETS, *OTHER_NAMES])
+        remedy = nearest if nearest.startswith("did") else "`albert info` lists the presets"
+        raise type(error)(error.subject, f"is no preset; {error.why}", remedy) from error
+    if not (directory / CONFIG_NAME).is_file() and vocabulary_file(directory).is_file():
+        return Found(kind="tokenizer", name=what, directory=directory)
+    return Found(kind="model", name=what, directory=directory, config=read_config(directory)[0])
 
 
-def _architecture(config: AlbertConfig, sequence_length: int | None) -> Facts:
-    flops = count_flops(config, sequence_length)
-    length = config.max_position_embeddings if sequence_length is None else sequence_length
-    return {
-        "configuration": to_json(config),
-        "parameters": count_parameters(config).by_part(),
-        f"FLOPs per token, at {length} tokens": {
-            **asdict(flops),
-            "encoder, forward": flops.forward,
-            "encoder, training": flops.training,
-        },
+def _machine(console: Console) -> dict[str, Any]:
+    machine = {"albert": __version__, **describe_machine()}
+    console.print(facts("This machine", machine))
+    console.print()
+    show_presets(console)
+    console.print(
+        "\n[bold]albert info NAME[/bold] tells all of one, [bold]--compare OTHER[/bold] sets two side by side."
+    )
+    presets = {
+        name: {"configuration": asdict(config), "parameters": count_parameters(config).model}
+        for name, config in PRESETS.items()
     }
+    return {"kind": "machine", "machine": machine, "presets": presets, "other_names": OTHER_NAMES}
 
 
-def _model(directory: Path, sequence_length: int | None) -> Facts:
-    config, extra = read_config(directory)
-    architecture = str((extra.get("architectures") or ["AlbertModel"])[0])
-    opened = open_model(directory, KINDS.get(architecture, "encoder"))
-    report = opened.loading_report
-    weights = [*directory.glob(WEIGHTS_NAME), *directory.glob(INDEX_NAME.replace("index.json", "*"))]
-    facts: Facts = {
-        "model": {
-            "directory": str(directory),
-            "architecture": architecture,
-            "parameters in memory": sum(p.numel() for p in opened.model.parameters()),
-            "bytes of weights": sum(file.stat().st_size for file in set(weights)),
-            "manifest": "every file matches" if report.verified else "none: unverified",
-        },
-        **_architecture(config, sequence_length),
-        "tensors": {
-            "missing": list(report.missing),
-            "newly initialised": list(report.newly_initialised),
-            "in the file, not used": list(report.unexpected),
-            "in the file, saying nothing new": list(report.dropped),
-        },
-    }
-    described = ("architectures", "model_type")
-    facts["other keys"] = {key: value for key, value in extra.items() if key not in described}
-    if vocabulary_file(directory).is_file():
-        facts["tokenizer"] = _tokenizer(load_tokenizer(directory))
-    else:
-        facts["tokenizer"] = {"none": f"the directory holds neither {MODEL_NAME} nor {JSON_NAME}"}
-    return facts
+def _data(found: Found, console: Console) -> dict[str, Any]:
+    if found.kind == "corpus":
+        corpus = corpus_report(found.directory)
+        show_corpus(console, corpus)
+        return {"kind": "corpus", **corpus.to_json()}
+    tokenizer = tokenizer_report(found.directory)
+    show_tokenizer(console, tokenizer)
+    return {"kind": "tokenizer", "directory": str(found.directory), "tokenizer": to_json(tokenizer)}
 
 
-def _corpus(directory: Path) -> Facts:
-    has_manifest = (directory / MANIFEST_NAME).is_file()
-    if has_manifest:
-        verify_directory(directory)
-    corpus = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
-    values = {key: value for key, value in to_json(corpus).items() if key not in ("shards", "counts", "sources")}
-    return {
-        "corpus": {
-            "directory": str(directory),
-            "manifest": "every file matches" if has_manifest else "none: unverified",
-            **values,
-            "sources": len(corpus.sources),
-        },
-        **{split: to_json(counts) for split, counts in corpus.counts.items()},
-        "tokenizer": _tokenizer(load_tokenizer(directory)),
-    }
+def _measured_length(asked: Info, configs: Iterable[AlbertConfig]) -> int:
+    longest = min(config.max_position_embeddings for config in configs)
+    length = min(MEASURED_LENGTH, longest) if asked.sequence_length is None else asked.sequence_length
+    if length > longest:
+        raise UsageError("--sequence-length", f"is {length}, the model has {longest} positions")
+    return length
 
 
-def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {
-        "pieces": tokenizer.vocab_size,
-        "lower case": tokenizer.lower_case,
-        "keeps accents": tokenizer.keep_accents,
-        "fingerprint": tokenizer.fingerprint,
-    }
+def _measure(asked: Info, architectures: dict[str, AlbertConfig], length: int) -> Measurement:
+    device = pick_device(asked.device)
+    return measure_throughput(
+        architectures,
+        sequence_length=length,
+        batch_size=asked.batch_size,
+        device=device,
+        precision=fastest_precision(device) if asked.precision == "auto" else asked.precision,
+    )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _show_heading(console: Console, report: SizeReport) -> None:
+    console.print(f"[bold]{report.name}[/bold]   {group_of(report.name)}")
+    if names := other_names(report.name):
+        console.print(f"  also {', '.join(names)}")
+    if report.remark:
+        console.print(f"  {report.remark}")
+    console.print()
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, list):
-        shown = ", ".join(map(str, value[:4])) + (f", and {len(value) - 4} more" if len(value) > 4 else "")
-        return shown or "none"
-    if isinstance(value, dict):
-        if not value:
-            return "none"
-        return json.dumps(to_json(value), ensure_ascii=False)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return str(value)
+def _refuse_what_does_not_go_together(asked: Info) -> None:
+    for option, value in (("--sequence-length", asked.sequence_length), ("--batch-size", asked.batch_size)):
+        if value is not None and value < 1:
+            raise UsageError(option, f"is {value}, at least 1 is needed")
+    if asked.batch_size is not None and not asked.measure:
+        raise UsageError("--batch-size", "is of what --measure measures", "add --measure")
+    if asked.what is None:
+        for option, given in (("--compare", asked.compare), ("--measure", asked.measure)):
+            if given:
+                raise UsageError(option, "needs a model or preset before it", "see albert info --help")
+
+
+def _refuse_options(asked: Info, found: Found, *options: str) -> None:
+    for option in options:
+        if getattr(asked, option):
+            flag = f"--{option.replace('_', '-')}"
+            raise UsageError(flag, f"goes with a model, {found.name} is a {found.kind}", "see albert info --help")

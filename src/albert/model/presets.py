@@ -53,7 +53,7 @@ def _of_width(hidden_size: int) -> AlbertConfig:
 
 
 PRESET_GROUPS: dict[str, dict[str, AlbertConfig]] = {
-    "ALBERT and BERT (Tables 1 and 2)": {
+    "Tables 1, 2: ALBERT and BERT": {
         "albert-base": ALBERT_BASE,
         "albert-large": ALBERT_LARGE,
         "albert-xlarge": ALBERT_XLARGE,
@@ -62,36 +62,36 @@ PRESET_GROUPS: dict[str, dict[str, AlbertConfig]] = {
         "bert-large": bert_control(ALBERT_LARGE),
         "bert-xlarge": bert_control(ALBERT_XLARGE),
     },
-    "Embedding size E (Table 3)": {
+    "Table 3: embedding size E": {
         **{f"albert-base-E{e}": replace(ALBERT_BASE, embedding_size=e) for e in (64, 256, 768)},
         "albert-base-E64-not-shared": replace(ALBERT_BASE, embedding_size=64, sharing="none"),
         "albert-base-not-shared": replace(ALBERT_BASE, sharing="none"),
         "albert-base-E256-not-shared": replace(ALBERT_BASE, embedding_size=256, sharing="none"),
     },
-    "What layers share (Table 4)": {
+    "Table 4: what layers share": {
         "albert-base-shared-attention": replace(ALBERT_BASE, sharing="attention"),
         "albert-base-shared-ffn": replace(ALBERT_BASE, sharing="ffn"),
         "albert-base-E768-shared-attention": replace(ALBERT_BASE, embedding_size=768, sharing="attention"),
         "albert-base-E768-shared-ffn": replace(ALBERT_BASE, embedding_size=768, sharing="ffn"),
     },
-    "Depth L (Tables 11 and 13)": {
+    "Tables 11, 13: depth L": {
         **{f"albert-large-L{n}": replace(ALBERT_LARGE, num_hidden_layers=n) for n in (1, 3, 6, 12, 48)},
         "albert-xxlarge-L24": replace(ALBERT_XXLARGE, num_hidden_layers=24),
     },
-    "Width H, of 3 layers (Table 12)": {f"albert-large-L3-H{h}": _of_width(h) for h in (2048, 4096, 6144)},
-    "Released with dropout: version 1": {
+    "Table 12: width H, of 3 layers": {f"albert-large-L3-H{h}": _of_width(h) for h in (2048, 4096, 6144)},
+    "Version 1, with dropout": {
         "albert-base-v1": _with_dropout(ALBERT_BASE),
         "albert-large-v1": _with_dropout(ALBERT_LARGE),
         # The released configuration has 16 heads, the paper's rule H/64 gives 32; the weights have the same shapes.
         "albert-xlarge-v1": replace(_with_dropout(ALBERT_XLARGE), num_attention_heads=16),
     },
-    "Chinese (released configurations)": {
+    "Chinese": {
         "albert-base-zh": _chinese(ALBERT_BASE),
         "albert-large-zh": _chinese(ALBERT_LARGE),
         "albert-xlarge-zh": _chinese(ALBERT_XLARGE, initializer_range=0.014, heads=16),
         "albert-xxlarge-zh": _chinese(ALBERT_XXLARGE, initializer_range=0.01, heads=16),
     },
-    "BERT with its own vocabulary (Devlin et al. 2019)": {
+    "BERT with its own vocabulary": {
         "bert-base-uncased": _as_released_by_devlin(ALBERT_BASE),
         "bert-large-uncased": _as_released_by_devlin(ALBERT_LARGE),
     },

@@ -1,0 +1,183 @@
+"""What lies in a directory: a model with its head, tensors and tokenizer; a prepared corpus; a tokenizer alone."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from albert.checkpoints.loading import LoadingReport
+from albert.checkpoints.model_directory import FINGERPRINT_KEY, Kind, kind_of, open_model, read_config
+from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
+from albert.model.config import AlbertConfig
+from albert.runtime.durable_files import MANIFEST_NAME, verify_directory
+from albert.text.shards import CorpusDescription, read_description
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
+
+HEADS: dict[Kind, str] = {
+    "pretraining": "masked tokens, and two segments' order",
+    "masked_lm": "masked tokens",
+    "classification": "a label for each sequence",
+    "token_classification": "a label for each token",
+    "question_answering": "start and end of an answer",
+    "multiple_choice": "a score for each option",
+    "encoder": "none",
+}
+_SENTENCE_OBJECTIVES = {"nsp": "masked tokens, and next sentences", "none": "masked tokens"}
+_TOLD_ELSEWHERE = ("architectures", "model_type", "id2label", "label2id", FINGERPRINT_KEY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerReport:
+    """A tokenizer, and whether it is the one that what lies beside it was made with.
+
+    Args:
+        file: the vocabulary that is opened.
+        fingerprint: a hash of what it does.
+        belongs: whether `config.json` or `corpus.json` names it; None where nothing is named.
+    """
+
+    file: str
+    kind: str
+    pieces: int
+    lower_case: bool
+    keep_accents: bool
+    fingerprint: str
+    belongs: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelReport:
+    """A model directory.
+
+    Args:
+        directory: where it was found.
+        architecture: the class that `config.json` names.
+        head: what it answers, in words.
+        labels: the names of its labels, where the head has labels.
+        parameters: in memory, with the head.
+        weight_bytes: of the weight files.
+        verified: whether every file was checked against a manifest.
+        tensors: what became of every tensor.
+        other_keys: what else `config.json` says.
+        tokenizer: None when there is none.
+    """
+
+    directory: Path
+    architecture: str
+    head: str
+    labels: list[str]
+    parameters: int
+    weight_bytes: int
+    verified: bool
+    configuration: AlbertConfig
+    tensors: LoadingReport
+    other_keys: dict[str, Any]
+    tokenizer: TokenizerReport | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values under names that stay; the configuration is told with the sizes."""
+        values = {key: value for key, value in vars(self).items() if key != "configuration"}
+        tensors = {name: getattr(self.tensors, name) for name in _FINDINGS}
+        tokenizer = None if self.tokenizer is None else asdict(self.tokenizer)
+        return {**values, "directory": str(self.directory), "tensors": tensors, "tokenizer": tokenizer}
+
+
+_FINDINGS = ("missing", "newly_initialised", "unexpected", "dropped")
+
+
+def model_report(directory: Path) -> ModelReport:
+    """Open a model directory with its own head and say what is in it.
+
+    Raises:
+        MissingInput, DamagedData, InvalidConfiguration: it cannot be opened, or does not match its manifest.
+    """
+    _, extra = read_config(directory)
+    kind = kind_of(extra)
+    opened = open_model(directory, kind)
+    objective = str(extra.get("sentence_objective")) if kind in ("pretraining", "masked_lm") else ""
+    weights = {*directory.glob(WEIGHTS_NAME), *directory.glob(INDEX_NAME.replace("index.json", "*"))}
+    labels = dict(extra.get("id2label") or {})
+    return ModelReport(
+        directory=directory,
+        architecture=str((extra.get("architectures") or ["AlbertModel"])[0]),
+        head=_SENTENCE_OBJECTIVES.get(objective, HEADS[kind]),
+        labels=[labels[index] for index in sorted(labels)] if kind.endswith("classification") else [],
+        parameters=sum(p.numel() for p in opened.model.parameters()),
+        weight_bytes=sum(file.stat().st_size for file in weights),
+        verified=opened.loading_report.verified,
+        configuration=opened.config,
+        tensors=opened.loading_report,
+        other_keys={key: value for key, value in extra.items() if key not in _TOLD_ELSEWHERE},
+        tokenizer=tokenizer_report(directory, extra.get(FINGERPRINT_KEY)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusReport:
+    """A prepared corpus."""
+
+    directory: Path
+    verified: bool
+    description: CorpusDescription
+    tokenizer: TokenizerReport | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values under names that stay; of shards and sources, how many."""
+        description = asdict(self.description)
+        description |= {"sources": len(self.description.sources)}
+        description |= {"shards": {split: len(shards) for split, shards in self.description.shards.items()}}
+        tokenizer = None if self.tokenizer is None else asdict(self.tokenizer)
+        return {
+            "directory": str(self.directory),
+            "verified": self.verified,
+            "corpus": description,
+            "tokenizer": tokenizer,
+        }
+
+
+def corpus_report(directory: Path) -> CorpusReport:
+    """Say what `albert prepare` made.
+
+    Raises:
+        DamagedData: it does not match its manifest.
+    """
+    has_manifest = (directory / MANIFEST_NAME).is_file()
+    if has_manifest:
+        verify_directory(directory)
+    description = read_description(directory)
+    return CorpusReport(
+        directory=directory,
+        verified=has_manifest,
+        description=description,
+        tokenizer=tokenizer_report(directory, description.tokenizer_fingerprint),
+    )
+
+
+def tokenizer_report(directory: Path, made_with: object = None) -> TokenizerReport | None:
+    """The tokenizer in a directory; None when there is none.
+
+    Args:
+        directory: holds one of its files.
+        made_with: the fingerprint that is recorded beside it.
+
+    Raises:
+        DamagedData: it cannot be read.
+    """
+    file = vocabulary_file(directory)
+    if not file.is_file():
+        return None
+    tokenizer = load_tokenizer(directory)
+    return TokenizerReport(
+        file=file.name,
+        kind=_kind(tokenizer),
+        pieces=tokenizer.vocab_size,
+        lower_case=tokenizer.lower_case,
+        keep_accents=tokenizer.keep_accents,
+        fingerprint=tokenizer.fingerprint,
+        belongs=None if made_with is None else tokenizer.answers_to(str(made_with)),
+    )
+
+
+def _kind(tokenizer: Tokenizer) -> str:
+    kind = type(tokenizer).__name__.removesuffix("Tokenizer").removeprefix("Reference")
+    return f"{kind}, as the original code does" if tokenizer.reference else kind

@@ -1,0 +1,73 @@
+"""Measuring: both kinds of passes, in turns, within the memory that there is."""
+
+import math
+
+import pytest
+import torch
+
+from albert.experiments import throughput
+from albert.experiments.throughput import FEWEST_ROUNDS, MOST_ROUNDS, free_memory, measure_throughput
+from albert.model.config import AlbertConfig
+from albert.model.presets import PRESETS
+from albert.runtime.errors import OutOfResources
+
+CPU = torch.device("cpu")
+SMALL = AlbertConfig(
+    vocab_size=60,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=40,
+    hidden_dropout_prob=0.1,
+)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_passes_and_steps_are_timed_and_said_of_which_batch(precision) -> None:
+    measured = measure_throughput({"a": SMALL}, sequence_length=16, device=CPU, precision=precision, seconds=0)
+    found = measured.results["a"]
+    assert (measured.device, measured.precision, measured.threads) == ("cpu", precision, torch.get_num_threads())
+    assert (found.batch_size, found.sequence_length, found.tokens, found.rounds) == (32, 16, 512, FEWEST_ROUNDS)
+    assert all(0 < seconds < math.inf for seconds in (found.inference_seconds, found.training_seconds))
+
+
+def test_architectures_take_turns_and_medians_are_over_the_rounds(monkeypatch) -> None:
+    ran: list[str] = []
+
+    def passes(config: AlbertConfig, *_):
+        name = "a" if config is SMALL else "b"
+        return {"inference": lambda: ran.append(f"{name} inference"), "training": lambda: None}
+
+    times = iter(range(1, 1000))
+    monkeypatch.setattr(throughput, "_passes", passes)
+    monkeypatch.setattr(throughput, "_seconds", lambda run, device: (run(), float(next(times)))[1])
+    other = AlbertConfig(vocab_size=61)
+    measured = measure_throughput(
+        {"a": SMALL, "b": other}, sequence_length=16, batch_size=1, device=CPU, precision="fp32", seconds=0
+    )
+    assert [measured.results[name].inference_seconds for name in "ab"] == [5.0, 7.0]  # of 1 5 9 and 3 7 11
+    assert [measured.results[name].training_seconds for name in "ab"] == [6.0, 8.0]
+    assert ran == ["a inference", "b inference"] * (1 + FEWEST_ROUNDS)
+
+
+def test_a_fast_machine_stops_after_enough_rounds() -> None:
+    measured = measure_throughput(
+        {"a": SMALL}, sequence_length=5, batch_size=1, device=CPU, precision="fp32", seconds=60
+    )
+    assert measured.results["a"].rounds == MOST_ROUNDS
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_allocated(monkeypatch) -> None:
+    monkeypatch.setattr(throughput, "free_memory", lambda device: 10_000_000_000)
+    monkeypatch.setattr(throughput, "_passes", lambda *_: pytest.fail("was built"))
+    with pytest.raises(OutOfResources, match=r"^x: training on 1 × 512 tokens needs 24\.1 GB, 10\.0 GB are free; "):
+        measure_throughput({"x": PRESETS["bert-xlarge"]}, sequence_length=512, device=CPU, precision="fp32")
+
+
+def test_free_memory_is_a_plausible_number_or_unknown(tmp_path, monkeypatch) -> None:
+    free = free_memory(CPU)
+    assert free is None or 10_000_000 < free < 10**15
+    monkeypatch.setattr(throughput, "Path", lambda _: tmp_path / "none")
+    assert free_memory(CPU) is None

@@ -1,0 +1,194 @@
+"""A released archive, unpacked for a moment: its names, kinds and sizes are checked before anything is written."""
+
+import gzip
+import io
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from albert.runtime.errors import AlbertError, DamagedData, OutOfResources, WriteFailed
+from albert.runtime.progress import progress
+
+SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
+# The files of a model, TensorFlow's or Hugging Face's; nothing else is written.
+WANTED = (
+    "*.index",
+    "*.data-?????-of-?????",
+    "checkpoint",
+    "*config*.json",
+    "*.model",
+    "vocab*.txt",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "tokenizer.json",
+)
+_MOST_MEMBERS = 10_000
+_MOST_EXPANSION, _ALWAYS_ALLOWED = 50, 2**26
+"""Weights hardly compress: an archive that claims fifty times its size, and more than 64 MiB, wants to fill a disk."""
+_PIECE = 2**20
+_LARGE = 2**28
+_LONGEST_READ = 2**24
+"""What is asked for at once; tarfile would take the header of a file into memory at whatever length it claims."""
+_BROKEN = (
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A file in an archive, and how to read it."""
+
+    name: str
+    size: int
+    open: Callable[[], Any]
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file's name says that it is an archive of a kind that is read."""
+    return path.name.lower().endswith(SUFFIXES) and path.is_file()
+
+
+@contextmanager
+def unpacked(archive: Path) -> Iterator[Path]:
+    """Yield a temporary directory with the files of a model that an archive holds; it vanishes with the block.
+
+    Raises:
+        DamagedData: not a whole archive, a name that leaves the directory, a link or a device, a size that no
+            model has.
+        OutOfResources: no room for it where temporary files are.
+    """
+    with tempfile.TemporaryDirectory(prefix="albert-") as name:
+        directory = Path(name)
+        try:
+            _unpack(archive, directory)
+            yield directory
+        except AlbertError as error:  # the user knows the archive, not where it is for the moment
+            subject, why = (text.replace(name, str(archive)) for text in (error.subject, error.why))
+            raise type(error)(subject, why, error.remedy) from error
+
+
+def _unpack(archive: Path, directory: Path) -> None:
+    try:
+        if archive.name.lower().endswith(".zip"):
+            with zipfile.ZipFile(archive) as file:
+                _write(archive, directory, _zip_members(archive, file))
+        else:
+            compressed = not archive.name.lower().endswith(".tar")
+            with (
+                gzip.open(archive) if compressed else open(archive, "rb") as content,
+                tarfile.open(fileobj=_InPieces(content), mode="r:") as file,
+            ):
+                _write(archive, directory, _tar_members(archive, file))
+    except _BROKEN as error:
+        why = f"is not a whole archive ({' '.join(str(error).split()) or type(error).__name__})"
+        raise DamagedData(archive, why, "fetch it again") from error
+
+
+class _InPieces(io.BufferedIOBase):
+    """A file that is never read in one piece that would fill the memory."""
+
+    def __init__(self, content: io.BufferedIOBase) -> None:
+        super().__init__()
+        self._content = content
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= _LONGEST_READ:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        return self._content.read(size)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._content.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._content.tell()
+
+
+def _tar_members(archive: Path, file: tarfile.TarFile) -> Iterator[_Member]:
+    for member in file:
+        if not (member.isfile() or member.isdir()):
+            kind = "a link" if member.issym() or member.islnk() else "a device"
+            raise DamagedData(archive, f"holds {kind} ({member.name}), which no model has")
+        _refuse_outside(archive, member.name)
+        if member.isfile():
+            yield _Member(member.name, member.size, lambda member=member: _content(file, member))
+
+
+def _content(file: tarfile.TarFile, member: tarfile.TarInfo) -> Any:
+    content = file.extractfile(member)
+    assert content is not None, "it is a file"
+    return content
+
+
+def _zip_members(archive: Path, file: zipfile.ZipFile) -> Iterator[_Member]:
+    for member in file.infolist():
+        kind = member.external_attr >> 28  # of the file, where Unix wrote it
+        if kind not in (0, 4, 8):
+            raise DamagedData(archive, f"holds a link or a device ({member.filename}), which no model has")
+        _refuse_outside(archive, member.filename)
+        if not member.is_dir():
+            yield _Member(member.filename, member.file_size, lambda member=member: file.open(member))
+
+
+def _refuse_outside(archive: Path, name: str) -> None:
+    parts = name.replace("\\", "/").split("/")
+    if name.startswith("/") or ".." in parts or ":" in parts[0] or "\0" in name:
+        raise DamagedData(archive, f"holds {name!r}, a name outside of its own directory", "do not unpack it")
+
+
+def _write(archive: Path, directory: Path, members: Iterator[_Member]) -> None:
+    wanted = _checked(archive, members)
+    size = sum(member.size for member in wanted)
+    free = shutil.disk_usage(directory).free
+    if size > free:
+        why = f"unpacks to {size / 1e6:,.0f} MB, {directory.parent} has {free / 1e6:,.0f} MB left"
+        raise OutOfResources(archive, why, "set TMPDIR to a place with more room, or unpack it yourself")
+    with progress("Unpacking", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
+        for member in wanted:
+            path = directory.joinpath(*Path(member.name).parts)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with member.open() as content, open(path, "xb") as file:
+                    while piece := content.read(_PIECE):
+                        file.write(piece)
+                        bar.advance(len(piece) / 1e6)
+            except FileExistsError as error:
+                raise DamagedData(archive, f"holds {member.name} twice") from error
+            except gzip.BadGzipFile:
+                raise
+            except OSError as error:
+                raise WriteFailed(path, error.strerror or str(error), "set TMPDIR to another place") from error
+            if path.stat().st_size != member.size:
+                raise DamagedData(archive, f"{member.name} has another size than it claims", "fetch it again")
+
+
+def _checked(archive: Path, members: Iterator[_Member]) -> list[_Member]:
+    """The members that are wanted, after all have been looked at."""
+    allowed = max(_ALWAYS_ALLOWED, _MOST_EXPANSION * archive.stat().st_size)
+    wanted, count, size = [], 0, 0
+    for member in members:
+        count, size = count + 1, size + member.size
+        if count > _MOST_MEMBERS:
+            raise DamagedData(archive, f"holds more than {_MOST_MEMBERS:,} files, a model has a few")
+        if size > allowed:
+            why = f"unpacks to more than {allowed / 1e6:,.0f} MB from {archive.stat().st_size / 1e6:,.3f} MB"
+            raise DamagedData(archive, why, "weights do not compress like that: do not unpack it")
+        file = member.name.replace("\\", "/").rsplit("/", 1)[-1]
+        if not file.startswith(".") and any(fnmatch(file, pattern) for pattern in WANTED):
+            wanted.append(member)
+    if not wanted:
+        raise DamagedData(archive, f"holds no file of a model among its {count}")
+    return wanted

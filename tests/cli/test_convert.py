@@ -1,0 +1,251 @@
+"""`albert convert`: from what people have to a directory that every other command opens."""
+
+import json
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from albert.cli.main import run
+
+HERE = Path(__file__).resolve().parents[1] / "checkpoints" / "tensorflow"
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(chr(0x4E00 + n) for n in range(35))]
+
+
+@pytest.fixture
+def release(tmp_path) -> Path:
+    """The files of a release: checkpoint, configuration, SentencePiece model."""
+    from albert.text.sentencepiece_tokenizer import train_tokenizer
+
+    folder = tmp_path / "albert_base"
+    shutil.copytree(HERE / "shared", folder)
+    (folder / "expected.npz").unlink()
+    tokenizer = train_tokenizer(["It was a day. It was another day, they said."] * 20, vocab_size=30)
+    (tmp_path / "vocabulary").mkdir()
+    tokenizer.save(tmp_path / "vocabulary")
+    shutil.copy(tmp_path / "vocabulary" / "spiece.model", folder / "30k-clean.model")
+    return folder
+
+
+def convert(capsys, *arguments: object) -> str:
+    """What the command printed, on one line."""
+    assert run(["convert", *map(str, arguments)]) == 0
+    return re.sub(r"[\s│]+", " ", capsys.readouterr().out)
+
+
+def refused(capsys, code: int, says: str, *arguments: object) -> None:
+    assert run(["convert", *map(str, arguments)]) == code
+    said = capsys.readouterr().err
+    assert re.search(says, said) and said.count("\n") == 1
+
+
+def test_a_release_becomes_a_model_that_predicts(release, tmp_path, capsys):
+    output = tmp_path / "out"
+    said = convert(capsys, release, "--output", output)
+    assert "AlbertForPreTraining: V 60, E 8, H 16, L 3, A 2, F 32, gelu_new" in said
+    assert '"gelu" is the tanh form in the reference' in said and "gap_size" in said
+    assert "30 pieces, lower case, accents dropped" in said and "parameters 3,526" in said
+    assert f"next: albert predict {output} --fill-mask" in said
+    assert run(["predict", str(output), "--fill-mask", "It was a [MASK]."]) == 0
+    assert run(["verify", str(output)]) == 0
+
+
+def test_an_archive_gives_the_same_model_and_is_what_the_report_speaks_of(release, tmp_path, capsys):
+    archive = tmp_path / "albert_base.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(release, "albert_base")
+    convert(capsys, release, "--output", tmp_path / "from_directory")
+    said = convert(capsys, archive, "--output", tmp_path / "from_archive").replace(" ", "")
+    assert f"{archive}/albert_base/model.ckpt-best.index" in said
+    assert f"{archive}/albert_base/30k-clean.model" in said
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("from_directory", "from_archive")]
+    assert weights[0] == weights[1]
+
+
+def test_an_archive_of_a_hugging_face_directory(scene, tmp_path, capsys):
+    archive = tmp_path / "model.tgz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(scene.pretrained, "my-model")
+    assert "Hugging Face directory" in convert(capsys, archive, "--output", tmp_path / "out")
+
+
+def test_a_hugging_face_directory_keeps_every_tensor_and_its_tokenizer(scene, tmp_path, capsys):
+    output = tmp_path / "out"
+    convert(capsys, scene.pretrained, "--output", output)
+    for name in ("model.safetensors", "spiece.model", "tokenizer.json", "README.md"):
+        assert (output / name).read_bytes() == (scene.pretrained / name).read_bytes()
+    configs = [json.loads((place / "config.json").read_text()) for place in (output, scene.pretrained)]
+    assert configs[0] == configs[1]
+
+
+def test_a_classifier_keeps_its_labels(scene, tmp_path, capsys):
+    convert(capsys, scene.classifier, "--output", tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["id2label"] == {"0": "negative", "1": "positive"}
+
+
+def test_a_masked_language_model_keeps_the_pooler_for_fine_tuning(scene, tmp_path, capsys):
+    """As the published ones have it; the class of that name has no use for it."""
+    source, output = tmp_path / "source", tmp_path / "out"
+    shutil.copytree(scene.pretrained, source)
+    (source / "MANIFEST.json").unlink()
+    tensors = load_file(source / "model.safetensors")
+    save_file({n: t for n, t in tensors.items() if not n.startswith("sop")}, source / "model.safetensors")
+    assert "AlbertForMaskedLM" in convert(capsys, source, "--output", output)
+    assert json.loads((output / "config.json").read_text())["architectures"] == ["AlbertForMaskedLM"]
+    assert "albert.pooler.weight" in load_file(output / "model.safetensors")
+
+
+def test_a_model_of_next_sentences_stays_one(scene, tmp_path, capsys):
+    from albert.checkpoints.model_directory import open_model, save_model_directory
+
+    opened = open_model(scene.pretrained, "pretraining")
+    source, output = tmp_path / "source", tmp_path / "out"
+    save_model_directory(source, opened.model, scene.tokenizer, extra={"sentence_objective": "nsp"})
+    convert(capsys, source, "--output", output)
+    assert (output / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
+
+
+def test_a_chinese_vocabulary(tmp_path, capsys):
+    folder, output = tmp_path / "albert_base_zh", tmp_path / "out"
+    shutil.copytree(HERE / "unfactorised", folder)
+    (folder / "vocab_chinese.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    said = convert(capsys, folder, "--output", output)
+    assert "relu" in said and "40 pieces" in said and "the identity is written" in said
+    config = json.loads((output / "config.json").read_text())
+    assert (config["pad_token_id"], config["bos_token_id"], config["eos_token_id"]) == (0, 2, 3)
+    assert (output / "vocab.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("flag", "lower", "accents"), [("--no-lower-case", False, False), ("--keep-accents", True, True)]
+)
+def test_a_vocabulary_alone_is_told_what_becomes_of_letters(release, tmp_path, capsys, flag, lower, accents):
+    output = tmp_path / "out"
+    convert(capsys, release, "--output", output, flag)
+    said = json.loads((output / "tokenizer_config.json").read_text())
+    assert (said["do_lower_case"], said["keep_accents"]) == (lower, accents)
+    refused(capsys, 2, f"{flag}: .*tokenizer_config.json says itself", output, "--output", tmp_path / "again", flag)
+
+
+def test_settings_that_the_weights_do_not_show(release, tmp_path, capsys):
+    output = tmp_path / "out"
+    convert(
+        capsys, release, "--output", output, "--hidden-act", "gelu", "--num-attention-heads", "4",
+        "--num-hidden-layers", "5", "--dtype", "bfloat16",
+    )  # fmt: skip
+    config = json.loads((output / "config.json").read_text())
+    assert (config["hidden_act"], config["num_attention_heads"], config["num_hidden_layers"]) == ("gelu", 4, 5)
+    assert config["dtype"] == "bfloat16"
+    assert {tensor.dtype for tensor in load_file(output / "model.safetensors").values()} == {torch.bfloat16}
+
+
+def test_labels_of_a_classifier(tmp_path, capsys):
+    labels = ("contradiction", "entailment", "neutral")
+    source = HERE / "classifier"
+    convert(capsys, source, "--output", tmp_path / "out", "--without-tokenizer", "--labels", *labels)
+    named = json.loads((tmp_path / "out" / "config.json").read_text())["id2label"]
+    assert tuple(named.values()) == labels
+    refused(
+        capsys, 78, "id2label: names .*the head has 3 outputs",
+        source, "--output", tmp_path / "no", "--without-tokenizer", "--labels", "a", "b",
+    )  # fmt: skip
+    refused(
+        capsys, 2, "--labels: .*AlbertForPreTraining, which has no classes",
+        HERE / "shared", "--output", tmp_path / "no", "--without-tokenizer", "--labels", "a", "b",
+    )  # fmt: skip
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "architecture"),
+    [("regression", "AlbertForSequenceClassification"), ("multiple_choice", "AlbertForMultipleChoice")],
+)
+def test_a_head_with_one_output_is_what_one_says(one_output, tmp_path, capsys, kind, architecture):
+    output = tmp_path / "out"
+    refused(capsys, 78, "one output.*say which: --one-output", one_output, "--output", output, "--without-tokenizer")
+    convert(capsys, one_output, "--output", output, "--without-tokenizer", "--one-output", kind)
+    config = json.loads((output / "config.json").read_text())
+    assert config["architectures"] == [architecture]
+    assert config.get("problem_type") == ("regression" if kind == "regression" else None)
+
+
+@pytest.fixture
+def one_output(tmp_path) -> Path:
+    """The classifier of three classes with its first output alone."""
+    import importlib.util
+
+    from albert.checkpoints.tensor_bundle import TensorBundle
+
+    spec = importlib.util.spec_from_file_location("tensorflow_writer", HERE / "writer.py")
+    assert spec is not None and spec.loader is not None
+    writer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(writer)
+    folder = tmp_path / "one_output"
+    folder.mkdir()
+    shutil.copy(HERE / "classifier" / "albert_config.json", folder)
+    bundle = TensorBundle(HERE / "classifier" / "model.ckpt-best")
+    tensors = {name: bundle.read(name) for name in bundle.entries if "adam" not in name}
+    cut = {name: t[:1] if name in ("output_weights", "output_bias") else t for name, t in tensors.items()}
+    writer.write_bundle(folder / "model.ckpt-8", cut)
+    return folder
+
+
+def test_what_is_dropped_and_what_has_no_place_is_counted(tmp_path, capsys):
+    said = convert(capsys, HERE / "classifier", "--output", tmp_path / "a", "--without-tokenizer")
+    assert "55 that say nothing of the model" in said
+    said = convert(capsys, HERE / "squad_v2", "--output", tmp_path / "b", "--without-tokenizer")
+    assert "11: belongs to the joint head of SQuAD 2.0" in said and "AlbertModel" in said
+    assert not any(name.startswith("albert.") for name in load_file(tmp_path / "b" / "model.safetensors"))
+
+
+def damage(folder: Path, name: str, place: int) -> None:
+    content = bytearray((folder / name).read_bytes())
+    content[place] ^= 1
+    (folder / name).write_bytes(content)
+
+
+def test_bad_input_leaves_nothing(release, scene, tmp_path, capsys):
+    output, data = tmp_path / "out", "model.ckpt-best.data-00000-of-00001"
+
+    def refuses(code: int, says: str, *arguments: object) -> None:
+        refused(capsys, code, says, *arguments, "--output", output)
+        assert not output.exists() and not list(tmp_path.glob(".out*"))
+
+    refuses(66, "no such directory", tmp_path / "nowhere.ckpt")
+    refuses(65, "is a checkpoint of TensorFlow's first format", HERE / "formats" / "version_1")
+    refuses(66, "holds 3 checkpoints: .*name one of them", HERE / "formats")
+    refuses(65, "holds no ALBERT: its variables are", HERE / "formats" / "two_shards")
+    refuses(66, "no vocabulary beside it.*--without-tokenizer", HERE / "shared")
+    refuses(2, "--without-tokenizer: contradicts --tokenizer", release, "--tokenizer", release, "--without-tokenizer")
+    refuses(65, "has 180 pieces, the model has 60 embeddings", release, "--tokenizer", scene.tokenizer)
+    refuses(2, "--revision: 'main' of .*no Hub repository", release, "--revision", "main")
+    refuses(2, "--config: goes with a TensorFlow checkpoint", scene.pretrained, "--config", release)
+    refuses(78, "4 heads|5 heads do not divide", release, "--num-attention-heads", "5")
+    damage(release, data, 700)
+    refuses(65, f"{data}: the checksum of .* is wrong; the file is damaged or cut: fetch it again", release)
+    (release / data).write_bytes((release / data).read_bytes()[:-4])
+    refuses(65, f"{data}: has 14,100 bytes, .* ends at byte 14,104", release)
+    damage(release, "model.ckpt-best.index", 30)
+    refuses(65, "model.ckpt-best.index: the checksum of its block at byte 0 is wrong", release)
+    archive = tmp_path / "bad.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(HERE / "shared", "../../shared")
+    refuses(65, "a name outside of its own directory", archive)
+    output.mkdir()
+    refused(capsys, 73, "exists already.*--replace", HERE / "shared", "--output", output)
+
+
+def test_another_tokenizer_than_the_models_own_is_refused(scene, tmp_path, capsys):
+    arguments = (scene.pretrained, "--tokenizer", scene.other_corpus, "--output", tmp_path / "out")
+    refused(capsys, 65, "the model was trained with", *arguments)
+
+
+def test_help_says_why_there_is_no_way_back(capsys):
+    with pytest.raises(SystemExit):
+        run(["convert", "--help"])
+    assert "no --to tensorflow" in re.sub(r"\s+", " ", capsys.readouterr().out)
+    refused(capsys, 2, "--to", "model", "--output", "out", "--to", "tensorflow")

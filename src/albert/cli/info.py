@@ -125,10 +125,11 @@ def describe(asked: Info, console: Console) -> dict[str, Any]:
             raise UsageError("--compare", f"{asked.compare} is a {other.kind}, an architecture is needed")
         architectures[other.name] = other.config
     length = _measured_length(asked, architectures.values()) if asked.measure else 0
+    # What may be refused comes before anything is shown.
+    check = check_settings(found.directory, device=asked.device) if asked.self_check else None
     reports = [size_report(name, config, asked.sequence_length) for name, config in architectures.items()]
     said = _one(found, reports[0], console) if asked.compare is None else _two(reports[0], reports[-1], console)
-    if asked.self_check:
-        check = check_settings(found.directory, device=asked.device)
+    if check is not None:
         show_self_check(console, check)
         said["self_check"] = {**asdict(check), "verdict": check.verdict}
     if asked.measure:

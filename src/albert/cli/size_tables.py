@@ -127,20 +127,17 @@ def _published(report: SizeReport) -> Table:
 
 
 def _memory(report: SizeReport) -> Table:
-    made = table(
-        f"Memory of a sequence of {report.sequence_length:,} tokens, MB",
-        "",
-        *_COLUMNS.values(),
-    )
     memory = [report.memory[key] for key in _COLUMNS]
     shown = in_millions(some.training for some in memory)
+    made = table("Memory, MB", "", *_COLUMNS.values())
+    made.add_row(f"a sequence of {report.sequence_length:,} tokens", style="bold")
     for name, words in _KEPT.items():
         made.add_row(f"  {words}", *(shown(number) if (number := getattr(some, name)) else "–" for some in memory))
     made.add_row("  training keeps", *(shown(some.training) for some in memory), style="bold")
     made.add_row("  inference peaks at", *(shown(some.inference) for some in memory), style="bold")
-    made.add_section()
-    made.add_row("  in all: copies of weights", *(shown(some.weight_copies) for some in memory))
-    made.add_row("  in all: weights, gradients, moments", *(shown(report.training_state) for _ in memory))
+    made.add_row("whatever the batch", style="bold")
+    made.add_row("  weights, gradients, moments", *(shown(report.training_state) for _ in memory))
+    made.add_row("  copies of weights, in training", *(shown(some.weight_copies) for some in memory))
     return made
 
 

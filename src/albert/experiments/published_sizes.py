@@ -121,9 +121,13 @@ _HEADS = "H/64 gives 32 heads, the released configuration says 16, and the weigh
 _TABLE_2 = "the scores beside 235M in Table 2 are those of 24 layers, which have the same parameters"
 _VOCABULARY = "BERT as the paper compares it, with ALBERT's vocabulary"
 
+_TANH = 'Google\'s "gelu" is the tanh form, here gelu_new; transformers takes the word for the exact one'
+
 REMARKS: dict[str, str] = {
+    "albert-base-v1": _TANH,
+    "albert-large-v1": _TANH,
     "albert-xlarge": _HEADS,
-    "albert-xlarge-v1": _HEADS,
+    "albert-xlarge-v1": f"{_HEADS}; {_TANH}",
     "albert-xxlarge": _TABLE_2,
     "albert-xxlarge-L24": _TABLE_2,
     "albert-xxlarge-zh": "16 heads, which the authors found to be better than 64 (google-research/albert#153)",

@@ -56,7 +56,7 @@ def test_what_is_not_understood_is_said_in_one_line(arguments):
 
 def test_help_ends_with_an_example(capsys):
     assert tokenizer.main(["--help"]) == 0
-    assert "Example: albert tokenizer train" in capsys.readouterr().out
+    assert "albert tokenizer train corpus" in capsys.readouterr().out
     for main, arguments in ((tokenizer.main, ["train", "--help"]), (prepare.main, ["--help"])):
         with pytest.raises(SystemExit) as end:
             main(arguments)

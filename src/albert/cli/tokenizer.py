@@ -1,124 +1,39 @@
-"""`albert tokenizer train`: a SentencePiece vocabulary from text."""
+"""`albert tokenizer`: train a vocabulary, look at what it does with a text, write it out with other settings."""
 
-import shlex
-import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable
 
-import tyro
-from tyro.conf import Positional
-
-from albert.cli.command_line import parse
-from albert.runtime.durable_files import new_directory
+from albert.cli.tokenizer_conversion import convert
+from albert.cli.tokenizer_inspection import decode, encode
+from albert.cli.tokenizer_training import train
 from albert.runtime.errors import UsageError, did_you_mean
-from albert.runtime.progress import progress
-from albert.text.corpus import CorpusReport, DocumentBoundary, read_corpus
-from albert.text.corpus_files import find_corpus_files
-from albert.text.sentencepiece_tokenizer import train_on_documents
-from albert.text.vocabulary_training import TrainingReport, VocabularySettings, sample_documents
 
-USAGE = """usage: albert tokenizer train CORPUS... --output DIR [options]
+USAGE = """usage: albert tokenizer COMMAND [options]
 
 Commands:
-  train   a SentencePiece vocabulary from text
+  train     a SentencePiece vocabulary from text
+  encode    the pieces of a text, their ids and places
+  decode    ids back to text
+  convert   a vocabulary in any form to all the files of a tokenizer, with other settings
 
-Example: albert tokenizer train corpus/ --output tokenizer"""
+Examples:
+  albert tokenizer train corpus/ --output tokenizer
+  albert tokenizer encode --tokenizer tokenizer "This is a test"
+  albert tokenizer convert spiece.model --output tokenizer --accents keep"""
 
-
-@dataclass(frozen=True)
-class TrainTokenizer:
-    """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
-
-    The result holds spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
-
-    Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
-    """
-
-    corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...", help_behavior_hint="(required)")]
-    """Files, folders or patterns of .txt and .jsonl text, gzipped or not."""
-    output: Path
-    """The directory to make."""
-    vocab_size: int = 30_000
-    """Number of pieces, the five special ones included."""
-    lower_case: bool = True
-    """Lower-case letters, as the released models do."""
-    keep_accents: bool = False
-    """Keep accents, for languages that need them; the released English models drop them."""
-    text_field: str = "text"
-    """The key of the text in a JSON line."""
-    documents: DocumentBoundary = "file"
-    """What a document is in a .txt file: the whole file, or what stands between blank lines."""
-    language: str = "en"
-    """Language of the sentence splitter (ISO 639-1)."""
-    character_coverage: float = 0.99995
-    """Share of the characters' occurrences that gets pieces of its own; the rest is unknown."""
-    megabytes: float = 100.0
-    """Text used at most, in millions of bytes; of a larger corpus a sample of documents is drawn."""
-    sentences: int = 2_000_000
-    """Sentences used at most; memory grows with them."""
-    seed: int = 0
-    """Seed of both draws."""
-    replace: bool = False
-    """Replace an existing output."""
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "train": train,
+    "encode": encode,
+    "decode": decode,
+    "convert": convert,
+}
 
 
 def main(arguments: list[str]) -> int:
-    """Run `albert tokenizer`; only `train` so far."""
+    """Run `albert tokenizer`."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0
-    if arguments[0] != "train":
-        raise UsageError(f"albert tokenizer: {arguments[0]}", "no such command", did_you_mean(arguments[0], ["train"]))
-    return _train(parse(TrainTokenizer, arguments[1:], "albert tokenizer train"))
-
-
-def _train(options: TrainTokenizer) -> int:
-    settings = VocabularySettings(
-        vocab_size=options.vocab_size,
-        lower_case=options.lower_case,
-        keep_accents=options.keep_accents,
-        character_coverage=options.character_coverage,
-        maximum_bytes=round(options.megabytes * 1e6),
-        maximum_sentences=options.sentences,
-        seed=options.seed,
-        language=options.language,
-    )
-    begin = time.monotonic()
-    paths = [Path(place) for place in options.corpus]
-    size_on_disk = sum(file.size for file in find_corpus_files(paths)[0])
-    read, used = CorpusReport(), TrainingReport()
-    with new_directory(options.output, replace=options.replace) as directory:
-        with progress("Reading", total=size_on_disk / 1e6, unit="MB on disk") as bar:
-            corpus = read_corpus(
-                paths,
-                text_field=options.text_field,
-                documents=options.documents,
-                report=read,
-                advance=lambda amount: bar.advance(amount / 1e6),
-            )
-            documents = sample_documents((document.text for document in corpus), settings, used)
-        tokenizer = train_on_documents(documents, settings, used)
-        tokenizer.save(directory)
-    _tell(options, tokenizer.vocab_size, read, used, time.monotonic() - begin)
-    return 0
-
-
-def _tell(options: TrainTokenizer, pieces: int, read: CorpusReport, used: TrainingReport, seconds: float) -> None:
-    lines = [
-        f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files",
-        *(f"dropped {count:,} documents: {reason}" for reason, count in read.dropped.items()),
-        f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB of text,"
-        f" {used.sentences_used:,} of {used.sentences:,} sentences",
-    ]
-    for count, what in (
-        (read.files_ignored, "files of other kinds ignored"),
-        (read.surrogates_repaired, "half surrogates replaced by U+FFFD"),
-        (used.sentences_cut, "sentences too long for SentencePiece, cut"),
-    ):
-        if count:
-            lines.append(f"{count:,} {what}")
-    lines.append(f"{options.output}: {pieces:,} pieces in {seconds:,.0f} s")
-    corpus = " ".join(map(shlex.quote, options.corpus))
-    lines.append(f"next: albert prepare {corpus} --tokenizer {shlex.quote(str(options.output))} --output data")
-    print("\n".join(lines))
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise UsageError(f"albert tokenizer: {name}", "no such command", did_you_mean(name, COMMANDS))
+    return COMMANDS[name](rest)

@@ -22,12 +22,20 @@ from albert.text.wordpiece_tokenizer import WordPieceTokenizer
 from albert.text.wordpiece_vocabulary import read_vocabulary
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
+def load_tokenizer(
+    path: Path, *, lower_case: bool | None = None, keep_accents: bool | None = None, reference: bool | None = None
+) -> Tokenizer:
     """Open `spiece.model`, `vocab.txt` or `tokenizer.json`, or a directory that holds one of them.
 
     Of several, `spiece.model` goes first, then `vocab.txt`, then `tokenizer.json`; `vocab.txt` goes before
     `spiece.model` where `tokenizer_config.json` names a class of BERT. That file is respected in all it says of the
-    text. A `tokenizer.json` that transformers wrote gives its ids.
+    text, unless it is set here. A `tokenizer.json` that transformers wrote gives its ids.
+
+    Args:
+        path: the file or directory.
+        lower_case: whether letters are lower-cased; None: as the files say, which is yes where they say nothing.
+        keep_accents: whether accents stay; None likewise, no for SentencePiece, and for WordPiece as capitals do.
+        reference: whether the ids are those of the original code where transformers gives others; None likewise, no.
 
     Raises:
         MissingInput: no such file.
@@ -37,7 +45,11 @@ def load_tokenizer(path: Path) -> Tokenizer:
     file = vocabulary_file(path)
     config_file = file.parent / CONFIG_NAME
     config = read_json_object(config_file) if config_file.is_file() else {}
-    reference = _reference(config, config_file)
+    if lower_case is not None:
+        config["do_lower_case"] = lower_case
+    if keep_accents is not None:
+        config |= {"keep_accents": keep_accents, "strip_accents": not keep_accents}
+    reference = _reference(config, config_file) if reference is None else reference
     if file.suffix == ".txt":
         return _wordpiece(read_vocabulary(file), file, config, None, reference)
     if file.suffix == ".json":

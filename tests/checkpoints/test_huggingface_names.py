@@ -6,12 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert.checkpoints.huggingface import exported_groups, from_transformers, to_transformers
-from albert.model.albert import (
-    AlbertForPreTraining,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertModel,
-)
+from albert.checkpoints.model_directory import MODELS, Kind
+from albert.model.albert import AlbertForPreTraining, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData
 
@@ -39,15 +35,11 @@ def configurations(draw: st.DrawFn) -> AlbertConfig:
     )
 
 
-@settings(max_examples=60)
-@given(config=configurations(), kind=st.integers(0, 3))
-def test_reading_what_was_written_gives_every_tensor_back(config: AlbertConfig, kind: int) -> None:
-    model = (
-        AlbertForPreTraining(config),
-        AlbertForSequenceClassification(config, 3),
-        AlbertForQuestionAnswering(config),
-        AlbertModel(config),
-    )[kind]
+@settings(max_examples=80)
+@given(config=configurations(), kind=st.sampled_from(sorted(MODELS)))
+def test_reading_what_was_written_gives_every_tensor_back(config: AlbertConfig, kind: Kind) -> None:
+    labelled = kind in ("classification", "token_classification")
+    model = MODELS[kind](config, 3) if labelled else MODELS[kind](config)
     state = model.state_dict()
     written = to_transformers(state, config)
     renamed = from_transformers(written, config, "file")

@@ -14,9 +14,12 @@ from safetensors.torch import load_file, save_file
 
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory, write_model
 from albert.model.albert import (
+    AlbertForMaskedLM,
+    AlbertForMultipleChoice,
     AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
+    AlbertForTokenClassification,
     AlbertModel,
 )
 from albert.model.config import AlbertConfig
@@ -40,6 +43,9 @@ TRANSFORMERS_KEYS = {
         ("pretraining", AlbertForPreTraining),
         ("classification", lambda config: AlbertForSequenceClassification(config, 3)),
         ("question_answering", AlbertForQuestionAnswering),
+        ("masked_lm", AlbertForMaskedLM),
+        ("token_classification", lambda config: AlbertForTokenClassification(config, 3)),
+        ("multiple_choice", AlbertForMultipleChoice),
         ("encoder", AlbertModel),
     ],
 )

@@ -53,7 +53,7 @@ def config_to_json(
     config: AlbertConfig,
     architecture: str,
     dtype: torch.dtype,
-    num_labels: int,
+    num_labels: int | None,
     extra: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What `config.json` holds.
@@ -62,7 +62,8 @@ def config_to_json(
         config: the model's configuration.
         architecture: the transformers class that opens the weights.
         dtype: of the weights.
-        num_labels: outputs of the head, which transformers derives from `id2label`.
+        num_labels: outputs of the head, which transformers derives from `id2label`; None: their number is the same
+            whatever that says.
         extra: further keys, of a task say: `id2label`, `problem_type`, `sentence_objective`, ...
 
     Raises:
@@ -77,7 +78,10 @@ def config_to_json(
         values["embedding_projection"] = config.projects_embeddings
     else:
         del values["embedding_projection"]
-    labels = labels_of(extra, num_labels)
+    labels = {}
+    if num_labels is not None:
+        names = dict(enumerate(labels_of(extra, num_labels)))
+        labels = {"id2label": to_json(names), "label2id": {label: index for index, label in names.items()}}
     return {
         "architectures": [architecture],
         "model_type": "albert",
@@ -85,8 +89,7 @@ def config_to_json(
         **_ALWAYS_WRITTEN,
         "dtype": str(dtype).removeprefix("torch."),
         **{key: to_json(value) for key, value in extra.items() if key not in _NOT_CARRIED},
-        "id2label": {str(index): label for index, label in enumerate(labels)},
-        "label2id": {label: index for index, label in enumerate(labels)},
+        **labels,
     }
 
 

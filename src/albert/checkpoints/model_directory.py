@@ -6,6 +6,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,7 +102,6 @@ def write_model(
     *,
     extra: Mapping[str, Any] | None = None,
     card: str | None = None,
-    architecture: str | None = None,
 ) -> None:
     """Write a model into an existing directory.
 
@@ -112,8 +112,6 @@ def write_model(
         extra: further keys of `config.json`. With `sentence_objective` "nsp" or "none" a model for pre-training is
             written as the masked language model that transformers can hold exactly.
         card: the text of `README.md`; None writes a short one.
-        architecture: the transformers class to name, where it is not the one of the same name
-            (`AlbertForMultipleChoice` has the weights of a classifier with one output).
 
     Raises:
         MissingInput: there is no tokenizer in its directory.
@@ -123,11 +121,12 @@ def write_model(
     config = _config_of(model)
     keys = dict(extra or {})
     objective = _sentence_objective(model, keys)
-    named = architecture or _architecture(model, objective)
+    named = _architecture(model, objective)
     if tokenizer_directory is not None:
         keys |= _write_tokenizer(tokenizer_directory, directory, config)
     tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
-    dtype = next(iter(tensors.values())).dtype
+    # The widest one: whoever opens it in the stated type loses nothing.
+    dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
     content = config_to_json(config, named, dtype, _num_labels(model), keys)
     save_json(directory / CONFIG_NAME, content)
     write_tensors(directory / WEIGHTS_NAME, tensors)
@@ -141,7 +140,6 @@ def save_model_directory(
     *,
     extra: Mapping[str, Any] | None = None,
     card: str | None = None,
-    architecture: str | None = None,
     replace: bool = False,
 ) -> None:
     """`write_model` into a new directory that is whole or absent, with a manifest of every file.
@@ -151,9 +149,9 @@ def save_model_directory(
         WriteFailed: the disk is full or failed; nothing is left behind.
     """
     with new_directory(path, replace=replace) as directory:
-        named = architecture or _architecture(model, _sentence_objective(model, extra or {}))
+        named = _architecture(model, _sentence_objective(model, extra or {}))
         text = card if card is not None else _short_card(path.name, named, _config_of(model))
-        write_model(directory, model, tokenizer_directory, extra=extra, card=text, architecture=architecture)
+        write_model(directory, model, tokenizer_directory, extra=extra, card=text)
 
 
 def kind_of(extra: Mapping[str, Any]) -> Kind:
@@ -257,8 +255,11 @@ def _architecture(model: nn.Module, objective: str) -> str:
     return ARCHITECTURES[type(model) if objective == "sop" else AlbertForMaskedLM]
 
 
-def _num_labels(model: nn.Module) -> int:
-    return model.classifier.out_features if isinstance(model, _LABELLED) else 2
+def _num_labels(model: nn.Module) -> int | None:
+    """Outputs whose number transformers takes from the labels; it does so for orders and answers too."""
+    if isinstance(model, _LABELLED):
+        return model.classifier.out_features
+    return 2 if isinstance(model, AlbertForPreTraining | AlbertForQuestionAnswering) else None
 
 
 def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> dict[str, Any]:

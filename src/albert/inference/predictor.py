@@ -15,9 +15,6 @@ from torch import Tensor
 from albert.checkpoints.config_file import labels_of
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import (
-    KINDS as KINDS,
-)
-from albert.checkpoints.model_directory import (
     Kind,
     OpenedModel,
     kind_of,

@@ -1,0 +1,248 @@
+"""What we save transformers opens, what it saves we open, and what comes back has every byte and every key."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from torch import nn
+
+from albert.checkpoints.model_directory import KINDS, MODELS, Kind, open_model, read_config, write_model
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import AlbertConfig
+from albert.model.packed_sequences import pack
+
+BASE = AlbertConfig(
+    vocab_size=40,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=24,
+    max_position_embeddings=16,
+    classifier_dropout_prob=0.0,
+)
+OURS = {
+    "all shared": BASE,
+    "erf": replace(BASE, hidden_act="gelu"),
+    "two groups of two": replace(BASE, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2),
+    "attention shared": replace(BASE, sharing="attention"),
+    "feed-forward shared": replace(BASE, sharing="ffn"),
+    "nothing shared": replace(BASE, sharing="none", embedding_size=16),
+    "E equals H, no map": replace(BASE, embedding_size=16, hidden_act="tanh"),
+    "E equals H, a map": replace(BASE, embedding_size=16, embedding_projection=True, hidden_act="relu"),
+}
+LABELS = 3
+THEIR_KEYS = {"vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act",
+              "intermediate_size", "inner_group_num", "max_position_embeddings", "layer_norm_eps", "type_vocab_size",
+              "initializer_range", "classifier_dropout_prob", "hidden_dropout_prob"}  # fmt: skip
+
+
+# Every head on one architecture, and every architecture under one head: they know nothing of each other.
+CASES = {f"{kind}, all shared": (kind, BASE) for kind in MODELS} | {
+    f"pretraining, {name}": ("pretraining", config) for name, config in OURS.items()
+}
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.fixture(params=CASES.values(), ids=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Kind, AlbertConfig]:
+    return request.param
+
+
+def test_ours_opens_in_theirs_and_gives_the_same(case: tuple[Kind, AlbertConfig], tmp_path: Path) -> None:
+    kind, config = case
+    ours = _ours(kind, config)
+    write_model(tmp_path, ours, None)
+    theirs = _open_in_theirs(kind, tmp_path)
+    lengths = (9, 16, 2)
+    ids = [np.random.default_rng(length).integers(1, config.vocab_size, length) for length in lengths]
+    types = [(np.arange(length) > length // 2).astype(np.int64) for length in lengths]
+    packed = pack(ids, types)
+    arguments = (torch.arange(packed.n_tokens),) if kind in ("pretraining", "masked_lm") else ()
+    with torch.inference_mode():
+        found = ours(packed, *arguments)
+        for place, row in enumerate(ids):
+            inputs = {"input_ids": torch.tensor(row)[None], "token_type_ids": torch.tensor(types[place])[None]}
+            if kind == "multiple_choice":
+                inputs = {name: tensor[None] for name, tensor in inputs.items()}
+            expected = theirs(**inputs)
+            tokens = slice(sum(lengths[:place]), sum(lengths[: place + 1]))
+            for mine, other in _paired(kind, found, expected, tokens, place):
+                torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_ours_comes_back_from_theirs_with_every_byte(
+    case: tuple[Kind, AlbertConfig], dtype: torch.dtype, tmp_path: Path
+) -> None:
+    kind, config = case
+    first, second, third = (tmp_path / name for name in ("ours", "theirs", "ours-again"))
+    first.mkdir()
+    third.mkdir()
+    ours = _ours(kind, config).to(dtype)
+    write_model(first, ours, None, extra={"data": ["a corpus"], "max_sequence_length": 12})
+    _open_in_theirs(kind, first).save_pretrained(second)
+    opened = open_model(second, kind, dtype=None)
+    assert opened.config == config
+    assert opened.extra["data"] == ["a corpus"] and opened.extra["max_sequence_length"] == 12
+    assert opened.loading_report.missing == opened.loading_report.unexpected == ()
+    for name, tensor in ours.state_dict().items():
+        assert _same(tensor, opened.model.state_dict()[name])
+    write_model(third, opened.model, None, extra=opened.extra)
+    _assert_the_same_tensors(first, second)
+    _assert_the_same_tensors(first, third)
+    stated = [json.loads((folder / "config.json").read_text())["dtype"] for folder in (first, second, third)]
+    assert stated == [str(dtype).removeprefix("torch.")] * 3
+    keys = [json.loads((folder / "config.json").read_text()) for folder in (first, third)]
+    assert keys[0].items() <= keys[1].items()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    ("fields", "dtype"),
+    [
+        *(({}, dtype) for dtype in DTYPES),
+        *(
+            (fields, torch.float32)
+            for fields in ({"num_hidden_groups": 3}, {"inner_group_num": 2}, {"embedding_size": 16})
+        ),
+    ],
+    ids=str,
+)
+def test_theirs_comes_back_from_ours_with_every_byte(
+    kind: Kind, fields: dict, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    first, second, third = (tmp_path / name for name in ("theirs", "ours", "theirs-again"))
+    second.mkdir()
+    sizes = {key: getattr(BASE, key) for key in THEIR_KEYS} | {"num_labels": _labels(kind), **fields}
+    config = transformers.AlbertConfig(**sizes, pad_token_id=None, bos_token_id=7, problem_type="regression")
+    theirs = getattr(transformers, MODELS[kind].__name__)(config).to(dtype)
+    theirs.save_pretrained(first)
+    opened = open_model(first, kind, dtype=None)
+    write_model(second, opened.model, None, extra=opened.extra)
+    again = _open_in_theirs(kind, second)
+    again.save_pretrained(third)
+    _assert_the_same_tensors(first, second)
+    _assert_the_same_tensors(first, third)
+    before, after = (json.loads((folder / "config.json").read_text()) for folder in (first, third))
+    assert before.items() <= after.items()
+
+
+def test_a_file_of_several_types_keeps_each(tmp_path: Path) -> None:
+    model = AlbertForPreTraining(BASE).to(torch.bfloat16)
+    model.albert.encoder.attentions[0].layer_norm.float()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    write_model(tmp_path / "one", model, None)
+    opened = open_model(tmp_path / "one", "pretraining", dtype=None)
+    write_model(tmp_path / "two", opened.model, None, extra=opened.extra)
+    _assert_the_same_tensors(tmp_path / "one", tmp_path / "two")
+    assert json.loads((tmp_path / "two" / "config.json").read_text())["dtype"] == "float32"
+    assert {parameter.dtype for parameter in open_model(tmp_path / "one", "pretraining").model.parameters()} == {
+        torch.float32
+    }
+
+
+def test_what_is_drawn_has_the_type_of_the_file(tmp_path: Path) -> None:
+    write_model(tmp_path, AlbertForPreTraining(BASE).to(torch.bfloat16), None)
+    opened = open_model(tmp_path, "classification", 4, dtype=None)
+    assert opened.model.classifier.weight.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("config", OURS.values(), ids=OURS)
+def test_their_configuration_reads_back_what_ours_wrote(config: AlbertConfig, tmp_path: Path) -> None:
+    write_model(tmp_path, AlbertForPreTraining(config), None)
+    theirs = transformers.AlbertConfig.from_pretrained(tmp_path)
+    for field in THEIR_KEYS:
+        assert getattr(theirs, field) == getattr(config, field)
+    groups = config.num_hidden_groups if config.sharing == "all" else config.num_hidden_layers
+    assert theirs.num_hidden_groups == groups
+    assert (theirs.pad_token_id, theirs.bos_token_id, theirs.eos_token_id) == (0, 2, 3)
+    assert read_config(tmp_path)[0] == config
+
+
+def test_a_masked_language_model_of_theirs_lacks_what_it_does_not_have(tmp_path: Path) -> None:
+    theirs = transformers.AlbertForMaskedLM(
+        transformers.AlbertConfig(**{key: getattr(BASE, key) for key in THEIR_KEYS})
+    )
+    theirs.save_pretrained(tmp_path)
+    assert open_model(tmp_path, "masked_lm").loading_report.newly_initialised == ()
+    report = open_model(tmp_path, "pretraining").loading_report
+    assert set(report.newly_initialised) == {
+        "albert.pooler.weight",
+        "albert.pooler.bias",
+        "sop_classifier.classifier.weight",
+        "sop_classifier.classifier.bias",
+    }
+
+
+@pytest.mark.parametrize("asked", ["classification", "token_classification", "multiple_choice"])
+def test_a_classifier_of_another_task_is_not_taken_for_this_one(asked: Kind, tmp_path: Path) -> None:
+    """Three heads are called `classifier`, and their shapes can agree."""
+    for kind in ("classification", "token_classification", "multiple_choice"):
+        path = tmp_path / kind
+        path.mkdir()
+        write_model(path, _ours(kind, BASE, labels=1), None)
+        report = open_model(path, asked, None if asked == "multiple_choice" else 1).loading_report
+        assert ("classifier.weight" in report.newly_initialised) == (kind != asked)
+        assert ("classifier.weight" in report.unexpected) == (kind != asked)
+
+
+def test_architectures_are_those_of_transformers() -> None:
+    assert all(hasattr(transformers, name) for name in KINDS)
+    assert KINDS.keys() == {name for name in transformers.models.albert.modeling_albert.__all__} - {
+        "AlbertPreTrainedModel"
+    }
+
+
+def _labels(kind: Kind) -> int:
+    return 2 if kind in ("pretraining", "question_answering") else LABELS
+
+
+def _ours(kind: Kind, config: AlbertConfig, labels: int = LABELS) -> nn.Module:
+    named = MODELS[kind]
+    model = named(config, labels) if kind in ("classification", "token_classification") else named(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(1.0 if name.endswith("norm.weight") else 0.0, 0.3 if parameter.ndim == 1 else 0.2)
+    return model.eval()
+
+
+def _open_in_theirs(kind: Kind, directory: Path) -> transformers.PreTrainedModel:
+    named = getattr(transformers, MODELS[kind].__name__)
+    model, report = named.from_pretrained(directory, output_loading_info=True)
+    assert not any(report.values())
+    return model.eval()
+
+
+def _paired(kind: Kind, found: object, expected: object, tokens: slice, place: int) -> list[tuple]:
+    match kind:
+        case "encoder":
+            return [(found[tokens], expected.last_hidden_state[0])]
+        case "pretraining":
+            return [(found[0][tokens], expected.prediction_logits[0]), (found[1][place], expected.sop_logits[0])]
+        case "masked_lm" | "token_classification":
+            return [(found[tokens], expected.logits[0])]
+        case "classification":
+            return [(found[place], expected.logits[0])]
+        case "multiple_choice":
+            return [(found[place], expected.logits[0, 0])]
+        case "question_answering":
+            return [(found[0][tokens], expected.start_logits[0]), (found[1][tokens], expected.end_logits[0])]
+    raise AssertionError(kind)
+
+
+def _assert_the_same_tensors(one: Path, other: Path) -> None:
+    first, second = (load_file(folder / "model.safetensors") for folder in (one, other))
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert _same(tensor, second[name]), name
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)

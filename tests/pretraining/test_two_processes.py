@@ -14,6 +14,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.pretraining.batches import PretrainingBatches
 from albert.pretraining.pretrain import pretrain
 from albert.pretraining.samples import PretrainingSamples
+from albert.pretraining.warm_start import Init
 from albert.runtime.devices import seed_torch
 from albert.runtime.journal import read_journal
 from albert.runtime.strict_json import save_json
@@ -24,11 +25,11 @@ from albert.training.training_state import TENSORS_NAME
 TOLERANCE = 1e-5
 
 
-def under_torchrun(recipe, corpus, run) -> subprocess.CompletedProcess:
-    """`albert pretrain` in two processes."""
+def under_torchrun(recipe, corpus, run, *more) -> subprocess.CompletedProcess:
+    """`albert pretrain` in two processes, with more words."""
     save_json(run.with_suffix(".json"), recipe)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "albert"]
-    words = ["pretrain", run.with_suffix(".json"), "--data", corpus, "--output", run, "--device", "cpu"]
+    words = ["pretrain", run.with_suffix(".json"), "--data", corpus, "--output", run, "--device", "cpu", *more]
     return subprocess.run(
         [sys.executable, *launcher, *map(str, words)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
@@ -75,6 +76,18 @@ def test_two_processes_train_what_one_trains(tiny_recipe, tiny_corpus, tmp_path,
     assert_the_same_training(tmp_path / "two", tmp_path / "one")
     steps = [step for step, _ in RunFolder(tmp_path / "two").checkpoints()]
     assert steps == [step for step, _ in RunFolder(tmp_path / "one").checkpoints()]
+
+
+def test_two_processes_start_from_a_trained_model_and_change_dropout_as_one_does(tiny_recipe, tiny_corpus, tmp_path):
+    """Only the first opens the model; the others take its weights from the checkpoint of step 0."""
+    recipe = replace(tiny_recipe, schedule=replace(tiny_recipe.schedule, total_steps=4), log_every=1, evaluate_every=2)
+    source = pretrain(recipe, tiny_corpus, tmp_path / "source", "cpu").model
+    changed = replace(recipe, model=replace(recipe.model, num_hidden_layers=3), seed=1, dropout_changes=((2, 0.0),))
+    pretrain(changed, tiny_corpus, tmp_path / "one", "cpu", init=Init(model=str(source)))
+    done = under_torchrun(changed, tiny_corpus, tmp_path / "two", "--init", source)
+    assert done.returncode == 0, done.stderr
+    assert_the_same_training(tmp_path / "two", tmp_path / "one")
+    assert numbers(tmp_path / "two", "change") == [{"step": 2, "dropout": 0.0}]
 
 
 def test_without_a_sentence_objective_its_weights_stay_as_they_were_drawn(tiny_recipe, tiny_corpus, tmp_path):

@@ -109,6 +109,8 @@ def _without_none(shape: type[T], value: T | None = None) -> type[T]:
                 hint = Annotated[hint, tyro.conf.DisallowNone]
             fields.append((field.name, hint, dataclasses.field(default=None)))
         else:
+            if default == ():  # nor does what is empty
+                hint = Annotated[hint, tyro.conf.arg(help_behavior_hint="")]
             fields.append((field.name, hint, dataclasses.field(default=default)))
     kept = {"__doc__": shape.__doc__}
     return dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), namespace=kept, frozen=True, kw_only=True)

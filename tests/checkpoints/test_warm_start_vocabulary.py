@@ -9,6 +9,7 @@ from albert.experiments.sample_corpus import load_chapters
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.text.sentencepiece_tokenizer import train_tokenizer
+from albert.text.wordpiece_tokenizer import WordPieceTokenizer
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 
@@ -77,6 +78,21 @@ def test_a_piece_inside_words_begins_as_the_inside_of_words(tokenizers):
         assert "▁" not in pieces and "".join(pieces).replace("▁", "") == new.piece(number)
         alternative = pieces[0].removeprefix("▁")
         assert pieces[0] == alternative or old.piece_to_id(alternative) == old.unk_id
+
+
+def test_pieces_are_matched_across_the_two_kinds_of_vocabulary(tokenizers):
+    sentence_pieces, _ = tokenizers
+    words = ["[UNK]", "[PAD]", "the", "##s", "##ing", "sea", "(", "theing", "日", "[CLS]", "[MASK]", "[SEP]"]
+    word_pieces = WordPieceTokenizer(words)
+    origins = pieces_by_text(sentence_pieces, 300, word_pieces)
+    found = {word: [sentence_pieces.piece(row) for row in rows] for word, rows in zip(words, origins.rows, strict=True)}
+    assert found["the"] == ["▁the"] and found["##s"] == ["s"] and found["##ing"] == ["ing"]
+    assert found["("] == ["("] and found["theing"] == ["▁the", "ing"] and found["日"] == []
+    roles = {"[PAD]": "<pad>", "[UNK]": "<unk>", "[CLS]": "[CLS]", "[SEP]": "[SEP]", "[MASK]": "[MASK]"}
+    assert {word: found[word] for word in roles} == {word: [piece] for word, piece in roles.items()}
+    back = pieces_by_text(word_pieces, len(words), sentence_pieces)
+    kept = {sentence_pieces.piece(n): words[rows[0]] for n, rows in enumerate(back.rows) if len(rows) == 1}
+    assert kept["▁the"] == "the" and kept["ing"] == "##ing" and kept["<unk>"] == "[UNK]"
 
 
 def test_the_same_tokenizer_keeps_every_row_and_leaves_out_those_without_a_piece():

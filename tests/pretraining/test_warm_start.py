@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
-from albert.model.albert import AlbertForSequenceClassification
+from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.pretraining import pretrain as pretrain_module
 from albert.pretraining.pretrain import pretrain
 from albert.pretraining.warm_start import Init, recipe_like
@@ -221,6 +221,12 @@ def test_another_width_is_refused_before_anything_is_written(short, tiny_corpus,
     with pytest.raises(InvalidConfiguration, match=message):
         pretrain(with_model(short, **change), tiny_corpus, tmp_path / "run", "cpu", init=Init(model=str(trained)))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_a_tokenizer_is_refused(short, tiny_corpus, tiny_recipe, tmp_path):
+    save_model_directory(tmp_path / "bare", AlbertForPreTraining(tiny_recipe.model), None)
+    with pytest.raises(MissingInput, match="bare: has no tokenizer: nothing tells which embedding is whose"):
+        pretrain(short, tiny_corpus, tmp_path / "run", "cpu", init=Init(model=str(tmp_path / "bare")))
 
 
 def test_a_model_that_is_not_there_is_a_missing_input(short, tiny_corpus, tmp_path):

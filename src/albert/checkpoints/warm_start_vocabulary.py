@@ -15,9 +15,9 @@ from torch.nn import functional
 
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_files import BLANK
+from albert.text.wordpiece_matching import CONTINUES
+from albert.text.wordpiece_tokenizer import WordPieceTokenizer
 
-_INSIDE = "##"
-"""WordPiece marks the inside of words, SentencePiece their beginning."""
 _ROLES = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
 
 
@@ -100,16 +100,16 @@ def rows_of_pieces(
 
 
 def _by_text(tokenizer: Tokenizer) -> dict[tuple[str, bool], int]:
-    """(text, whether a word begins with it) -> piece, without the special ones."""
-    pieces = [tokenizer.piece(number) for number in range(tokenizer.vocab_size)]
-    marks_beginnings = any(piece.startswith(BLANK) for piece in pieces)
-    found: dict[tuple[str, bool], int] = {}
-    for number, piece in enumerate(pieces):
-        if number in tokenizer.special_ids:
-            continue
-        begins = piece.startswith(BLANK) if marks_beginnings else not piece.startswith(_INSIDE)
-        found[piece.removeprefix(BLANK if marks_beginnings else _INSIDE), begins] = number
-    return found
+    """(text, whether a word begins with it) -> piece, without the special ones.
+
+    SentencePiece marks the beginnings of words, WordPiece their inside.
+    """
+    marks_inside = isinstance(tokenizer, WordPieceTokenizer)
+    mark = CONTINUES if marks_inside else BLANK
+    pieces = {n: tokenizer.piece(n) for n in range(tokenizer.vocab_size) if n not in tokenizer.special_ids}
+    return {
+        (piece.removeprefix(mark), piece.startswith(mark) != marks_inside): number for number, piece in pieces.items()
+    }
 
 
 def _cut(text: str, begins_word: bool, old: Tokenizer, known: dict[tuple[str, bool], int]) -> list[int]:

@@ -21,8 +21,9 @@ from albert.pretraining.recipes import PretrainingRecipe, continue_recipe
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.pretraining.start_record import Head, StartRecord
 from albert.runtime.devices import seed_torch
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.text.shards import TokenCorpus
+from albert.text.tokenizer_directory import vocabulary_file
 
 _HEADS: dict[Head, str] = {"masked_tokens": "predictions.", "sentence_order": "sop_classifier."}
 
@@ -120,6 +121,9 @@ def _origins(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[Piec
     new, recorded = corpus.tokenizer(), opened.extra.get(FINGERPRINT_KEY)
     if recorded is not None and new.answers_to(str(recorded)):
         return same_pieces(opened.config.vocab_size, new.vocab_size), None
+    if not vocabulary_file(opened.directory).is_file():
+        why = "has no tokenizer: nothing tells which embedding is whose"
+        raise MissingInput(init.model, why, "put the model's tokenizer beside its weights")
     old = tokenizer_of(opened)
     if old.fingerprint == new.fingerprint:
         return same_pieces(opened.config.vocab_size, new.vocab_size), None

@@ -4,7 +4,7 @@ Every one, because what is left out means the default there, and those are the s
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,15 @@ _TRANSFORMERS_DEFAULTS: dict[str, Any] = {
     "layer_norm_eps": 1e-12,
     "classifier_dropout_prob": 0.1,
 }
+# The same functions under other names of transformers.
+_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 # Far beyond any model; without them a damaged number would fill the memory before the weights can contradict it.
 _LARGEST_SIZE = 2**24
 _MOST_LAYERS = 2**10
 _ALWAYS_WRITTEN = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "tie_word_embeddings": True}
+UNEVEN_GROUPS_KEY = "uneven_groups"
 _NOT_CARRIED = {
+    UNEVEN_GROUPS_KEY,
     "architectures",
     "model_type",
     "dtype",
@@ -116,7 +120,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     """The configuration in a model directory, and every other key that is beside it.
 
     `id2label` comes back with numbers for keys. A model of equal embedding and hidden size that does not say
-    `"embedding_projection": false` keeps the map that transformers always has.
+    `"embedding_projection": false` keeps the map that transformers always has. Groups that do not divide the layers
+    become one a layer, and their number comes back as `uneven_groups` (see `albert.checkpoints.uneven_groups`).
 
     Raises:
         MissingInput: no `config.json`.
@@ -129,6 +134,10 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if kind != "albert":
         raise InvalidConfiguration(path, f"describes a model of type {kind!r}, not 'albert'")
     values = _TRANSFORMERS_DEFAULTS | {key: content[key] for key in _FIELDS if key in content}
+    if values["classifier_dropout_prob"] is None:  # as transformers' token classification takes it
+        values["classifier_dropout_prob"] = values["hidden_dropout_prob"]
+    if isinstance(values["hidden_act"], str):
+        values["hidden_act"] = _ACTIVATIONS.get(values["hidden_act"], values["hidden_act"])
     if values.get("sharing", "all") != "all":
         values["num_hidden_groups"] = 1  # written once a layer for transformers
     if values["embedding_size"] == values["hidden_size"]:
@@ -136,13 +145,18 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     for key, value in values.items():
         if isinstance(value, int) and value > _LARGEST_SIZE:
             raise InvalidConfiguration(f"{path}: {key}", f"is {value}, no model has more than {_LARGEST_SIZE}")
+    uneven = _uneven_groups(values)
+    if uneven is not None:
+        values["num_hidden_groups"] = values["num_hidden_layers"]
     config = from_json(AlbertConfig, values, str(path))
     depth = config.num_hidden_layers * config.inner_group_num
     if depth > _MOST_LAYERS:
         raise InvalidConfiguration(
             f"{path}: num_hidden_layers", f"gives {depth} layers, at most {_MOST_LAYERS} are read"
         )
-    extra = {key: value for key, value in content.items() if key not in _FIELDS}
+    extra = {key: value for key, value in content.items() if key not in (*_FIELDS, UNEVEN_GROUPS_KEY)}
+    if uneven is not None:
+        extra[UNEVEN_GROUPS_KEY] = uneven
     if extra.get("id2label") is None:
         extra.pop("id2label", None)
     else:
@@ -161,7 +175,14 @@ def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> Albert
     for key in overrides:
         if key not in _FIELDS:
             raise InvalidConfiguration(key, "is no field of the configuration", did_you_mean(key, _FIELDS))
-    return replace(config, **overrides)
+    return from_json(AlbertConfig, to_json(config) | dict(overrides), "overrides")
+
+
+def _uneven_groups(values: Mapping[str, Any]) -> int | None:
+    layers, groups = values["num_hidden_layers"], values["num_hidden_groups"]
+    if type(layers) is not int or type(groups) is not int or layers < 1 or groups < 1 or layers % groups == 0:
+        return None
+    return groups
 
 
 def _numbered(id2label: Any, path: Path) -> dict[int, str]:

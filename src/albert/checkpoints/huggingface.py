@@ -66,6 +66,7 @@ _TIED = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
     "predictions.decoder.bias": "predictions.bias",
 }
+_OLD_LAYER_NORM = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
@@ -170,7 +171,10 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
             that ought to be the identity is another one.
     """
     prefixed = any(name.startswith(BACKBONE_PREFIX) for name in tensors)
-    originals = {name if prefixed else _with_prefix(name): name for name in tensors}
+    originals: dict[str, str] = {}
+    for name in sorted(tensors, key=lambda name: _modern(name) != name):
+        full = name if prefixed else _with_prefix(name)
+        originals[full if _modern(full) in originals else _modern(full)] = name
     content = {name: tensors[original] for name, original in originals.items()}
     dropped = [name for name in (BACKBONE_PREFIX + buffer for buffer in BUFFERS) if name in content]
     dropped += _equal_ties(content, where)
@@ -212,6 +216,13 @@ def _places(config: AlbertConfig) -> tuple[dict[int, list[str]], dict[int, list[
             if place not in places:
                 places.append(place)
     return attentions, feed_forwards
+
+
+def _modern(name: str) -> str:
+    for old, new in _OLD_LAYER_NORM.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
 
 
 def _with_prefix(name: str) -> str:

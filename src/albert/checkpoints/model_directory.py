@@ -14,11 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from albert.checkpoints.card import ModelCard
-from albert.checkpoints.config_file import CONFIG_NAME, config_to_json, read_config, with_overrides
+from albert.checkpoints.config_file import (
+    CONFIG_NAME,
+    UNEVEN_GROUPS_KEY,
+    config_to_json,
+    read_config,
+    with_overrides,
+)
 from albert.checkpoints.huggingface import from_transformers, to_transformers, with_sentence_objective
+from albert.checkpoints.known_quirks import known_quirks
 from albert.checkpoints.loading import LoadingReport, fit_tensors, load_tensors
 from albert.checkpoints.location import find_model
-from albert.checkpoints.tensor_files import WEIGHTS_NAME, stored_tensors, write_tensors
+from albert.checkpoints.tensor_files import WEIGHTS_NAME, StoredTensors, stored_tensors, write_tensors
+from albert.checkpoints.uneven_groups import spread_over_layers, uneven_groups_note
 from albert.model.albert import (
     AlbertForMaskedLM,
     AlbertForMultipleChoice,
@@ -73,6 +81,7 @@ _LABELLED = (AlbertForSequenceClassification, AlbertForTokenClassification)
 CARD_NAME = "README.md"
 FINGERPRINT_KEY = "tokenizer_fingerprint"
 OBJECTIVE_KEY = "sentence_objective"
+_MOST_LABELS = 2**16
 _OBJECTIVES = ("sop", "nsp", "none")
 
 
@@ -205,6 +214,12 @@ def open_model(
     config = with_overrides(config, overrides or {})
     new_head = new_head or _has_the_head_of_another_task(kind, extra)
     stored = stored_tensors(directory)
+    notes = known_quirks(config, extra)
+    uneven = extra.get(UNEVEN_GROUPS_KEY)
+    if uneven is not None:
+        layers = config.num_hidden_groups
+        stored = replace(stored, by_name=spread_over_layers(stored.by_name, layers, uneven))
+        notes = (*notes, uneven_groups_note(layers, uneven))
     described = from_transformers(stored.described(), config, stored.source)
     with without_memory():
         model = _build(kind, config, _labels(num_labels, described.tensors, extra, new_head))
@@ -212,7 +227,15 @@ def open_model(
     tensors = stored.read([name for name in stored.by_name if name not in described.unexpected], dtype)
     renamed = replace(from_transformers(tensors, config, stored.source), unexpected=described.unexpected)
     report = load_tensors(model, renamed, config, stored.source, has_manifest and verify, dtype, new_head)
+    report = replace(report, notes=(*notes, *_narrowed(stored, dtype)))
     return OpenedModel(model=model.eval(), config=config, extra=extra, loading_report=report, directory=directory)
+
+
+def _narrowed(stored: StoredTensors, dtype: torch.dtype | None) -> list[str]:
+    """What was lost when numbers were read into a type that does not hold them all."""
+    found = {tensor.dtype for tensor in stored.by_name.values() if tensor.dtype.is_floating_point}
+    wider = sorted(str(kind) for kind in found if dtype and torch.promote_types(kind, dtype) != dtype)
+    return [f"{kind} in the file, {dtype} in memory: digits are lost" for kind in wider]
 
 
 def _build(kind: Kind, config: AlbertConfig, num_labels: int) -> nn.Module:
@@ -232,7 +255,10 @@ def _labels(asked: int | None, tensors: Mapping[str, Tensor], extra: Mapping[str
     if "classifier.bias" in tensors and not new_head:
         return tensors["classifier.bias"].numel()
     named = extra.get("id2label")
-    return len(named) if named else 2  # transformers' default
+    stated = len(named) if named else extra.get("num_labels", 2)  # transformers' default
+    if not isinstance(stated, int) or not 1 <= stated <= _MOST_LABELS:
+        raise InvalidConfiguration("num_labels", f"is {stated!r}, a new head has 1 to {_MOST_LABELS:,} outputs")
+    return stated
 
 
 def _config_of(model: nn.Module) -> AlbertConfig:

@@ -1,12 +1,14 @@
 """Which sentences become sequences: all of them, whole, once; and nothing in the cuts tells their order."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from albert.pretraining.segments import DOCUMENTS_PER_BLOCK, pack_sentences
+from albert.pretraining.segments import Documents, SequenceTable, pack_sentences
 
 documents = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=20), min_size=1, max_size=6)
 
@@ -20,7 +22,7 @@ def starts_of(lengths_by_document):
 
 
 def packed(lengths_by_document, max_tokens=25, short=0.1, seed=0, epoch=0):
-    return pack_sentences(*starts_of(lengths_by_document), max_tokens, short, seed, epoch)
+    return pack_sentences(Documents(*starts_of(lengths_by_document)), max_tokens, short, seed, epoch)
 
 
 def random_documents(count, sentences, seed=0):
@@ -127,11 +129,18 @@ def test_equal_arguments_give_equal_sequences_and_epochs_and_seeds_other_ones():
         assert set(one.split.tolist()) != set(other.split.tolist())
 
 
-def test_more_documents_than_share_a_random_stream():
-    count = DOCUMENTS_PER_BLOCK + 50
-    table = packed([[3, 4]] * count, max_tokens=10)
-    assert table.begin.tolist() == list(range(0, 7 * count, 7))
-    assert table.document.tolist() == list(range(count))
+@given(**anything, parts=st.lists(st.integers(0, 6), max_size=3))
+def test_documents_are_packed_apart_as_together(lengths, max_tokens, short, parts):
+    sentence_starts, starts = starts_of(lengths)
+    edges = sorted({0, len(lengths), *(min(part, len(lengths)) for part in parts)})
+    tables = []
+    for first, last in pairwise(edges):
+        sentences = sentence_starts[starts[first] : starts[last] + 1]
+        own = Documents(sentences, starts[first : last + 1] - starts[first], int(starts[first]), first)
+        tables.append(pack_sentences(own, max_tokens, short, 0, 0))
+    together, apart = packed(lengths, max_tokens, short), SequenceTable.joined(tables)
+    for column in ("begin", "split", "end", "document"):
+        assert np.array_equal(getattr(apart, column), getattr(together, column))
 
 
 def test_first_and_second_segments_are_equally_long():

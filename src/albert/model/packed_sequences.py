@@ -82,16 +82,27 @@ def pack(token_ids: Sequence[np.ndarray], token_type_ids: Sequence[np.ndarray]) 
         token_ids: of each sequence, its tokens with the special ones.
         token_type_ids: of each sequence, 0 for its first segment and 1 for its second.
     """
-    lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
-    starts = np.zeros(len(lengths), dtype=np.int64)
-    np.cumsum(lengths[:-1], out=starts[1:])
-    total = int(lengths.sum())
-    groups, cells = _attention_groups(lengths, starts, total)
+    return pack_run(
+        np.concatenate(token_ids).astype(np.int64),
+        np.concatenate(token_type_ids).astype(np.int64),
+        np.array([len(ids) for ids in token_ids], dtype=np.int64),
+    )
+
+
+def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndarray) -> PackedSequences:
+    """Sequences that stand one after the other already; their memory is taken over.
+
+    Args:
+        token_ids, token_type_ids: int64, one entry a token.
+        lengths: int64, tokens of each sequence.
+    """
+    starts = np.cumsum(lengths) - lengths
+    groups, cells = _attention_groups(lengths, starts, len(token_ids))
     return PackedSequences(
-        token_ids=torch.from_numpy(np.concatenate(token_ids).astype(np.int64)),
-        token_type_ids=torch.from_numpy(np.concatenate(token_type_ids).astype(np.int64)),
-        position_ids=torch.from_numpy(np.arange(total) - np.repeat(starts, lengths)),
-        lengths=tuple(int(length) for length in lengths),
+        token_ids=torch.from_numpy(token_ids),
+        token_type_ids=torch.from_numpy(token_type_ids),
+        position_ids=torch.from_numpy(np.arange(len(token_ids)) - np.repeat(starts, lengths)),
+        lengths=tuple(lengths.tolist()),
         first_positions=torch.from_numpy(starts),
         groups=groups,
         cells=torch.from_numpy(cells),
@@ -102,25 +113,26 @@ def _attention_groups(
     lengths: np.ndarray, starts: np.ndarray, total: int
 ) -> tuple[tuple[AttentionGroup, ...], np.ndarray]:
     order = np.argsort(-lengths, kind="stable")
+    descending = lengths[order].tolist()
     groups, first, offset = [], 0, 0
-    cells = np.empty(total, dtype=np.int64)
+    first_cells = np.empty_like(starts)
     while first < len(order):
-        last = _end_of_group(lengths[order], first)
-        members = order[first:last]
-        columns = np.arange(int(lengths[members].max()))
-        real = columns[None, :] < lengths[members, None]
-        positions = np.where(real, starts[members, None] + columns[None, :], starts[members, None])
-        cells[positions[real]] = offset + np.flatnonzero(real)
-        padded = None if real.all() else torch.from_numpy(~real)
-        groups.append(AttentionGroup(torch.from_numpy(positions), padded))
+        last = _end_of_group(descending, first)
+        members, length = order[first:last], descending[first]
+        columns = np.arange(length)
+        padded = columns >= lengths[members, None]
+        positions = np.where(padded, 0, columns) + starts[members, None]
+        ragged = descending[last - 1] < length
+        groups.append(AttentionGroup(torch.from_numpy(positions), torch.from_numpy(padded) if ragged else None))
+        first_cells[members] = offset + length * np.arange(len(members))
         first, offset = last, offset + positions.size
-    return tuple(groups), cells
+    return tuple(groups), np.repeat(first_cells - starts, lengths) + np.arange(total)
 
 
-def _end_of_group(descending: np.ndarray, first: int) -> int:
-    longest, real = int(descending[first]), 0
+def _end_of_group(descending: list[int], first: int) -> int:
+    longest, real = descending[first], 0
     for last in range(first, len(descending)):
-        real += int(descending[last])
+        real += descending[last]
         if 1 - real / (longest * (last - first + 1)) > WASTE:
             return last
     return len(descending)

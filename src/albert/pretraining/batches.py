@@ -1,6 +1,6 @@
 """The batch of a step, in micro-batches, shared out over the ranks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from albert.model.packed_sequences import PackedSequences, pack
-from albert.pretraining.samples import PretrainingSamples, Sample
+from albert.model.packed_sequences import PackedSequences, pack_run
+from albert.pretraining.samples import PretrainingSamples, Sample, Samples
 from albert.pretraining.sentence_order import NO_LABEL
 
 
@@ -42,19 +42,19 @@ class PretrainingBatch:
 
 def collate(samples: Sequence[Sample]) -> PretrainingBatch:
     """Put samples one after the other."""
-    packed = pack([s.token_ids for s in samples], [s.token_type_ids for s in samples])
-    firsts = packed.first_positions.tolist()
-    positions = [s.masked_positions + first for s, first in zip(samples, firsts, strict=True)]
-    labels = [s.masked_labels for s in samples]
-    orders = [s.order_label for s in samples]
+    return batch_of(Samples.joined(samples))
+
+
+def batch_of(samples: Samples) -> PretrainingBatch:
+    """Samples as a micro-batch."""
     return PretrainingBatch(
-        packed=packed,
-        masked_positions=torch.from_numpy(np.concatenate(positions)),
-        masked_labels=torch.from_numpy(np.concatenate(labels)),
-        order_labels=torch.tensor(orders),
+        packed=pack_run(samples.token_ids, samples.token_type_ids, samples.lengths),
+        masked_positions=torch.from_numpy(samples.masked_positions),
+        masked_labels=torch.from_numpy(samples.masked_labels),
+        order_labels=torch.from_numpy(samples.order_labels),
         counts={
-            "masked_tokens": sum(len(some) for some in labels),
-            "sentence_order": sum(order != NO_LABEL for order in orders),
+            "masked_tokens": len(samples.masked_labels),
+            "sentence_order": int(np.count_nonzero(samples.order_labels != NO_LABEL)),
         },
     )
 
@@ -75,6 +75,22 @@ class PretrainingBatches:
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[PretrainingBatch]:
         """One rank's share of a step."""
         first = step * self._batch_size
-        numbers = range(first + rank, first + self._batch_size, world_size)
-        chunks = (numbers[i : i + self._micro_batch_size] for i in range(0, len(numbers), self._micro_batch_size))
-        return [collate([self._samples.numbered(number) for number in chunk]) for chunk in chunks]
+        numbers = np.arange(first + rank, first + self._batch_size, world_size)
+        return list(micro_batches(self._samples, numbers, self._micro_batch_size))
+
+
+def micro_batches(
+    samples: PretrainingSamples, numbers: np.ndarray, micro_batch_size: int
+) -> Iterator[PretrainingBatch]:
+    """Samples in micro-batches.
+
+    Args:
+        samples: of the corpus.
+        numbers: int64, which of them.
+        micro_batch_size: sequences of each; the last one may have fewer.
+    """
+    at_once = max(1, samples.worthwhile // micro_batch_size) * micro_batch_size
+    for begin in range(0, len(numbers), at_once):
+        made = samples.batch(numbers[begin : begin + at_once])
+        for i in range(0, len(made.lengths), micro_batch_size):
+            yield batch_of(made.part(i, i + micro_batch_size))

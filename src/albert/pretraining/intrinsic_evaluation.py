@@ -8,7 +8,7 @@ from torch import nn
 
 from albert.checkpoints.model_directory import OpenedModel, open_model
 from albert.checkpoints.model_tokenizer import tokenizer_of
-from albert.pretraining.batches import PretrainingBatch, collate
+from albert.pretraining.batches import PretrainingBatch, micro_batches
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
@@ -41,10 +41,8 @@ class HeldOutSamples:
         batch_size: int = 32,
     ) -> None:
         samples = PretrainingSamples(corpus, sequences, masking, EVALUATION_SEED)
-        chosen = [samples.sample(0, n) for n in range(min(limit, samples.per_epoch))]
-        self.batches: list[PretrainingBatch] = [
-            collate(chosen[i : i + batch_size]) for i in range(0, len(chosen), batch_size)
-        ]
+        numbers = np.arange(min(limit, samples.per_epoch))
+        self.batches: list[PretrainingBatch] = list(micro_batches(samples, numbers, batch_size))
 
     def evaluate(
         self, model: nn.Module, device: torch.device, precision: Precision, quiet: bool = False

@@ -2,11 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from albert.pretraining.draws import below, draw, high, low
+from albert.pretraining.words import Words
 from albert.runtime.errors import InvalidConfiguration
+
+MaskingUnit = Literal["word", "token"]
+Replacement = Literal["token", "span"]
+LARGEST_BATCH = 1 << 14
+"""Sequences that are masked at a time."""
+LONGEST_SEQUENCE = 1 << 18
+"""Words of a sequence."""
+_FATES = 1 << 32
+"""A sequence's draws: number i is for its word i, and this many and p for its token p."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,13 +25,21 @@ class MaskingRecipe:
     """How much is masked, and how.
 
     Raises:
-        InvalidConfiguration: a share outside its range.
+        InvalidConfiguration: a share or number outside its range.
     """
 
     share: float = 0.15
     """Of the tokens of a sequence, special ones counted as the reference does."""
+    max_predictions: int | None = None
+    """Most masked tokens of a sequence. The reference's 20 are 4 % of 512 tokens; None: the share alone decides."""
+    unit: MaskingUnit = "word"
+    """What an n-gram is made of: whole words, or single tokens as in the first BERT."""
     max_ngram: int = 3
-    """N, most words that one draw masks."""
+    """N, most words (or tokens) that one draw masks; 1 masks them one by one."""
+    favor_shorter: bool = True
+    """n is drawn with p(n) ∝ 1/n; if not, with the same probabilities in reverse."""
+    replacement: Replacement = "token"
+    """Whether [MASK], a random token or the token itself is drawn for every token, or once for a span (SpanBERT)."""
     replace_with_mask: float = 0.8
     """Share of the chosen tokens that become [MASK]."""
     replace_with_random: float = 0.1
@@ -29,26 +48,40 @@ class MaskingRecipe:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise InvalidConfiguration("masking.share", f"is {self.share}, a number between 0 and 1 is needed")
-        if self.max_ngram < 1:
-            raise InvalidConfiguration("masking.max_ngram", f"is {self.max_ngram}, at least 1 is needed")
+        for name in ("max_predictions", "max_ngram"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidConfiguration(f"masking.{name}", f"is {value}, at least 1 is needed")
         kept = 1 - self.replace_with_mask - self.replace_with_random
         if min(self.replace_with_mask, self.replace_with_random, kept + 1e-9) < 0:
             raise InvalidConfiguration("masking", "the shares of [MASK] and random tokens do not fit into 1")
 
 
+class Spans(NamedTuple):
+    """What is masked together, by position in the run of all sequences; spans never overlap."""
+
+    begin: np.ndarray
+    """int64, ascending."""
+    end: np.ndarray
+    """int64, one too far."""
+    words: np.ndarray
+    """int64, n."""
+
+
 class MaskedTokens(NamedTuple):
-    """A sequence with holes."""
+    """Sequences with holes."""
 
     token_ids: np.ndarray
     """int64 [tokens], with replacements."""
     positions: np.ndarray
-    """int64 [masked], ascending: what is to be predicted."""
+    """int64 [masked], ascending, in the run of all sequences: what is to be predicted."""
     labels: np.ndarray
     """int64 [masked]: the tokens that were there."""
+    spans: Spans
 
 
 class NgramMasking:
-    """Chooses words and replaces their tokens.
+    """Chooses words and replaces their tokens, in many sequences at once.
 
     Args:
         recipe: how much, and how.
@@ -61,68 +94,105 @@ class NgramMasking:
         self, recipe: MaskingRecipe, word_starts: np.ndarray, mask_id: int, special_ids: Sequence[int]
     ) -> None:
         self.recipe = recipe
-        self._word_starts = word_starts
+        self._begins = word_starts if recipe.unit == "word" else np.ones(len(word_starts), dtype=bool)
         self._mask_id = mask_id
-        self._special = np.zeros(len(word_starts), dtype=np.bool_)
+        self._special = np.zeros(len(word_starts), dtype=bool)
         self._special[list(special_ids)] = True
         self._replacements = np.flatnonzero(~self._special)
         weights = 1 / np.arange(1, recipe.max_ngram + 1)
-        self._cumulative = np.cumsum(weights / weights.sum())[:-1]
+        weights = weights if recipe.favor_shorter else weights[::-1]
+        self._thresholds = [_of_32_bits(share) for share in np.cumsum(weights / weights.sum())[:-1].tolist()]
 
-    def __call__(self, token_ids: np.ndarray, draws: np.random.Generator) -> MaskedTokens:
-        """Mask a sequence with its special tokens in place.
+    def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, keys: np.ndarray) -> MaskedTokens:
+        """Mask sequences with their special tokens in place.
 
         Args:
-            token_ids: int64 [tokens].
-            draws: the sample's random stream.
+            token_ids: int64 [tokens], one sequence after the other.
+            lengths: int64 [sequences], tokens of each, at least 1.
+            keys: uint64 [sequences], of the draws of each: masks of a sequence depend on its key and tokens alone.
         """
-        spans = self.choose_spans(token_ids, draws)
-        chosen = sorted(position for begin, end in spans for position in range(begin, end))
-        positions = np.array(chosen, dtype=np.int64)
+        spans = self.choose_spans(token_ids, lengths, keys)
+        sizes = spans.end - spans.begin
+        positions = np.repeat(spans.begin - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
         labels = token_ids[positions]
-        fates = draws.random(len(positions))
-        strangers = self._replacements[draws.integers(0, len(self._replacements), len(positions))]
-        masked_below = self.recipe.replace_with_mask
-        random_below = masked_below + self.recipe.replace_with_random
+        starts = np.cumsum(lengths) - lengths
+        sequence = np.searchsorted(starts, positions, side="right") - 1
+        bits = draw(keys[sequence], positions - starts[sequence] + _FATES)
+        strangers = self._replacements[below(low(bits), len(self._replacements))]
+        fates = high(bits)
+        if self.recipe.replacement == "span":  # that of its first token
+            fates = np.repeat(fates[np.cumsum(sizes) - sizes], sizes)
+        mask, random = self.recipe.replace_with_mask, self.recipe.replace_with_mask + self.recipe.replace_with_random
         replaced = token_ids.copy()
         replaced[positions] = np.where(
-            fates < masked_below, self._mask_id, np.where(fates < random_below, strangers, labels)
+            fates < _of_32_bits(mask), self._mask_id, np.where(fates < _of_32_bits(random), strangers, labels)
         )
-        return MaskedTokens(replaced, positions, labels)
+        return MaskedTokens(replaced, positions, labels, spans)
 
-    def choose_spans(self, token_ids: np.ndarray, draws: np.random.Generator) -> list[tuple[int, int]]:
-        """Token ranges of whole words to mask, none of them across a special token, within the budget.
+    def choose_spans(self, token_ids: np.ndarray, lengths: np.ndarray, keys: np.ndarray) -> Spans:
+        """Token ranges of whole words to mask, none of them across a special token, within each sequence's budget.
 
         Start words are taken in random order. Each has its n drawn with p(n) ∝ 1/n; the span shrinks, word by word,
         where the segment ends or the budget would be exceeded, and is left out where it meets an earlier one.
+        All sequences take their next start word in the same round.
+
+        Args:
+            token_ids, lengths, keys: as of a call.
+
+        Raises:
+            ValueError: more sequences or longer ones than can be masked at a time.
         """
-        budget = max(1, round(self.recipe.share * len(token_ids)))
-        special = self._special[token_ids]
-        begins = self._word_starts[token_ids] & ~special
-        begins[1:] |= special[:-1] & ~special[1:]  # a segment's first piece begins a word whatever it is
-        begins[0] |= not special[0]
-        starts = np.flatnonzero(begins)
-        if len(starts) == 0:
-            return []
-        # A word ends where the next begins or where a special token stands.
-        stops = np.flatnonzero(begins | special)
-        ends = np.append(stops, len(token_ids))[np.searchsorted(stops, starts, side="right")].tolist()
-        segments = np.cumsum(special)[starts].tolist()
-        lengths = (1 + np.searchsorted(self._cumulative, draws.random(len(starts)), side="right")).tolist()
-        first_tokens = starts.tolist()
-        covered = bytearray(len(token_ids))
-        spans = []
-        for word in draws.permutation(len(starts)).tolist():
-            begin = first_tokens[word]
-            last = min(word + lengths[word], len(first_tokens)) - 1
-            while last >= word and (segments[last] != segments[word] or ends[last] - begin > budget):
-                last -= 1
-            if last < word or any(covered[begin : ends[last]]):
-                continue
-            end = ends[last]
-            covered[begin:end] = b"\1" * (end - begin)
-            spans.append((begin, end))
-            budget -= end - begin
-            if budget == 0:
-                break
-        return spans
+        longest = self.recipe.max_ngram
+        words = Words.find(token_ids, lengths, self._begins, self._special)
+        order, n = self._drawn(words, keys)
+        n = np.minimum(n, words.to_segment_end)
+        ends = np.append(words.end, np.full(longest, len(token_ids)))  # room to look beyond the last word
+        covered = np.zeros(len(ends), dtype=bool)
+        reach = np.arange(longest)
+        left = np.maximum(1, np.rint(self.recipe.share * lengths).astype(np.int64))
+        if self.recipe.max_predictions is not None:
+            left = np.minimum(left, self.recipe.max_predictions)
+        going = np.flatnonzero(words.count)
+        left, turn, last = left[going], words.first[going], (words.first + words.count)[going]
+        found = [np.empty((2, 0), dtype=np.int64)]
+        while len(left):
+            start = order[turn]
+            within = start[:, None] + reach
+            fits = ends[within] - words.begin[start][:, None] <= left[:, None]
+            fits &= reach < n[start][:, None]
+            size = fits.sum(axis=1)
+            taken = (size > 0) & ~(covered[within] & fits).any(axis=1)
+            covered[within[fits & taken[:, None]]] = True
+            start, size = start[taken], size[taken]
+            found.append(np.stack((start, size)))
+            left[taken] -= ends[start + size - 1] - words.begin[start]
+            turn += 1
+            going = (left > 0) & (turn < last)
+            if not going.all():
+                left, turn, last = left[going], turn[going], last[going]
+        start, size = np.concatenate(found, axis=1)
+        ascending = np.argsort(start)
+        start, size = start[ascending], size[ascending]
+        return Spans(words.begin[start], ends[start + size - 1], size)
+
+    def _drawn(self, words: Words, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of all sequences, their words in the order in which they are taken, and the n of each word."""
+        if len(keys) > LARGEST_BATCH or words.count.max(initial=0) > LONGEST_SEQUENCE:
+            raise ValueError(f"{len(keys)} sequences of up to {words.count.max(initial=0)} words at a time")
+        first = np.repeat(words.first, words.count)
+        number = np.arange(len(first)) - first
+        sequence = np.repeat(np.arange(len(keys), dtype=np.uint64), words.count)
+        bits = draw(np.repeat(keys, words.count), number)
+        # Sorting whole numbers is several times faster than sorting places by them.
+        order = (sequence << np.uint64(50)) | (high(bits) << np.uint64(18)) | number.astype(np.uint64)
+        order.sort()
+        order = (order & np.uint64(LONGEST_SEQUENCE - 1)).astype(np.int64) + first
+        n = np.ones(len(first), dtype=np.int64)
+        for threshold in self._thresholds:
+            n += low(bits) >= threshold
+        return order, n
+
+
+def _of_32_bits(share: float) -> np.uint64:
+    """How many of all 32-bit numbers are below a share."""
+    return np.uint64(round(min(max(share, 0.0), 1.0) * 2**32))

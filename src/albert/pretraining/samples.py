@@ -1,19 +1,25 @@
-"""Sample n of epoch e: a pure function of (seed, e, n) and the corpus, never of workers, ranks or history."""
+"""Sample n of epoch e: a pure function of (seed, e, n) and the corpus, never of workers, ranks, batches or history."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from albert.pretraining.ngram_masking import MaskingRecipe, NgramMasking
-from albert.pretraining.segments import SequenceTable, pack_sentences
-from albert.pretraining.sentence_order import SentenceObjective, order_segments
+from albert.pretraining.draws import item_keys
+from albert.pretraining.epoch_order import EpochOrder, Place
+from albert.pretraining.foreign_segments import foreign_segments
+from albert.pretraining.ngram_masking import MaskingRecipe, NgramMasking, Spans
+from albert.pretraining.reference_segments import order_as_reference, pack_as_reference, target_lengths
+from albert.pretraining.segments import Documents, SequenceTable, pack_sentences
+from albert.pretraining.sentence_order import Runs, Segments, SentenceObjective, order_segments, segments_of
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.randomness import stream
 from albert.text.shards import TokenCorpus
 
 SPECIAL_TOKENS_OF_A_PAIR = 3
-PARTNER_DRAWS = 20
+TOKENS_AT_ONCE = 1 << 17
+"""Fewer are slower to make, a token; more leave the processor's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +35,19 @@ class SequenceRecipe:
     short_probability: float = 0.1
     """Share of sequences that are cut short at a place drawn uniformly (paper §4.1)."""
     objective: SentenceObjective = "sop"
-    """What is asked of two segments: their order, whether the second follows, or nothing."""
+    """What is asked of two segments: their order, whether the second follows, or nothing. "sop-reference" cuts, fills
+    and labels as google-research/albert does, one-sentence pairs and all, to compare with."""
 
     def __post_init__(self) -> None:
         if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:
             raise InvalidConfiguration("sequences.max_length", f"is {self.max_length}, at least 5 is needed")
         if not 0 <= self.short_probability <= 1:
             raise InvalidConfiguration("sequences.short_probability", f"is {self.short_probability}, not a share")
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens of both segments."""
+        return self.max_length - SPECIAL_TOKENS_OF_A_PAIR
 
 
 class Sample(NamedTuple):
@@ -53,12 +65,66 @@ class Sample(NamedTuple):
     """0 in order, 1 swapped or foreign, -100 nothing to predict."""
 
 
+class Samples(NamedTuple):
+    """Sequences, masked, one after the other."""
+
+    token_ids: np.ndarray
+    """int64 [tokens]."""
+    token_type_ids: np.ndarray
+    """int64 [tokens]."""
+    lengths: np.ndarray
+    """int64 [sequences]: tokens of each."""
+    masked_positions: np.ndarray
+    """int64 [masked], ascending, in the run of all tokens."""
+    masked_labels: np.ndarray
+    """int64 [masked]."""
+    order_labels: np.ndarray
+    """int64 [sequences]."""
+
+    @classmethod
+    def joined(cls, samples: Sequence[Sample]) -> "Samples":
+        """Single samples one after the other."""
+        lengths = np.array([len(sample.token_ids) for sample in samples], dtype=np.int64)
+        starts = (np.cumsum(lengths) - lengths).tolist()
+        return cls(
+            np.concatenate([sample.token_ids for sample in samples]),
+            np.concatenate([sample.token_type_ids for sample in samples]),
+            lengths,
+            np.concatenate([s.masked_positions + start for s, start in zip(samples, starts, strict=True)]),
+            np.concatenate([sample.masked_labels for sample in samples]),
+            np.array([sample.order_label for sample in samples], dtype=np.int64),
+        )
+
+    def part(self, begin: int, end: int) -> "Samples":
+        """Sequences begin to end - 1; most of it is a view."""
+        before = int(self.lengths[:begin].sum())
+        after = before + int(self.lengths[begin:end].sum())
+        first, last = np.searchsorted(self.masked_positions, (before, after)).tolist()
+        return Samples(
+            self.token_ids[before:after],
+            self.token_type_ids[before:after],
+            self.lengths[begin:end],
+            self.masked_positions[first:last] - before,
+            self.masked_labels[first:last],
+            self.order_labels[begin:end],
+        )
+
+    def singly(self) -> list[Sample]:
+        """Each by itself."""
+        parts = (self.part(i, i + 1) for i in range(len(self.lengths)))
+        return [Sample(ids, types, places, labels, int(order[0])) for ids, types, _, places, labels, order in parts]
+
+
+class Explained(NamedTuple):
+    """Samples, and what they were made of."""
+
+    samples: Samples
+    segments: Segments
+    spans: Spans
+
+
 class PretrainingSamples:
     """All samples of a corpus.
-
-    Epochs are packed anew and so differ in size, by chance and by little. Each gives as many samples as epoch 0 has
-    sequences: a smaller one begins again at its front, a larger one leaves a few of its sequences, random ones, out.
-    That keeps the place of sample number i independent of all epochs before it.
 
     Args:
         corpus: token shards.
@@ -66,7 +132,7 @@ class PretrainingSamples:
         seed: of the run.
 
     Raises:
-        InvalidConfiguration: next-sentence prediction over a single document.
+        InvalidConfiguration: foreign segments out of a single document.
     """
 
     def __init__(self, corpus: TokenCorpus, sequences: SequenceRecipe, masking: MaskingRecipe, seed: int) -> None:
@@ -74,68 +140,91 @@ class PretrainingSamples:
         tokenizer = corpus.tokenizer()
         self._cls, self._sep = tokenizer.cls_id, tokenizer.sep_id
         self._mask = NgramMasking(masking, tokenizer.word_starts(), tokenizer.mask_id, tokenizer.special_ids)
-        if sequences.objective == "nsp" and len(corpus.document_starts) < 3:
-            why = f'"nsp" needs a second {corpus.split} document to take foreign segments from'
+        if sequences.objective in ("nsp", "sop-reference") and corpus.n_documents < 2:
+            why = f'"{sequences.objective}" needs a second {corpus.split} document to take foreign segments from'
             raise InvalidConfiguration("sequences.objective", why, 'use "sop", which is why the paper has it')
-        self._epoch = -1
-        self._table, self._order = self._open_epoch(0)
-        self.per_epoch = len(self._table)
+        self._order = EpochOrder(corpus, partial(_pack, sequences, seed), seed)
+        self.per_epoch = self._order.per_epoch
+        self.worthwhile = max(1, TOKENS_AT_ONCE // sequences.max_length)
+        """How many samples are best made at once."""
 
     def numbered(self, number: int) -> Sample:
         """Sample `number` of the run, counted from 0 over all epochs."""
-        return self.sample(*divmod(number, self.per_epoch))
+        return self.batch(np.array([number])).singly()[0]
 
     def sample(self, epoch: int, n: int) -> Sample:
-        """Sample `n` of an epoch."""
-        table, order = self._open_epoch(epoch)
-        sequence = int(order[n % len(order)])
-        draws = stream("sample", self._seed, epoch, n)
-        begin, split, end = (int(column[sequence]) for column in (table.begin, table.split, table.end))
-        tokens = self._corpus.read(begin, end)
-        first, second, label = order_segments(
-            self._recipe.objective,
-            tokens[: split - begin],
-            tokens[split - begin :],
-            lambda: self._foreign(table, sequence, split - begin, end - split, draws),
-            draws,
-        )
-        token_ids = np.concatenate(([self._cls], first, [self._sep]))
-        types = np.zeros(len(token_ids), dtype=np.int64)
-        if len(second):
-            token_ids = np.concatenate((token_ids, second, [self._sep]))
-            types = np.concatenate((types, np.ones(len(second) + 1, dtype=np.int64)))
-        masked = self._mask(token_ids, draws)
-        return Sample(masked.token_ids, types, masked.positions, masked.labels, label)
+        """Sample `n` of an epoch, of which there are `per_epoch`."""
+        return self.numbered(epoch * self.per_epoch + n)
 
-    def _open_epoch(self, epoch: int) -> tuple[SequenceTable, np.ndarray]:
-        if epoch != self._epoch:
-            self._table = pack_sentences(
-                self._corpus.sentence_starts,
-                self._corpus.document_starts,
-                self._recipe.max_length - SPECIAL_TOKENS_OF_A_PAIR,
-                self._recipe.short_probability,
-                self._seed,
-                epoch,
-            )
-            self._order = stream("order", self._seed, epoch).permutation(len(self._table))
-            self._epoch = epoch
-        return self._table, self._order
+    def batch(self, numbers: np.ndarray) -> Samples:
+        """Many samples at once, each as it would be alone.
 
-    def _foreign(
-        self, table: SequenceTable, own: int, first_length: int, usual_length: int, draws: np.random.Generator
-    ) -> np.ndarray:
-        """The second segment of a sequence of another document, whole sentences that fit where ours were.
-
-        Of several candidates the one closest in length to our own second segment is taken, so that length says little.
+        Args:
+            numbers: int64, counted from 0 over all epochs.
         """
-        room = self._recipe.max_length - SPECIAL_TOKENS_OF_A_PAIR - first_length
-        candidates = draws.integers(0, len(table), PARTNER_DRAWS)
-        foreign = candidates[table.document[candidates] != table.document[own]]
-        while len(foreign) == 0:
-            candidates = draws.integers(0, len(table), PARTNER_DRAWS)
-            foreign = candidates[table.document[candidates] != table.document[own]]
-        begins = np.where(table.split[foreign] < table.end[foreign], table.split[foreign], table.begin[foreign])
-        lengths = table.end[foreign] - begins
-        chosen = int(np.argmin(np.abs(lengths - usual_length) + np.where(lengths > room, self._recipe.max_length, 0)))
-        begin = int(begins[chosen])
-        return self._corpus.read(begin, begin + min(int(lengths[chosen]), room))
+        return self.explained(numbers).samples
+
+    def explained(self, numbers: np.ndarray) -> Explained:
+        """As `batch`, with where the segments come from and which tokens were masked together."""
+        segments, keys = self._segments(numbers)
+        first, second, labels = segments
+        token_ids, lengths = self._with_special_tokens(first, second)
+        types = np.repeat(
+            np.tile([0, 1], len(lengths)), np.stack((first.length + 2, lengths - first.length - 2), axis=1).ravel()
+        )
+        masked = self._mask(token_ids, lengths, keys)
+        samples = Samples(masked.token_ids, types, lengths, masked.positions, masked.labels, labels)
+        return Explained(samples, segments, masked.spans)
+
+    def _segments(self, numbers: np.ndarray) -> tuple[Segments, np.ndarray]:
+        """The segments of samples, and the keys of their masks."""
+        epochs, items = np.divmod(numbers, self.per_epoch)
+        columns = np.empty((5, len(numbers)), dtype=np.int64)
+        keys = np.empty(len(numbers), dtype=np.uint64)
+        for place in self._order.find(epochs, items):
+            first, second, labels = self._ordered(place, items[place.which])
+            columns[:, place.which] = (*first, *second, labels)
+            keys[place.which] = item_keys("masks", self._seed, place.epoch, items[place.which])
+        return Segments(Runs(*columns[0:2]), Runs(*columns[2:4]), columns[4]), keys
+
+    def _ordered(self, place: Place, items: np.ndarray) -> Segments:
+        recipe, seed, epoch = self._recipe, self._seed, place.epoch
+        rows = place.window.sequences.take(place.sequences)
+        coins = item_keys("swap", seed, epoch, items) >> np.uint64(63) == 1
+        keys = item_keys("foreign", seed, epoch, items)
+        if recipe.objective == "sop-reference":
+            targets = target_lengths(rows.document, recipe.max_tokens, recipe.short_probability, seed, epoch)
+            return order_as_reference(rows, targets, place.window.documents, coins, keys, recipe.max_tokens)
+        first, second = segments_of(rows)
+        return order_segments(
+            recipe.objective,
+            first,
+            second,
+            lambda which: foreign_segments(
+                place.window.sequences,
+                rows.document[which],
+                second.length[which],
+                recipe.max_tokens - first.length[which],
+                keys[which],
+            ),
+            coins,
+        )
+
+    def _with_special_tokens(self, first: Runs, second: Runs) -> tuple[np.ndarray, np.ndarray]:
+        """[CLS] first [SEP] second [SEP] of all samples, and their lengths."""
+        two = second.length > 0
+        lengths = first.length + 2 + np.where(two, second.length + 1, 0)
+        starts = np.cumsum(lengths) - lengths
+        token_ids = np.empty(int(lengths.sum()), dtype=np.int64)
+        token_ids[starts] = self._cls
+        token_ids[starts + first.length + 1] = self._sep
+        token_ids[starts + lengths - 1] = self._sep
+        places = np.concatenate((starts + 1, (starts + first.length + 2)[two]))
+        begins = np.concatenate((first.begin, second.begin[two]))
+        self._corpus.copy_runs(token_ids, places, begins, np.concatenate((first.length, second.length[two])))
+        return token_ids, lengths
+
+
+def _pack(recipe: SequenceRecipe, seed: int, documents: Documents, epoch: int) -> SequenceTable:
+    pack = pack_as_reference if recipe.objective == "sop-reference" else pack_sentences
+    return pack(documents, recipe.max_tokens, recipe.short_probability, seed, epoch)

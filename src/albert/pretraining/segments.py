@@ -8,21 +8,17 @@ is known of a part's sentences is their sum, and a sum has no order. That leaves
 longest; as no padding is ever computed, it costs nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from albert.runtime.randomness import stream
-
-DOCUMENTS_PER_BLOCK = 4096
-"""Documents that share one random stream."""
+from albert.pretraining.draws import draw, high, item_keys, low, share
 
 
 @dataclass(frozen=True)
 class SequenceTable:
-    """The sequences of an epoch, as global token positions in the corpus, document by document.
+    """Sequences, as global token positions in the corpus, document by document.
 
     Attributes:
         begin, end: the tokens of each sequence.
@@ -39,20 +35,45 @@ class SequenceTable:
     def __len__(self) -> int:
         return len(self.begin)
 
+    def take(self, which: np.ndarray) -> "SequenceTable":
+        """Some of the sequences, in the order asked for."""
+        return SequenceTable(self.begin[which], self.split[which], self.end[which], self.document[which])
+
+    @classmethod
+    def joined(cls, tables: Sequence["SequenceTable"]) -> "SequenceTable":
+        """Tables one after the other."""
+        return cls(
+            np.concatenate([table.begin for table in tables]),
+            np.concatenate([table.split for table in tables]),
+            np.concatenate([table.end for table in tables]),
+            np.concatenate([table.document for table in tables]),
+        )
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Consecutive documents of a corpus.
+
+    Attributes:
+        sentence_starts: int64 [sentences + 1], global token positions; the last entry is the end.
+        starts: int64 [documents + 1], indices into `sentence_starts`.
+        first_sentence, first_document: their numbers in the corpus, so that what is drawn for a document does not
+            depend on which others are packed with it.
+    """
+
+    sentence_starts: np.ndarray
+    starts: np.ndarray
+    first_sentence: int = 0
+    first_document: int = 0
+
 
 def pack_sentences(
-    sentence_starts: np.ndarray,
-    document_starts: np.ndarray,
-    max_tokens: int,
-    short_probability: float,
-    seed: int,
-    epoch: int,
+    documents: Documents, max_tokens: int, short_probability: float, seed: int, epoch: int
 ) -> SequenceTable:
-    """Cut every document of a corpus into sequences (paper §4.1; BERT's input format).
+    """Cut documents into sequences (paper §4.1; BERT's input format).
 
     Args:
-        sentence_starts: int64 [sentences + 1], token positions.
-        document_starts: int64 [documents + 1], indices into `sentence_starts`.
+        documents: which.
         max_tokens: most tokens of a sequence, special ones not counted.
         short_probability: share of sequences that are cut from a longer one at a place drawn uniformly; the paper
             has 10 %.
@@ -61,49 +82,60 @@ def pack_sentences(
     Every token belongs to exactly one sequence. A sentence longer than `max_tokens` is cut into equal parts, each a
     sequence without an order to predict.
     """
-    rows: list[tuple[int, int, int, int]] = []
-    for block in range(0, len(document_starts) - 1, DOCUMENTS_PER_BLOCK):
-        documents = range(block, min(block + DOCUMENTS_PER_BLOCK, len(document_starts) - 1))
-        draws = stream("segments", seed, epoch, block // DOCUMENTS_PER_BLOCK)
-        for document in documents:
-            first, last = int(document_starts[document]), int(document_starts[document + 1])
-            offsets = sentence_starts[first : last + 1].tolist()
-            for i, j in _runs(offsets, max_tokens, short_probability, draws):
-                rows.extend(_rows(offsets, i, j, draws.random(), max_tokens, document))
-    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    return SequenceTable(*(np.ascontiguousarray(column) for column in table.T))
+    offsets, first = documents.sentence_starts, documents.first_sentence
+    keys = item_keys("segments", seed, epoch, np.arange(3))
+    i, j = _halved(documents, max_tokens, keys[0])
+    i, j = _shortened(i, j, short_probability, first, keys[1])
+    order = np.argsort(i)
+    i, j = i[order], j[order]
+    sentences = j - i
+    place = share(high(draw(keys[2], i + first, j + first)))
+    split = np.where(sentences > 1, i + 1 + (place * (sentences - 1)).astype(np.int64), j)
+    document = np.searchsorted(documents.starts, i, side="right") - 1 + documents.first_document
+    return _long_sentences_cut(SequenceTable(offsets[i], offsets[split], offsets[j], document), sentences, max_tokens)
 
 
-def _runs(
-    offsets: list[int], max_tokens: int, short_probability: float, draws: np.random.Generator
-) -> Iterator[tuple[int, int]]:
-    """Sentence ranges [i, j) in order, each no longer than allowed unless it is a single sentence.
+def _halved(documents: Documents, max_tokens: int, key: np.uint64) -> tuple[np.ndarray, np.ndarray]:
+    """Sentence ranges [i, j), in no order, each no longer than allowed unless it is a single sentence.
 
     Where a range is cut depends on its number of sentences and the sum of their lengths alone.
     """
-    cut_probability = short_probability / (2 - short_probability)  # a cut makes two short ones of one
-    waiting = [(0, len(offsets) - 1)]
-    while waiting:
-        i, j = waiting.pop()
+    offsets, first = documents.sentence_starts, documents.first_sentence
+    i, j = documents.starts[:-1], documents.starts[1:]
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    while len(i):  # all ranges of a generation at once
         sentences, tokens = j - i, offsets[j] - offsets[i]
-        if sentences > 1 and tokens > max_tokens:
-            parts = -(-tokens // max_tokens)
-            left = parts // 2 + (parts % 2) * (draws.random() < 0.5)
-            middle = i + min(max(int(sentences * left / parts + draws.random()), 1), sentences - 1)
-            waiting += [(middle, j), (i, middle)]
-        elif sentences > 3 and draws.random() < cut_probability:
-            middle = i + 2 + int(draws.random() * (sentences - 3))  # both keep an order to predict
-            yield from ((i, middle), (middle, j))
-        else:
-            yield i, j
+        fits = (sentences == 1) | (tokens <= max_tokens)
+        found.append((i[fits], j[fits]))
+        i, j, sentences, tokens = (column[~fits] for column in (i, j, sentences, tokens))
+        bits = draw(key, i + first, j + first)
+        parts = -(-tokens // max_tokens)
+        left = parts // 2 + (parts & (bits & np.uint64(1)).astype(np.int64))
+        middle = i + np.clip((sentences * left / parts + share(high(bits))).astype(np.int64), 1, sentences - 1)
+        i, j = np.concatenate((i, middle)), np.concatenate((middle, j))
+    return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
 
 
-def _rows(
-    offsets: list[int], i: int, j: int, draw: float, max_tokens: int, document: int
-) -> list[tuple[int, int, int, int]]:
-    begin, end = offsets[i], offsets[j]
-    if j - i > 1:
-        return [(begin, offsets[i + 1 + int(draw * (j - i - 1))], end, document)]
-    parts = -(-(end - begin) // max_tokens)
-    edges = [begin + (end - begin) * part // parts for part in range(parts + 1)]
-    return [(start, stop, stop, document) for start, stop in pairwise(edges)]
+def _shortened(
+    i: np.ndarray, j: np.ndarray, short_probability: float, first: int, key: np.uint64
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ranges, some of them cut in two so that the asked share is short; both keep an order to predict."""
+    cut_probability = short_probability / (2 - short_probability)  # a cut makes two short ones of one
+    bits = draw(key, i + first, j + first)
+    cut = (j - i > 3) & (share(high(bits)) < cut_probability)
+    middle = i[cut] + 2 + (share(low(bits[cut])) * (j[cut] - i[cut] - 3)).astype(np.int64)
+    ends = j.copy()
+    ends[cut] = middle
+    return np.concatenate((i, middle)), np.concatenate((ends, j[cut]))
+
+
+def _long_sentences_cut(table: SequenceTable, sentences: np.ndarray, max_tokens: int) -> SequenceTable:
+    parts = np.where(sentences == 1, -(-(table.end - table.begin) // max_tokens), 1)
+    if len(parts) == 0 or parts.max() == 1:
+        return table
+    which = np.repeat(np.arange(len(parts)), parts)
+    part, parts = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts), parts[which]
+    rows = table.take(which)
+    length = rows.end - rows.begin
+    begin, end = rows.begin + length * part // parts, rows.begin + length * (part + 1) // parts
+    return SequenceTable(begin, np.where(parts > 1, end, rows.split), end, rows.document)

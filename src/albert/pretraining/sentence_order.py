@@ -5,41 +5,66 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-SentenceObjective = Literal["sop", "nsp", "none"]
+from albert.pretraining.segments import SequenceTable
+
+SentenceObjective = Literal["sop", "nsp", "none", "sop-reference"]
 IN_ORDER, SWAPPED = 0, 1
 NO_LABEL = -100
 """Of sequences that have no order to predict; the loss leaves them out."""
 
 
-class Segments(NamedTuple):
-    """Two segments as the model sees them, and what is to be predicted of them."""
+class Runs(NamedTuple):
+    """Runs of tokens of the corpus."""
 
-    first: np.ndarray
-    second: np.ndarray
-    label: int
+    begin: np.ndarray
+    """int64, global token positions."""
+    length: np.ndarray
+    """int64, 0 where there is none."""
+
+
+class Segments(NamedTuple):
+    """The two segments of each sequence as the model sees them, and what is to be predicted of them."""
+
+    first: Runs
+    second: Runs
+    labels: np.ndarray
+    """int64."""
+
+
+def segments_of(sequences: SequenceTable) -> tuple[Runs, Runs]:
+    """The adjacent segments of sequences, in the order of the text."""
+    begin, split, end = sequences.begin, sequences.split, sequences.end
+    return Runs(begin, split - begin), Runs(split, end - split)
 
 
 def order_segments(
     objective: SentenceObjective,
-    first: np.ndarray,
-    second: np.ndarray,
-    foreign: Callable[[], np.ndarray],
-    draws: np.random.Generator,
+    first: Runs,
+    second: Runs,
+    foreign: Callable[[np.ndarray], Runs],
+    coins: np.ndarray,
 ) -> Segments:
-    """Turn two adjacent segments of a document into an example.
+    """Turn adjacent segments of documents into examples.
 
     Args:
-        objective: "sop" swaps them half of the time; "nsp" puts a segment of another document in the place of the
-            second half of the time; "none" leaves them and asks nothing.
-        first, second: token ids of the adjacent segments; `second` is empty for a sequence of one sentence, which
-            never gets a label, and never a foreign segment (the reference makes 3 to 14 % of its "SOP" pairs that way).
-        foreign: gives a segment of another document; called only for "nsp".
-        draws: the sample's random stream.
+        objective: "sop" swaps them where the coin says so; "nsp" puts a segment of another document in the place of
+            the second there; "none" leaves them and asks nothing.
+        first, second: the adjacent segments; the second is empty in a sequence of one sentence, which never gets a
+            label, and never a foreign segment (the reference makes 3 to 14 % of its "SOP" pairs that way).
+        foreign: gives segments of other documents for the sequences with these numbers; called only for "nsp".
+        coins: bool, one a sequence.
     """
-    if objective == "none" or len(second) == 0:
-        return Segments(first, second, NO_LABEL)
-    if draws.random() < 0.5:
-        return Segments(first, second, IN_ORDER)
-    if objective == "sop":
-        return Segments(second, first, SWAPPED)
-    return Segments(first, foreign(), SWAPPED)
+    asked = np.zeros(len(coins), dtype=bool) if objective == "none" else second.length > 0
+    labels = np.where(asked, np.where(coins, SWAPPED, IN_ORDER), NO_LABEL)
+    changed = asked & coins
+    if objective == "nsp":
+        others, which = foreign(np.flatnonzero(changed)), changed
+        begin, length = second.begin.copy(), second.length.copy()
+        begin[which], length[which] = others
+        return Segments(first, Runs(begin, length), labels)
+    return Segments(chosen(changed, second, first), chosen(changed, first, second), labels)
+
+
+def chosen(condition: np.ndarray, these: Runs, others: Runs) -> Runs:
+    """These runs where the condition holds, elsewhere the others."""
+    return Runs(np.where(condition, these.begin, others.begin), np.where(condition, these.length, others.length))

@@ -208,16 +208,18 @@ class TokenCorpus:
             starts, lengths: each run, in the run that is the whole corpus; nothing checks that it is within.
         """
         shards = np.searchsorted(self.shard_starts, starts, side="right") - 1
-        firsts = starts - self.shard_starts[shards]
-        over = starts + lengths > self.shard_starts[np.minimum(shards + 1, self.n_shards)]
-        rows = zip(places.tolist(), shards.tolist(), firsts.tolist(), lengths.tolist(), over.tolist(), strict=True)
-        for place, shard, first, length, crosses in rows:
-            while crosses:
-                part = self.tokens(shard)[first:]
-                out[place : place + len(part)] = part
-                place, shard, first, length = place + len(part), shard + 1, 0, length - len(part)
-                crosses = length > self._shards[shard].tokens
-            out[place : place + length] = self.tokens(shard)[first : first + length]
+        room = self.shard_starts[np.minimum(shards + 1, self.n_shards)] - starts
+        over = lengths > room
+        if over.any():  # the rest is another run, of the next shard
+            rest = (column[over] for column in (places + room, starts + room, lengths - room))
+            self.copy_runs(out, *rest)
+            lengths = np.minimum(lengths, room)
+        tokens = {shard: self.tokens(shard) for shard in np.unique(shards[lengths > 0]).tolist()}
+        first = starts - self.shard_starts[shards]
+        ends = (places.tolist(), (places + lengths).tolist(), first.tolist(), (first + lengths).tolist())
+        for shard, place, place_end, begin, end in zip(shards.tolist(), *ends, strict=True):
+            if begin < end:
+                out[place:place_end] = tokens[shard][begin:end]
 
     def tokens(self, shard: int) -> np.ndarray:
         """The tokens of a shard, memory-mapped, in their type on disk."""

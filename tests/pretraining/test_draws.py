@@ -1,0 +1,75 @@
+"""Random numbers by place: the published sequence, uniform, and unrelated between neighbours, keys and purposes."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from albert.pretraining.draws import below, draw, high, item_keys, low, share
+
+ONE_IN_A_THOUSAND = 0.001
+
+
+def uniform(values, bins):
+    """Whether whole numbers below `bins` are evenly spread."""
+    return stats.chisquare(np.bincount(values, minlength=bins)).pvalue > ONE_IN_A_THOUSAND
+
+
+def test_the_numbers_are_those_of_splitmix64():
+    """The first five for the key 1234567, as other implementations give them."""
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423,
+                4593380528125082431, 16408922859458223821]  # fmt: skip
+    assert draw(np.uint64(1234567), np.arange(5)).tolist() == expected
+
+
+def test_a_number_depends_on_its_key_and_place_alone():
+    keys, places = item_keys("masks", 1, 2, np.arange(40)), np.arange(40)[::-1].copy()
+    together = draw(keys, places)
+    for i in (0, 7, 39):
+        assert draw(keys[i], int(places[i]))[0] == together[i]
+    assert (draw(keys[:, None], places)[3] == draw(keys[3], places)).all()
+    assert places.tolist() == list(range(39, -1, -1))  # and what is given stays as it was
+
+
+def test_purposes_seeds_epochs_items_and_places_all_matter():
+    items = np.arange(1000)
+    different = [item_keys("masks", 0, 0, items), item_keys("swap", 0, 0, items), item_keys("masks", 1, 0, items),
+                 item_keys("masks", 0, 1, items), draw(item_keys("masks", 0, 0, items), 0),
+                 draw(item_keys("masks", 0, 0, items), 1), draw(np.uint64(5), items, items),
+                 draw(np.uint64(5), items, items + 1), draw(np.uint64(5), items + 1, items)]  # fmt: skip
+    assert len(set(np.concatenate(different).tolist())) == 1000 * len(different)
+
+
+@pytest.mark.parametrize("half", [high, low])
+def test_both_halves_are_uniform_along_places_and_along_items(half):
+    along_places = half(draw(np.uint64(77), np.arange(200_000)))
+    along_items = half(draw(item_keys("masks", 0, 0, np.arange(200_000)), 3))
+    for bits in (along_places, along_items):
+        for bins in (2, 37, 1024):
+            assert uniform(below(bits, bins), bins)
+        assert uniform((bits & np.uint64(255)).astype(np.int64), 256)
+        assert stats.kstest(share(bits), "uniform").pvalue > ONE_IN_A_THOUSAND
+
+
+def test_neighbours_and_halves_are_independent():
+    grid = draw(item_keys("masks", 0, 0, np.arange(600))[:, None], np.arange(600))
+    pairs = [(grid[:, :-1], grid[:, 1:]), (grid[:-1], grid[1:]), (grid[:-1, :-1], grid[1:, 1:])]
+    for one, other in pairs:
+        together = below(high(one), 16) * 16 + below(high(other), 16)
+        assert uniform(together.ravel(), 256)
+    assert uniform((below(high(grid), 16) * 16 + below(low(grid), 16)).ravel(), 256)
+
+
+def test_every_bit_of_a_place_changes_half_of_the_bits():
+    places = np.arange(4000)
+    before = draw(np.uint64(9), places)
+    for bit in range(20):
+        changed = before ^ draw(np.uint64(9), places ^ (1 << bit))
+        shares = [float(((changed >> np.uint64(i)) & np.uint64(1)).mean()) for i in range(64)]
+        assert min(shares) > 0.5 - 5 / np.sqrt(4 * 4000) and max(shares) < 0.5 + 5 / np.sqrt(4 * 4000)
+
+
+def test_below_stays_below():
+    ends = np.array([0, 2**32 - 1], dtype=np.uint64)
+    assert below(ends, 7).tolist() == [0, 6]
+    assert below(ends, np.array([1, 2**31])).tolist() == [0, 2**31 - 1]
+    assert share(ends).tolist() == [0.0, 1 - 2**-32]

@@ -9,6 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from albert.checkpoints import archives
 from albert.checkpoints.archives import is_archive, unpacked
@@ -26,22 +28,27 @@ def temporary(tmp_path, monkeypatch) -> Path:
     return place
 
 
+def write_archive(path: Path, files: dict[str, bytes]) -> None:
+    """An archive of files, name -> content, of the kind that its own name says."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            for name, content in files.items():
+                file.writestr(name, content)
+        return
+    with tarfile.open(path, "w" if path.suffix == ".tar" else "w:gz") as file:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
+
+
 @pytest.fixture(params=[".tar.gz", ".tgz", ".tar", ".zip"])
 def pack(request, tmp_path):
     """Write an archive of files: name -> content."""
 
     def write(files: dict[str, bytes]) -> Path:
         path = tmp_path / f"archive{request.param}"
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-                for name, content in files.items():
-                    file.writestr(name, content)
-            return path
-        with tarfile.open(path, "w" if path.suffix == ".tar" else "w:gz") as file:
-            for name, content in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                file.addfile(member, io.BytesIO(content))
+        write_archive(path, files)
         return path
 
     return write
@@ -88,6 +95,23 @@ def test_a_cut_archive_is_refused(pack, temporary):
     for length in (0, 10, len(content) // 2):
         path.write_bytes(content[:length])
         refused(path, temporary, "is not a whole archive|holds no file of a model")
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_a_damaged_byte_is_refused_or_harmless(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("damaged")
+    content = {"model/é.index": bytes(range(200)), "model/albert_config.json": b"{}"}
+    path = folder / data.draw(st.sampled_from(["a.zip", "a.tar", "a.tar.gz"]))
+    write_archive(path, content)
+    damaged = bytearray(path.read_bytes())
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(damaged)
+    try:
+        with unpacked(path):
+            pass
+    except AlbertError as error:
+        assert str(path) in str(error)
 
 
 def test_other_bytes_are_refused(pack, temporary):

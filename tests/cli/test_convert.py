@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from albert.cli.main import run
@@ -97,6 +98,18 @@ def test_a_masked_language_model_keeps_the_pooler_for_fine_tuning(scene, tmp_pat
     assert "AlbertForMaskedLM" in convert(capsys, source, "--output", output)
     assert json.loads((output / "config.json").read_text())["architectures"] == ["AlbertForMaskedLM"]
     assert "albert.pooler.weight" in load_file(output / "model.safetensors")
+
+
+def test_what_transformers_saved_in_several_files(tmp_path, capsys):
+    sizes = {"hidden_size": 16, "embedding_size": 8, "intermediate_size": 32, "num_attention_heads": 2}
+    config = transformers.AlbertConfig(vocab_size=40, num_hidden_layers=2, **sizes)
+    theirs = transformers.AlbertForQuestionAnswering(config)
+    theirs.save_pretrained(tmp_path / "theirs", max_shard_size="5KB")
+    assert (tmp_path / "theirs" / "model.safetensors.index.json").is_file()
+    convert(capsys, tmp_path / "theirs", "--output", tmp_path / "out", "--without-tokenizer")
+    written = load_file(tmp_path / "out" / "model.safetensors")
+    assert set(written) == set(theirs.state_dict())
+    assert all(torch.equal(tensor, theirs.state_dict()[name]) for name, tensor in written.items())
 
 
 def test_a_model_of_next_sentences_stays_one(scene, tmp_path, capsys):
@@ -215,7 +228,8 @@ def test_bad_input_leaves_nothing(release, scene, tmp_path, capsys):
         refused(capsys, code, says, *arguments, "--output", output)
         assert not output.exists() and not list(tmp_path.glob(".out*"))
 
-    refuses(66, "no such directory", tmp_path / "nowhere.ckpt")
+    refuses(66, "nowhere.ckpt: no such file or directory", tmp_path / "nowhere.ckpt")
+    refuses(69, "no such directory here, and no copy in the cache", "nobody/nothing")
     refuses(65, "is a checkpoint of TensorFlow's first format", HERE / "formats" / "version_1")
     refuses(66, "holds 3 checkpoints: .*name one of them", HERE / "formats")
     refuses(65, "holds no ALBERT: its variables are", HERE / "formats" / "two_shards")

@@ -37,15 +37,8 @@ _PIECE = 2**20
 _LARGE = 2**28
 _LONGEST_READ = 2**24
 """What is asked for at once; tarfile would take the header of a file into memory at whatever length it claims."""
-_BROKEN = (
-    tarfile.TarError,
-    gzip.BadGzipFile,
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-)
+# ValueError: a name that is no text. RuntimeError: a member under a password.
+_BROKEN = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, ValueError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -138,6 +131,8 @@ def _zip_members(archive: Path, file: zipfile.ZipFile) -> Iterator[_Member]:
         kind = member.external_attr >> 28  # of the file, where Unix wrote it
         if kind not in (0, 4, 8):
             raise DamagedData(archive, f"holds a link or a device ({member.filename}), which no model has")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise DamagedData(archive, f"holds {member.filename} packed by method {member.compress_type}", "unpack it")
         _refuse_outside(archive, member.filename)
         if not member.is_dir():
             yield _Member(member.filename, member.file_size, lambda member=member: file.open(member))

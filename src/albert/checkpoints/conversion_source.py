@@ -19,7 +19,7 @@ from albert.checkpoints.tensorflow_config import read_albert_config
 from albert.checkpoints.tensorflow_files import holds_tensorflow
 from albert.model.config import AlbertConfig
 from albert.runtime.durable_files import MANIFEST_NAME, verify_directory
-from albert.runtime.errors import UsageError
+from albert.runtime.errors import MissingInput, UsageError
 from albert.text.tokenizer_directory import vocabulary_file
 
 
@@ -97,6 +97,8 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
         if options.revision is not None:
             raise UsageError("--revision", f"{options.revision!r} of {path}, which is no Hub repository")
         return _tensorflow(path, options)
+    if not path.exists() and path.parent != Path() and path.parent.is_dir():  # nobody means a Hub id then
+        raise MissingInput(path, "no such file or directory, and no checkpoint of that prefix")
     for flag, value in of_tensorflow.items():
         if value is not None:
             raise UsageError(flag, f"goes with a TensorFlow checkpoint, which {source} is not")

@@ -15,8 +15,8 @@ _POLYNOMIAL = np.uint32(0x82F63B78)  # reflected
 _ALL_ONES = np.uint32(0xFFFFFFFF)
 _BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
 _WORD = 4  # bytes advanced in a step
-_STREAMS, _STEPS = 2**15, 257  # odd, so that the streams do not compete for the same lines of the cache
-_PART = _STREAMS * _STEPS * _WORD  # bytes, 34 MB
+_STREAMS, _STEPS = 2**14, 257  # odd, so that the streams do not compete for the same lines of the cache
+_PART = _STREAMS * _STEPS * _WORD  # bytes, 17 MB
 _MASK_DELTA = 0xA282EAD8
 
 

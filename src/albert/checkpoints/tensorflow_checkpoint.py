@@ -125,8 +125,8 @@ def _architecture(shapes: Shapes, labels: int, one_output: OneOutput | None, whe
 
 
 def _read(bundle: TensorBundle, places: Mapping[str, Place], dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """The tensors in the order of the data files, one at a time: no more than one of them is in memory twice."""
-    order = sorted(places, key=lambda variable: (bundle.entries[variable].shard, bundle.entries[variable].offset))
+    """The tensors, the largest first: one is in memory twice while it is transposed, early enough not to matter."""
+    order = sorted(places, key=lambda variable: -bundle.entries[variable].size)
     size = sum(bundle.entries[variable].size for variable in places)
     tensors = {}
     with progress("Reading TensorFlow's tensors", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:

@@ -47,7 +47,7 @@ class Convert:
     """The albert_config.json, when it does not lie beside the checkpoint."""
     tokenizer: Path | None = None
     """A SentencePiece model, a WordPiece vocabulary, or a directory with one, when it does not lie beside SOURCE."""
-    without_tokenizer: bool = False
+    without_tokenizer: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write the model alone."""
     lower_case: bool = True
     """What a vocabulary alone does not say: whether its model was trained on lower-cased text."""

@@ -71,6 +71,9 @@ def normalize_with_alignment(
         mapped[pair.start()], mapped[pair.start() + 1] = '"', ""
         ends_of_sources[pair.start()] = pair.end()
     lengths = np.fromiter(map(len, mapped), dtype=np.int64, count=len(mapped))
+    for place in np.flatnonzero(lengths == 0)[::-1].tolist():
+        if place and unicodedata.combining(text[place]):  # an accent that is dropped belongs to its letter's slice
+            ends_of_sources[place - 1] = ends_of_sources[place]
     starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
     ends = np.repeat(ends_of_sources, lengths)
     return _collapse_blanks("".join(mapped), starts, ends)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from albert.checkpoints.file_relics import BACKBONE_PREFIX, BUFFERS, current_names, differ, equal_ties
 from albert.model.config import AlbertConfig
 from albert.model.parameter_sharing import sharing_plan
 from albert.runtime.errors import DamagedData
 
-BACKBONE_PREFIX = "albert."
 _PARAMETERS = ("weight", "bias")
 _EMBEDDINGS = {
     "embeddings.word_embeddings.weight": "embeddings.word_embeddings.weight",
@@ -60,14 +60,8 @@ _NEXT_SENTENCE = {
     "nsp_classifier.classifier.weight": "sop_classifier.classifier.weight",
     "nsp_classifier.classifier.bias": "sop_classifier.classifier.bias",
 }
+_HEAD_PREFIXES = {name.split(".", 1)[0] for name in (*HEADS.values(), *_NEXT_SENTENCE)}
 _UNTRAINED_WITHOUT_OBJECTIVE = ("sop_classifier.", BACKBONE_PREFIX + "pooler.")
-# Copies that old files hold of tensors that are tied, and buffers that were saved once.
-_TIED = {
-    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
-    "predictions.decoder.bias": "predictions.bias",
-}
-_OLD_LAYER_NORM = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 @dataclass(frozen=True)
@@ -170,14 +164,10 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
         DamagedData: copies that ought to be equal are not: of a shared block, of a tied tensor, or a map
             that ought to be the identity is another one.
     """
-    prefixed = any(name.startswith(BACKBONE_PREFIX) for name in tensors)
-    originals: dict[str, str] = {}
-    for name in sorted(tensors, key=lambda name: _modern(name) != name):
-        full = name if prefixed else _with_prefix(name)
-        originals[full if _modern(full) in originals else _modern(full)] = name
+    originals = current_names(tensors, _HEAD_PREFIXES)
     content = {name: tensors[original] for name, original in originals.items()}
-    dropped = [name for name in (BACKBONE_PREFIX + buffer for buffer in BUFFERS) if name in content]
-    dropped += _equal_ties(content, where)
+    dropped = [name for name in content if name.endswith(BUFFERS)]
+    dropped += equal_ties(content, where)
     if not config.projects_embeddings:
         dropped += _identity_map(content, config, where)
     for name in dropped:
@@ -189,11 +179,11 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
         copies = {name: content.pop(name) for name in names if name in content}
         if copies:
             found[BACKBONE_PREFIX + ours] = _one_of(copies, config, where)
-            in_file[BACKBONE_PREFIX + ours] = originals.get(first := next(iter(copies)), first)
+            in_file[BACKBONE_PREFIX + ours] = next(originals.get(name, name) for name in copies)
     heads = {theirs: ours for ours, theirs in HEADS.items()} | _NEXT_SENTENCE
     for theirs, ours in heads.items():
         if theirs in content and ours not in found:
-            found[ours], in_file[ours] = content.pop(theirs), theirs
+            found[ours], in_file[ours] = content.pop(theirs), originals.get(theirs, theirs)
     return Renamed(
         tensors=found,
         in_file=in_file,
@@ -218,37 +208,6 @@ def _places(config: AlbertConfig) -> tuple[dict[int, list[str]], dict[int, list[
     return attentions, feed_forwards
 
 
-def _modern(name: str) -> str:
-    for old, new in _OLD_LAYER_NORM.items():
-        if name.endswith(old):
-            return name.removesuffix(old) + new
-    return name
-
-
-def _with_prefix(name: str) -> str:
-    head = name.split(".", 1)[0]
-    heads = {theirs.split(".", 1)[0] for theirs in (*HEADS.values(), *_NEXT_SENTENCE)}
-    return name if head in heads else BACKBONE_PREFIX + name
-
-
-def _equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
-    copies = []
-    for copy, original in _TIED.items():
-        if copy not in content:
-            continue
-        if original not in content:  # the file holds the pair under its other name
-            content[original] = content.pop(copy)
-            continue
-        if _differ(content[copy], content[original]):
-            raise DamagedData(
-                where,
-                f"{copy} and {original} are tied in ALBERT but differ in this file",
-                f"save the model again with the two tied, or remove {copy}",
-            )
-        copies.append(copy)
-    return copies
-
-
 def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: str) -> list[str]:
     weight_name, bias_name = (BACKBONE_PREFIX + name for name in _PROJECTION.values())
     if weight_name not in content or bias_name not in content:
@@ -256,7 +215,7 @@ def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: st
     weight, bias = content[weight_name], content[bias_name]
     width = config.hidden_size
     identity = torch.eye(width, dtype=weight.dtype, device=weight.device)
-    if _differ(weight, identity) or _differ(bias, bias.new_zeros(width)):
+    if differ(weight, identity) or differ(bias, bias.new_zeros(width)):
         raise DamagedData(
             where,
             f'{weight_name} is not the identity map, but config.json says "embedding_projection": false',
@@ -268,16 +227,10 @@ def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: st
 def _one_of(copies: Mapping[str, Tensor], config: AlbertConfig, where: str) -> Tensor:
     (first, tensor), *others = copies.items()
     for name, other in others:
-        if _differ(tensor, other):
+        if differ(tensor, other):
             raise DamagedData(
                 where,
                 f'{name} differs from {first}, but config.json says "sharing": "{config.sharing}"',
                 'set "sharing": "none" in config.json to open it as a model whose layers are all their own',
             )
     return tensor
-
-
-def _differ(one: Tensor, other: Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return True
-    return not one.is_meta and not torch.equal(one, other)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from albert.checkpoints.card import ModelCard
 from albert.checkpoints.config_file import (
@@ -22,30 +22,38 @@ from albert.checkpoints.config_file import (
     with_overrides,
 )
 from albert.checkpoints.huggingface import from_transformers, to_transformers, with_sentence_objective
+from albert.checkpoints.kinds import (
+    ARCHITECTURES,
+    KINDS,
+    MODELS,
+    OBJECTIVE_KEY,
+    Kind,
+    architecture_named,
+    build_model,
+    has_the_head_of_another_task,
+    kind_of,
+    labels_wanted,
+    labels_written,
+    sentence_objective,
+)
 from albert.checkpoints.known_quirks import known_quirks
 from albert.checkpoints.loading import LoadingReport, fit_tensors, load_tensors
 from albert.checkpoints.location import find_model
 from albert.checkpoints.tensor_files import WEIGHTS_NAME, StoredTensors, stored_tensors, write_tensors
 from albert.checkpoints.uneven_groups import spread_over_layers, uneven_groups_note
-from albert.model.albert import (
-    AlbertForMaskedLM,
-    AlbertForMultipleChoice,
-    AlbertForPreTraining,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertForTokenClassification,
-    AlbertModel,
-)
 from albert.model.config import AlbertConfig
 from albert.model.initialization import without_memory
 from albert.model.parameter_count import count_parameters
 from albert.runtime.durable_files import MANIFEST_NAME, new_directory, verify_directory, write_text
-from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.errors import DamagedData
 from albert.runtime.strict_json import save_json
 from albert.text.tokenizer_directory import load_tokenizer
 
 __all__ = [
+    "ARCHITECTURES",
     "KINDS",
+    "MODELS",
+    "OBJECTIVE_KEY",
     "Kind",
     "OpenedModel",
     "kind_of",
@@ -55,34 +63,8 @@ __all__ = [
     "write_model",
 ]
 
-Kind = Literal[
-    "pretraining",
-    "masked_lm",
-    "classification",
-    "token_classification",
-    "question_answering",
-    "multiple_choice",
-    "encoder",
-]
-MODELS: dict[Kind, type[nn.Module]] = {
-    "pretraining": AlbertForPreTraining,
-    "masked_lm": AlbertForMaskedLM,
-    "classification": AlbertForSequenceClassification,
-    "token_classification": AlbertForTokenClassification,
-    "question_answering": AlbertForQuestionAnswering,
-    "multiple_choice": AlbertForMultipleChoice,
-    "encoder": AlbertModel,
-}
-ARCHITECTURES: dict[type[nn.Module], str] = {model: model.__name__ for model in MODELS.values()}
-KINDS: dict[str, Kind] = {model.__name__: kind for kind, model in MODELS.items()}
-"""By the names in `architectures` of `config.json`, which are those of transformers' classes."""
-_CLASSIFIERS: tuple[Kind, ...] = ("classification", "token_classification", "multiple_choice")
-_LABELLED = (AlbertForSequenceClassification, AlbertForTokenClassification)
 CARD_NAME = "README.md"
 FINGERPRINT_KEY = "tokenizer_fingerprint"
-OBJECTIVE_KEY = "sentence_objective"
-_MOST_LABELS = 2**16
-_OBJECTIVES = ("sop", "nsp", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,14 +111,14 @@ def write_model(
     """
     config = _config_of(model)
     keys = dict(extra or {})
-    objective = _sentence_objective(model, keys)
-    named = _architecture(model, objective)
+    objective = sentence_objective(model, keys)
+    named = architecture_named(model, objective)
     if tokenizer_directory is not None:
         keys |= _write_tokenizer(tokenizer_directory, directory, config)
     tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
     # The widest one: whoever opens it in the stated type loses nothing.
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
-    content = config_to_json(config, named, dtype, _num_labels(model), keys)
+    content = config_to_json(config, named, dtype, labels_written(model), keys)
     save_json(directory / CONFIG_NAME, content)
     write_tensors(directory / WEIGHTS_NAME, tensors)
     write_text(directory / CARD_NAME, card if card is not None else _short_card(directory.name, named, config))
@@ -158,23 +140,9 @@ def save_model_directory(
         WriteFailed: the disk is full or failed; nothing is left behind.
     """
     with new_directory(path, replace=replace) as directory:
-        named = _architecture(model, _sentence_objective(model, extra or {}))
+        named = architecture_named(model, sentence_objective(model, extra or {}))
         text = card if card is not None else _short_card(path.name, named, _config_of(model))
         write_model(directory, model, tokenizer_directory, extra=extra, card=text)
-
-
-def kind_of(extra: Mapping[str, Any]) -> Kind:
-    """What a model directory holds, by the `architectures` of its `config.json`; an encoder when it names none of ours.
-
-    A model that was trained to tell the next sentence calls itself a masked language model, for transformers, and is
-    one for pre-training here.
-
-    Args:
-        extra: the keys that `read_config` gives beside the configuration.
-    """
-    named = extra.get("architectures") or ["AlbertModel"]
-    kind = KINDS.get(str(named[0]), "encoder")
-    return "pretraining" if kind == "masked_lm" and extra.get(OBJECTIVE_KEY) == "nsp" else kind
 
 
 def open_model(
@@ -212,7 +180,7 @@ def open_model(
         verify_directory(directory)
     config, extra = read_config(directory)
     config = with_overrides(config, overrides or {})
-    new_head = new_head or _has_the_head_of_another_task(kind, extra)
+    new_head = new_head or has_the_head_of_another_task(kind, extra)
     stored = stored_tensors(directory)
     notes = known_quirks(config, extra)
     uneven = extra.get(UNEVEN_GROUPS_KEY)
@@ -222,7 +190,7 @@ def open_model(
         notes = (*notes, uneven_groups_note(layers, uneven))
     described = from_transformers(stored.described(), config, stored.source)
     with without_memory():
-        model = _build(kind, config, _labels(num_labels, described.tensors, extra, new_head))
+        model = build_model(kind, config, labels_wanted(kind, num_labels, described.tensors, extra, new_head))
     fit_tensors(model, described, config, stored.source, new_head)  # refuses before anything is allocated
     tensors = stored.read([name for name in stored.by_name if name not in described.unexpected], dtype)
     renamed = replace(from_transformers(tensors, config, stored.source), unexpected=described.unexpected)
@@ -238,54 +206,11 @@ def _narrowed(stored: StoredTensors, dtype: torch.dtype | None) -> list[str]:
     return [f"{kind} in the file, {dtype} in memory: digits are lost" for kind in wider]
 
 
-def _build(kind: Kind, config: AlbertConfig, num_labels: int) -> nn.Module:
-    model = MODELS[kind]
-    return model(config, num_labels) if model in _LABELLED else model(config)
-
-
-def _has_the_head_of_another_task(kind: Kind, extra: Mapping[str, Any]) -> bool:
-    """Whether the file's `classifier` judges something else than the one of this kind, which has the same name."""
-    named = kind_of(extra)
-    return kind != named and kind in _CLASSIFIERS and named in _CLASSIFIERS
-
-
-def _labels(asked: int | None, tensors: Mapping[str, Tensor], extra: Mapping[str, Any], new_head: bool) -> int:
-    if asked is not None:
-        return asked
-    if "classifier.bias" in tensors and not new_head:
-        return tensors["classifier.bias"].numel()
-    named = extra.get("id2label")
-    stated = len(named) if named else extra.get("num_labels", 2)  # transformers' default
-    if not isinstance(stated, int) or not 1 <= stated <= _MOST_LABELS:
-        raise InvalidConfiguration("num_labels", f"is {stated!r}, a new head has 1 to {_MOST_LABELS:,} outputs")
-    return stated
-
-
 def _config_of(model: nn.Module) -> AlbertConfig:
     config = getattr(model, "config", None)
     if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
         raise TypeError(f"{type(model).__name__} is not one of the model classes")
     return config
-
-
-def _sentence_objective(model: nn.Module, extra: Mapping[str, Any]) -> str:
-    """What the sentence head of a pre-training model was trained on; other models have none that could be mistaken."""
-    objective = extra.get(OBJECTIVE_KEY, "sop") if isinstance(model, AlbertForPreTraining) else "sop"
-    if objective not in _OBJECTIVES:
-        raise InvalidConfiguration(OBJECTIVE_KEY, f"is {objective!r}", f"known: {', '.join(_OBJECTIVES)}")
-    return objective
-
-
-def _architecture(model: nn.Module, objective: str) -> str:
-    """The class of transformers that may open it: the one for pre-training takes its sentence head for an order."""
-    return ARCHITECTURES[type(model) if objective == "sop" else AlbertForMaskedLM]
-
-
-def _num_labels(model: nn.Module) -> int | None:
-    """Outputs whose number transformers takes from the labels; it does so for orders and answers too."""
-    if isinstance(model, _LABELLED):
-        return model.classifier.out_features
-    return 2 if isinstance(model, AlbertForPreTraining | AlbertForQuestionAnswering) else None
 
 
 def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> dict[str, Any]:

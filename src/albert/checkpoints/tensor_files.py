@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from albert.checkpoints.huggingface import BUFFERS
+from albert.checkpoints.file_relics import BUFFERS
 from albert.checkpoints.safetensors_header import StoredTensor, read_header
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.progress import progress

@@ -64,7 +64,7 @@ TEXT = [
     Case("missing corpus", PREPARE, 66, r"{here}/text: no such file or folder"),
     Case("missing corpus of a vocabulary", TRAIN, 66, r"{here}/text: no such file or folder"),
     Case("corpus not given", "prepare --tokenizer {tokenizer} --output {here}/out", 2, "corpus: no file"),
-    Case("folder without text", PREPARE, 66, r"{here}/text: holds no \.txt", _text("a,b", "table.csv")),
+    Case("folder without text", PREPARE, 66, r"{here}/text: holds no \.txt", _text("a,b", "table.pdf")),
     Case("empty file", PREPARE, 66, r"{here}/text: no document with text \(1 read\)", _text("")),
     Case("binary file", PREPARE, 65, r"a\.txt: is not text: NUL byte at byte 3; UTF-8", _text(b"abc\0\1\2")),
     Case("binary file by name", PREPARE.replace("/text", "/a.pdf"), 2, "a.pdf: cannot tell its", {"a.pdf": b"%PDF"}),

@@ -24,7 +24,7 @@ def test_text_becomes_a_vocabulary_and_a_corpus(corpus, tmp_path, capsys):
     assert tokenizer.main(["train", str(corpus), "--output", str(words), "--vocab-size", "300"]) == 0
     said = capsys.readouterr().out
     assert "read 151 documents" in said
-    assert "dropped 1 documents: empty" in said
+    assert "1 documents dropped: empty" in said
     assert f"next: albert prepare '{corpus}' --tokenizer {words}" in said
     options = ["--tokenizer", str(words), "--output", str(data), "--held-out", "0.2", "--workers", "1"]
     assert prepare.main([str(corpus), *options]) == 0

@@ -45,7 +45,7 @@ def test_units_hold_every_file_once_in_order(tmp_path):
     numbers = random.Random(0)
     for number in range(80):
         (tmp_path / f"{number:02d}.txt").write_bytes(b"x" * numbers.choice([0, 1, 5, 30, 200]))
-    files, _ = find_corpus_files([tmp_path])
+    files = find_corpus_files([tmp_path]).files
     units = plan_units(files, 100)
     assert [file for unit in units for file in unit.files] == files
     assert [unit.number for unit in units] == list(range(len(units)))

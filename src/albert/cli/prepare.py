@@ -4,26 +4,23 @@ import os
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
-import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.corpus_options import CorpusOptions
 from albert.runtime.late_modules import load_by_name
-from albert.text.corpus import DocumentBoundary
 from albert.text.corpus_files import find_corpus_files
 from albert.text.preparation_estimate import estimate_preparation
-from albert.text.prepare import Engine, PreparationReport, prepare
+from albert.text.prepare import NO_TOKENS, Engine, PreparationReport, prepare
 from albert.text.tokenizer_directory import load_tokenizer
 from albert.text.unit_preparation import SHARD_BYTES, PreparationSettings, SlurmSettings
 
 
-@dataclass(frozen=True)
-class Prepare:
+@dataclass(frozen=True, kw_only=True)
+class Prepare(CorpusOptions):
     """Turn text into token shards for pre-training, in parallel.
 
     Sentences and documents keep their boundaries; a share of the documents is held out for evaluation. The
@@ -32,8 +29,6 @@ class Prepare:
     Example: albert prepare corpus/ --tokenizer tokenizer --output data
     """
 
-    corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...", help_behavior_hint="(required)")]
-    """Files, folders or patterns of .txt and .jsonl text, gzipped or not."""
     tokenizer: Path
     """A directory with spiece.model, or the file itself: `albert tokenizer train` makes one."""
     output: Path
@@ -44,12 +39,6 @@ class Prepare:
     """Processes; one per processor by default."""
     seed: int = 0
     """Seed of the selection."""
-    text_field: str = "text"
-    """The key of the text in a JSON line."""
-    documents: DocumentBoundary = "file"
-    """What a document is in a .txt file: the whole file, or what stands between blank lines."""
-    language: str = "en"
-    """Language of the sentence splitter (ISO 639-1)."""
     shard_megabytes: float = SHARD_BYTES / 1e6
     """Text of one shard, in millions of bytes; each worker holds one in memory."""
     replace: bool = False
@@ -67,22 +56,22 @@ def main(arguments: list[str]) -> int:
     """Run `albert prepare`."""
     options = parse(Prepare, arguments, "albert prepare")
     console = Console(soft_wrap=True, highlight=False)
-    paths, tokenizer = [Path(place) for place in options.corpus], load_tokenizer(options.tokenizer)
+    tokenizer = load_tokenizer(options.tokenizer)
     settings = PreparationSettings(
         held_out=options.held_out,
         seed=options.seed,
-        text_field=options.text_field,
-        documents=options.documents,
+        **options.reading,
         language=options.language,
+        as_lines=options.sentences_as_lines,
         shard_bytes=round(options.shard_megabytes * 1e6),
     )
     if options.plan:
         workers = options.workers or os.cpu_count() or 1
-        estimate = estimate_preparation(find_corpus_files(paths)[0], tokenizer, settings, workers)
+        estimate = estimate_preparation(find_corpus_files(options.paths).files, tokenizer, settings, workers)
         load_by_name("albert.cli.preparation_plan").show_plan(console, estimate, options.output)
         return 0
     report = prepare(
-        paths,
+        options.paths,
         tokenizer,
         options.output,
         settings,
@@ -131,13 +120,12 @@ def remarks(report: PreparationReport) -> list[str]:
     """Speed, and whatever was left out or mended."""
     rate = report.bytes_in / 1e6 / max(report.seconds, 1e-9)
     processes = "1 process" if report.workers == 1 else f"{report.workers} processes"
-    lines = [f"{report.files} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
-    lines += [f"{count:,} documents dropped: {reason}" for reason, count in report.documents_dropped.items()]
+    lines = [f"{report.read.files:,} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
+    lines += report.read.remarks()
     for count, what in (
-        (report.files_ignored, "files of other kinds ignored"),
+        (report.documents_dropped[NO_TOKENS], f"documents dropped: {NO_TOKENS}"),
         (report.shards_found, "shards were finished before"),
         (report.sentences_dropped, "sentences without a token left out"),
-        (report.surrogates_repaired, "half surrogates replaced by U+FFFD"),
     ):
         if count:
             lines.append(f"{count:,} {what}")

@@ -5,16 +5,14 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
-from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.corpus_options import CorpusOptions
 from albert.runtime.durable_files import new_directory
 from albert.runtime.progress import progress
-from albert.text.corpus import CorpusReport, DocumentBoundary, read_corpus
+from albert.text.corpus import read_corpus
 from albert.text.corpus_files import find_corpus_files
+from albert.text.reading import CorpusReport, Reading
 from albert.text.sentencepiece_tokenizer import train_on_documents
 from albert.text.vocabulary_training import (
     TrainingReport,
@@ -27,8 +25,8 @@ ACCENTS_WORTH_A_NOTE = 5_000
 """Per million characters. English text has some hundreds, German and Russian over ten thousand."""
 
 
-@dataclass(frozen=True)
-class TrainTokenizer:
+@dataclass(frozen=True, kw_only=True)
+class TrainTokenizer(CorpusOptions):
     """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
 
     The result holds spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
@@ -36,8 +34,6 @@ class TrainTokenizer:
     Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
     """
 
-    corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...", help_behavior_hint="(required)")]
-    """Files, folders or patterns of .txt and .jsonl text, gzipped or not."""
     output: Path
     """The directory to make."""
     vocab_size: int = 30_000
@@ -46,12 +42,6 @@ class TrainTokenizer:
     """Lower-case letters, as the released models do."""
     keep_accents: bool = False
     """Keep accents, for languages that need them; the released English models drop them, and vowel signs with them."""
-    text_field: str = "text"
-    """The key of the text in a JSON line."""
-    documents: DocumentBoundary = "file"
-    """What a document is in a .txt file: the whole file, or what stands between blank lines."""
-    language: str = "en"
-    """Language of the sentence splitter (ISO 639-1)."""
     character_coverage: float = 0.99995
     """Share of the characters' occurrences that gets pieces of its own; the rest is unknown."""
     megabytes: float = 100.0
@@ -76,17 +66,16 @@ def train(arguments: list[str]) -> int:
         maximum_sentences=options.sentences,
         seed=options.seed,
         language=options.language,
+        as_lines=options.sentences_as_lines,
     )
     begin = time.monotonic()
-    paths = [Path(place) for place in options.corpus]
-    size_on_disk = sum(file.size for file in find_corpus_files(paths)[0])
+    size_on_disk = sum(file.size for file in find_corpus_files(options.paths).files)
     read, used = CorpusReport(), TrainingReport()
     with new_directory(options.output, replace=options.replace) as directory:
         with progress("Reading", total=size_on_disk / 1e6, unit="MB on disk") as bar:
             corpus = read_corpus(
-                paths,
-                text_field=options.text_field,
-                documents=options.documents,
+                options.paths,
+                Reading(**options.reading),
                 report=read,
                 advance=lambda amount: bar.advance(amount / 1e6),
             )
@@ -108,17 +97,12 @@ def _tell_of_accents(per_million: int) -> None:
 def _tell(options: TrainTokenizer, pieces: int, read: CorpusReport, used: TrainingReport, seconds: float) -> None:
     lines = [
         f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files",
-        *(f"dropped {count:,} documents: {reason}" for reason, count in read.dropped.items()),
+        *read.remarks(),
         f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB of text,"
         f" {used.sentences_used:,} of {used.sentences:,} sentences",
     ]
-    for count, what in (
-        (read.files_ignored, "files of other kinds ignored"),
-        (read.surrogates_repaired, "half surrogates replaced by U+FFFD"),
-        (used.sentences_cut, "sentences too long for SentencePiece, cut"),
-    ):
-        if count:
-            lines.append(f"{count:,} {what}")
+    if used.sentences_cut:
+        lines.append(f"{used.sentences_cut:,} sentences too long for SentencePiece, cut")
     lines.append(f"{options.output}: {pieces:,} pieces in {seconds:,.0f} s")
     corpus = " ".join(map(shlex.quote, options.corpus))
     lines.append(f"next: albert prepare {corpus} --tokenizer {shlex.quote(str(options.output))} --output data")

@@ -136,11 +136,13 @@ def _together(descriptions: Sequence[CorpusDescription]) -> CorpusDescription:
     counts = {split: SplitCounts() for split in SPLITS}
     dropped: Counter[str] = Counter()
     bytes_dropped: Counter[str] = Counter()
+    noted: Counter[str] = Counter()
     for description in descriptions:
         for split in SPLITS:
             counts[split].add(description.counts[split])
         dropped.update(description.documents_dropped)
         bytes_dropped.update(description.bytes_dropped)
+        noted.update(description.noted)
     return replace(
         first,
         language="+".join(sorted({language for each in descriptions for language in each.language.split("+")})),
@@ -148,6 +150,7 @@ def _together(descriptions: Sequence[CorpusDescription]) -> CorpusDescription:
         bytes_in=sum(each.bytes_in for each in descriptions),
         documents_dropped=dict(dropped),
         bytes_dropped=dict(bytes_dropped),
+        noted=dict(noted),
         sentences_dropped=sum(each.sentences_dropped for each in descriptions),
         counts=counts,
         shards={split: tuple(s for each in descriptions for s in each.shards.get(split, ())) for split in SPLITS},

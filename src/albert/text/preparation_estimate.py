@@ -8,10 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from albert.runtime.errors import MissingInput
+from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.progress import progress
-from albert.text.corpus import CorpusReport, read_files
+from albert.text.corpus import read_files
 from albert.text.corpus_files import CorpusFile
+from albert.text.reading import CorpusReport
 from albert.text.sentences import split_sentences
 from albert.text.shard_encoding import token_type
 from albert.text.tokenizer import Tokenizer
@@ -54,9 +55,12 @@ def estimate_preparation(
 
     Raises:
         MissingInput: there is no text in the sample.
+        UsageError: a data set of the Hub, whose size nobody knows.
         DamagedData, UsageError: as when it is read.
     """
     total = sum(file.size for file in files)
+    if unknown := next((file.name for file in files if file.kind == "Hub dataset"), None):
+        raise UsageError(unknown, "its size is not known before it is read, so there is no plan")
     sampled = _spread(files, total)
     room = SAMPLE_BYTES // len(sampled)
     documents = text_bytes = sentences = tokens = on_disk = 0
@@ -68,7 +72,8 @@ def estimate_preparation(
             reading += time.perf_counter() - begin
             size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
             begin = time.perf_counter()
-            split = [sentence for text in texts for sentence in split_sentences(text, settings.language)]
+            rules = settings.language, settings.as_lines
+            split = [sentence for text in texts for sentence in split_sentences(text, *rules)]
             tokens += sum(map(len, tokenizer.encode_batch(split)))
             encoding += time.perf_counter() - begin
             documents, text_bytes, sentences = documents + len(texts), text_bytes + size, sentences + len(split)
@@ -112,13 +117,7 @@ def _beginning(file: CorpusFile, settings: PreparationSettings, room: int) -> tu
     """The first documents of a file, up to some bytes of text, and how many bytes on disk they took."""
     report, texts, size = CorpusReport(), [], 0
     consumed: list[int] = []
-    documents = read_files(
-        [file],
-        text_field=settings.text_field,
-        documents=settings.documents,
-        report=report,
-        advance=consumed.append,
-    )
+    documents = read_files([file], settings, report=report, advance=consumed.append)
     for document in documents:
         texts.append(document.text)
         size += len(document.text)

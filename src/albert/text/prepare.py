@@ -21,11 +21,12 @@ from albert.runtime.late_modules import load_by_name
 from albert.runtime.locks import locked
 from albert.runtime.progress import Bar, progress
 from albert.runtime.strict_json import load_json, save_json, to_json
-from albert.text.corpus import CorpusReport
 from albert.text.corpus_assembly import CorpusPart, assemble, prepared_part
 from albert.text.corpus_files import find_corpus_files
+from albert.text.reading import CorpusReport
+from albert.text.sentences import check_language
 from albert.text.shard_encoding import SPLITS, ShardJob, ShardResult, SplitCounts, token_type
-from albert.text.shards import FORMAT, CorpusDescription, ShardDescription, SourceDescription
+from albert.text.shards import FORMAT, CorpusDescription, ShardDescription
 from albert.text.tokenizer import Tokenizer
 from albert.text.unit_preparation import (
     ENGINE_LOGS,
@@ -59,9 +60,7 @@ class PreparationReport:
     documents_dropped: Counter[str] = field(default_factory=Counter)
     bytes_dropped: Counter[str] = field(default_factory=Counter)
     sentences_dropped: int = 0
-    surrogates_repaired: int = 0
-    files: int = 0
-    files_ignored: int = 0
+    read: CorpusReport = field(default_factory=CorpusReport)
     splits: dict[str, SplitCounts] = field(default_factory=lambda: {split: SplitCounts() for split in SPLITS})
     seconds: float = 0.0
     workers: int = 1
@@ -119,7 +118,7 @@ def prepare(
     if os.path.lexists(output) and not (replace or append):
         raise CannotCreate(output, "exists already", "choose another name, or remove it first")
     base = [prepared_part(output)] if append else []
-    files, ignored = find_corpus_files(corpus_paths)
+    files, ignored, repeated = find_corpus_files(corpus_paths)
     plan = Plan(settings, tokenizer.fingerprint, tuple(plan_units(files, settings.unit_bytes)))
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation"):
@@ -131,7 +130,8 @@ def prepare(
                 results = _run(jobs, workers, bar, engine, slurm or SlurmSettings())
             subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
             report = _report(results, workers, subject)
-            report.files_ignored, report.shards_found = ignored, found
+            report.read.files_ignored, report.read.files_repeated = ignored, repeated
+            report.shards_found = found
             part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums_of(results))
             assemble([*base, part], tokenizer, output, replace or append)
         except BaseException:
@@ -144,6 +144,7 @@ def prepare(
 
 
 def _check(settings: PreparationSettings, workers: int) -> None:
+    check_language(settings.language)
     for name, value, fine in (
         ("held-out share", settings.held_out, 0 <= settings.held_out < 1),
         ("workers", workers, workers >= 1),
@@ -212,7 +213,8 @@ def _by_shards(jobs: Sequence[UnitJob], workers: int, bar: Bar) -> list[UnitResu
 
 
 def _report(results: Sequence[UnitResult], workers: int, subject: Path | str) -> PreparationReport:
-    report, read = PreparationReport(workers=workers), CorpusReport()
+    report = PreparationReport(workers=workers)
+    read = report.read
     for result in results:
         add_reports(read, result.read)
         for shard in result.shards:
@@ -225,7 +227,6 @@ def _report(results: Sequence[UnitResult], workers: int, subject: Path | str) ->
     report.documents_in, report.bytes_in = read.documents_in, read.bytes_in
     report.documents_dropped.update(read.dropped)
     report.bytes_dropped.update(read.dropped_bytes)
-    report.surrogates_repaired, report.files = read.surrogates_repaired, read.files
     if read.documents == 0:
         raise MissingInput(subject, f"no document with text ({read.documents_in} read)")
     if not any(counts.documents for counts in report.splits.values()):
@@ -259,6 +260,7 @@ def _describe(
             )
             for split in SPLITS
         },
-        sources=tuple(SourceDescription(file.name, file.size) for unit in plan.units for file in unit.files),
+        noted=dict(report.read.noted),
+        sources=report.read.sources,
         versions={name: version(name) for name in ("sentencepiece", "sentencex")} | {"albert": __version__},
     )

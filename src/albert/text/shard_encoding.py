@@ -42,6 +42,7 @@ class ShardJob:
     held_out: float
     seed: int
     language: str
+    as_lines: bool
     directory: Path
 
     @property
@@ -101,7 +102,7 @@ def encode_shard(job: ShardJob) -> ShardResult:
     for text in job.texts:
         size = len(text.encode("utf-8", "surrogatepass"))
         bytes_in += size
-        tokens, lengths = _encoded(text, job.tokenizer, job.language)
+        tokens, lengths = _encoded(text, job)
         filled = lengths[lengths > 0]
         sentences_dropped += len(lengths) - len(filled)
         if len(filled) == 0:
@@ -131,12 +132,12 @@ def encode_shard(job: ShardJob) -> ShardResult:
     )
 
 
-def _encoded(text: str, tokenizer: Tokenizer, language: str) -> tuple[np.ndarray, np.ndarray]:
+def _encoded(text: str, job: ShardJob) -> tuple[np.ndarray, np.ndarray]:
     """All tokens of a document and how many each of its sentences has."""
     tokens: list[int] = []
     lengths: list[int] = []
-    for sentence in split_sentences(text, language):
-        ids = tokenizer.encode(sentence)
+    for sentence in split_sentences(text, job.language, job.as_lines):
+        ids = job.tokenizer.encode(sentence)
         tokens += ids
         lengths.append(len(ids))
     return np.array(tokens, dtype=np.int64), np.array(lengths, dtype=np.int64)

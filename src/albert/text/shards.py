@@ -4,7 +4,7 @@
 the other, the length of every sentence in tokens, and the length of every document in sentences.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from jaxtyping import Int64
 from albert.runtime.durable_files import verify_directory
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.strict_json import load_json
+from albert.text.reading import SourceCounts
 from albert.text.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, TOKENS_NAME, SplitCounts, token_type
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
@@ -37,14 +38,6 @@ class ShardDescription:
 
 
 @dataclass(frozen=True)
-class SourceDescription:
-    """A file the corpus was made from."""
-
-    name: str
-    bytes: int
-
-
-@dataclass(frozen=True)
 class CorpusDescription:
     """`corpus.json`: what a prepared corpus is and how it was made."""
 
@@ -62,8 +55,10 @@ class CorpusDescription:
     sentences_dropped: int
     counts: dict[str, SplitCounts]
     shards: dict[str, tuple[ShardDescription, ...]]
-    sources: tuple[SourceDescription, ...]
+    sources: tuple[SourceCounts, ...]
     versions: dict[str, str]
+    noted: dict[str, int] = field(default_factory=dict)
+    """What was mended while reading, and how often."""
 
 
 def read_description(directory: Path) -> CorpusDescription:

@@ -15,7 +15,8 @@ from typing import TypeVar
 from albert.runtime.durable_files import FileSum
 from albert.runtime.errors import AlbertError
 from albert.runtime.strict_json import load_json, save_json
-from albert.text.corpus import CorpusReport, DocumentBoundary, read_files
+from albert.text.corpus import read_files
+from albert.text.reading import CorpusReport, Reading
 from albert.text.shard_encoding import ShardJob, ShardResult, encode_shard
 from albert.text.tokenizer import Tokenizer
 from albert.text.work_units import UNIT_BYTES, WorkUnit
@@ -27,19 +28,17 @@ ENGINE_LOGS = "logs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparationSettings:
+class PreparationSettings(Reading):
     """What decides the bytes of a prepared corpus, beside the text and the tokenizer."""
 
     held_out: float = 0.01
     """Share of documents kept for evaluation."""
     seed: int = 0
     """Of the choice of them."""
-    text_field: str = "text"
-    """The key of the text in a JSON line."""
-    documents: DocumentBoundary = "file"
-    """What a document is in a .txt file."""
     language: str = "en"
     """Of the sentence splitter."""
+    as_lines: bool = False
+    """Whether every line is a sentence, and no others are looked for."""
     shard_bytes: int = SHARD_BYTES
     """Text of one shard; a document is never divided."""
     unit_bytes: int = UNIT_BYTES
@@ -75,8 +74,7 @@ class UnitJob:
     @property
     def origin(self) -> tuple[str, ...]:
         """What the unit is made of: another content has another time or size."""
-        stats = ((file, file.path.stat()) for file in self.unit.files)
-        return tuple(f"{file.name} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
+        return tuple(f"{file.name} {file.size} {file.modified}" for file in self.unit.files)
 
 
 @dataclass
@@ -108,7 +106,6 @@ def finished_unit(job: UnitJob) -> UnitResult | None:
 
 def keep_unit(job: UnitJob, result: UnitResult) -> UnitResult:
     """Write down that all shards of a unit are finished."""
-    result.read.sources = []
     save_json(job.directory / RESULTS / f"{job.name}.json", result)
     return result
 
@@ -116,16 +113,19 @@ def keep_unit(job: UnitJob, result: UnitResult) -> UnitResult:
 def shard_jobs(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[ShardJob]:
     """The shards of a unit, with their documents; `read` counts what is read."""
     settings = job.settings
-    documents = read_files(
-        job.unit.files,
-        text_field=settings.text_field,
-        documents=settings.documents,
-        report=read,
-        advance=advance,
-    )
+    documents = read_files(job.unit.files, settings, report=read, advance=advance)
     for number, texts in enumerate(_batches((document.text for document in documents), settings.shard_bytes)):
         name = f"{job.name}-{number:05d}"
-        yield ShardJob(name, texts, job.tokenizer, settings.held_out, settings.seed, settings.language, job.directory)
+        yield ShardJob(
+            name=name,
+            texts=texts,
+            tokenizer=job.tokenizer,
+            held_out=settings.held_out,
+            seed=settings.seed,
+            language=settings.language,
+            as_lines=settings.as_lines,
+            directory=job.directory,
+        )
 
 
 def prepare_shard(job: ShardJob) -> ShardResult:

@@ -18,7 +18,7 @@ from albert.runtime.errors import AlbertError, InvalidConfiguration, MissingInpu
 from albert.runtime.progress import progress
 from albert.runtime.randomness import stream_key
 from albert.text.normalization import normalize
-from albert.text.sentences import split_sentences
+from albert.text.sentences import check_language, split_sentences
 
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 ALWAYS_ALONE = ["(", ")", '"', "-", ".", "–", "£", "€"]
@@ -41,6 +41,7 @@ class VocabularySettings:
         maximum_sentences: sentences used at most; of more a sample is drawn. Memory grows with them.
         seed: of both draws.
         language: of the sentence splitter.
+        as_lines: whether every line is a sentence, and no others are looked for.
 
     Raises:
         InvalidConfiguration: a number is out of range.
@@ -54,6 +55,7 @@ class VocabularySettings:
     maximum_sentences: int = 2_000_000
     seed: int = 0
     language: str = "en"
+    as_lines: bool = False
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "maximum_bytes", "maximum_sentences"):
@@ -62,6 +64,7 @@ class VocabularySettings:
         if not 0.98 <= self.character_coverage <= 1:  # SentencePiece's own bounds
             why = f"{self.character_coverage} is not between 0.98 and 1"
             raise InvalidConfiguration("character_coverage", why)
+        check_language(self.language)
 
 
 @dataclass
@@ -173,7 +176,7 @@ def _sentences(
     note: Callable[[str], None],
 ) -> Iterator[str]:
     for document in documents:
-        for sentence in split_sentences(_RESERVED.sub(" ", document), settings.language):
+        for sentence in split_sentences(_RESERVED.sub(" ", document), settings.language, settings.as_lines):
             normalized = normalize(sentence, settings.lower_case, settings.keep_accents)
             pieces = cut_to_bytes(normalized, LONGEST_SENTENCE)
             report.sentences += len(pieces)

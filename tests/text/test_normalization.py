@@ -3,19 +3,9 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.text.torture import texts
 
 from albert.text.normalization import normalize, normalize_with_alignment
-
-TORTURE = list(
-    "aZé\u0301\u0300İßΣςŉﬁﬄ½㎏ﷺ１２３Ⅷ가각ᄀ\u1161ガがй\u0951"
-    "\u200b\u200d\u200e\ufeff\ufe0f\u00a0\u2003\u3000\u2028\t\n\r\x0b\x0c\x85\x1c\x10\0\x7f"
-    "`'\"´¨…·–—-.,()£€▁▅\ufffd\ud800\udfff👩🏽𝔸中語ไทยहिं <>[]$"
-)
-texts = st.one_of(
-    st.text(alphabet=st.sampled_from(TORTURE), max_size=40),
-    st.text(alphabet=st.characters(), max_size=40),
-    st.text(alphabet="aB `'\t", max_size=20),
-)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,11 @@ def reference(model):
     return ReferenceSentencePieceTokenizer(model)
 
 
+@pytest.fixture(scope="module")
+def kept(model):
+    return ReferenceSentencePieceTokenizer(model, lower_case=False, keep_accents=True)
+
+
 @given(text=texts)
 @example(text="bating 2010, 1,000, x100,, 00, ``foha'' ΟΔΟΣ ½")
 @example(text="５００， ΑΣ́ İΣ")
@@ -57,9 +62,9 @@ def test_ids_are_those_of_the_original_steps(equality, model, reference, text):
 
 @given(text=texts)
 @example(text="bating 2010, 1,000, x100,, 00, ``foha'' cafe\u0301")
-def test_offsets_are_slices_of_the_original_text(model, reference, text):
+def test_offsets_are_slices_of_the_original_text(kept, reference, text):
     check_offsets(reference, text)
-    check_offsets(ReferenceSentencePieceTokenizer(model, lower_case=False, keep_accents=True), text)
+    check_offsets(kept, text)
 
 
 def test_a_number_before_a_comma_is_spelled_anew_with_a_stray_mark_within_a_word(model, reference):
@@ -127,7 +132,19 @@ GOLDEN = {
         12051,
     ],
 }
-LAYOUT = {13: "▁", 14: "▁the", 15: ",", 17: "▁and", 18: "s", 19: "▁in", 20: "▁to", 21: "▁a", 31: "▁i", 48: "▁this"}
+LAYOUT = {
+    13: "▁",
+    14: "▁the",
+    15: ",",
+    17: "▁and",
+    18: "s",
+    19: "▁in",
+    20: "▁to",
+    21: "▁a",
+    31: "▁i",
+    48: "▁this",
+    29_999: "▁eloquent",
+}
 
 
 def test_the_released_vocabulary_gives_its_golden_ids_in_both_modes(shared):
@@ -135,6 +152,7 @@ def test_the_released_vocabulary_gives_its_golden_ids_in_both_modes(shared):
     for mode in (False, True):
         released = load_tokenizer(place, reference=mode)
         assert {number: released.piece(number) for number in LAYOUT} == LAYOUT
+        assert released.vocab_size == 30_000
         for text, ids in GOLDEN.items():
             assert released.encode(text)[: len(ids)] == ids, text
         kept = load_tokenizer(place, keep_accents=True, reference=mode)

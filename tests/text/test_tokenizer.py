@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from tests.text.torture import WRITING, check_offsets, texts
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
@@ -15,37 +16,8 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert.text.tokenizer import MODEL_NAME
 from albert.text.tokenizer_directory import load_tokenizer
-
-TORTURE = list(
-    "aZé\u0301\u0300İßΣςŉﬁﬄ½㎏ﷺ１２３Ⅷ가각ᄀ\u1161ガがй\u0951"
-    "\u200b\u200d\u200e\ufeff\ufe0f\u00a0\u2003\u3000\u2028\t\n\r\x0b\x0c\x85\x1c\x10\0\x7f"
-    "`'\"´¨…·–—-.,()£€▁▅\ufffd\ud800\udfff👩🏽𝔸中語ไทยहिं <>[]$"
-)
-texts = st.one_of(
-    st.text(alphabet=st.sampled_from(TORTURE), max_size=40),
-    st.text(alphabet=st.characters(), max_size=40),
-    st.lists(st.sampled_from(["[MASK]", "[SEP]", "<unk>", "2010,", "café", "``", "''", "bating", "…", " "])).map(
-        "".join
-    ),
-)
-
-
-def check_offsets(tokenizer, text):
-    ids, offsets = tokenizer.encode_with_offsets(text)
-    assert ids == tokenizer.encode(text)
-    assert len(ids) == len(offsets)
-    for number, (start, end) in zip(ids, offsets, strict=True):
-        assert 0 <= start <= end <= len(text)
-        surface = text[start:end]
-        assert surface == surface.strip()
-        letters = tokenizer.piece(number).replace("▁", "")
-        if letters:
-            assert surface
-        if number != tokenizer.unk_id:
-            assert letters in tokenizer._processor.normalize(tokenizer.normalize(surface))
-    for position in (0, 1):
-        places = [pair[position] for pair in offsets]
-        assert places == sorted(places)
+from albert.text.wordpiece_normalization import WordPieceNormalization
+from albert.text.wordpiece_tokenizer import WordPieceTokenizer
 
 
 @given(text=texts)
@@ -57,10 +29,25 @@ def test_offsets_are_slices_of_the_original_text(tokenizer, text):
     check_offsets(tokenizer, text)
 
 
-@given(text=texts)
-@example(text="½ﷺ a½b")
-def test_offsets_are_slices_of_the_original_text_when_accents_stay(tokenizer, text):
-    check_offsets(SentencePieceTokenizer(tokenizer.model, lower_case=False, keep_accents=True), text)
+@given(text=texts, lower_case=st.booleans())
+@example(text="½ﷺ a½b", lower_case=False)
+def test_offsets_are_slices_of_the_original_text_when_accents_stay(tokenizer, text, lower_case):
+    check_offsets(SentencePieceTokenizer(tokenizer.model, lower_case, keep_accents=True), text)
+
+
+@pytest.mark.parametrize("writing", WRITING)
+def test_no_writing_of_the_world_loses_its_places(tokenizer, wordpiece, writing):
+    for kept in (False, True):
+        for lower_case in (False, True):
+            check_offsets(SentencePieceTokenizer(tokenizer.model, lower_case, kept), WRITING[writing])
+            rules = WordPieceNormalization(lower_case=lower_case, keep_accents=kept)
+            check_offsets(WordPieceTokenizer(wordpiece.vocabulary, rules), WRITING[writing])
+
+
+def test_an_accent_belongs_to_its_letter_in_the_slice(tokenizer):
+    text = "Cafe\u0301 z\u0301\u0302\u0303."
+    slices = [text[start:end] for start, end in tokenizer.encode_with_offsets(text)[1]]
+    assert "".join(slices) == text.replace(" ", "")
 
 
 def test_offsets_cover_words_as_written(tokenizer):
@@ -82,6 +69,14 @@ def test_literal_mask_in_text_is_text(tokenizer, special):
     assert not special_ids & set(tokenizer.encode(f"The {special} of France"))
     kept = SentencePieceTokenizer(tokenizer.model, lower_case=False, keep_accents=True)
     assert not special_ids & set(kept.encode(f"The {special} of France"))
+
+
+def test_transformers_takes_literal_special_pieces_for_text_when_it_is_told_to(tokenizer, tokenizer_directory):
+    theirs = AutoTokenizer.from_pretrained(tokenizer_directory)
+    text = "The [MASK] of <unk> [SEP]France<pad>"
+    told = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert told == tokenizer.encode(text)
+    assert theirs.mask_token_id in theirs(text)["input_ids"]  # its own usage, which fill-mask needs
 
 
 def test_special_pieces_have_the_ids_of_the_released_models(tokenizer):
@@ -204,18 +199,6 @@ def test_a_flag_that_is_no_truth_value_is_refused(tokenizer_directory, tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": "yes"}))
     with pytest.raises(InvalidConfiguration, match="do_lower_case"):
         load_tokenizer(tmp_path)
-
-
-def test_released_vocabulary_gives_its_golden_ids(shared):
-    path = shared / "data" / "checkpoints" / MODEL_NAME
-    released = load_tokenizer(path)
-    assert released.vocab_size == 30_000
-    assert released.encode("This is a test") == [48, 25, 21, 1289]
-    kept = SentencePieceTokenizer(path.read_bytes(), keep_accents=True)
-    expected = [31, 23, 386, 19, 561, 3050, 15, 17, 48, 25, 8256, 18, 1, 9]
-    assert kept.encode("I was born in 92000, and this is falsé.") == expected
-    assert released.encode("He was a puppeteer") == [24, 23, 21, 10956, 7911]
-    assert released.piece(29_999) == "▁eloquent"
 
 
 def test_released_vocabulary_gives_the_ids_of_transformers(shared, tmp_path, documents):

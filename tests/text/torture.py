@@ -46,6 +46,10 @@ def check_offsets(tokenizer, text):
         surface = text[start:end]
         assert surface == surface.strip()
         assert number == tokenizer.unk_id or number not in tokenizer.special_ids
+        letters = tokenizer.piece(number).replace("▁", "").removeprefix("##")
+        if number != tokenizer.unk_id:
+            assert folded(letters) in folded(tokenizer.normalize(surface))
+            assert surface or not letters
         for place in range(start, end):
             covered[place] = True
     for side in (0, 1):
@@ -55,6 +59,11 @@ def check_offsets(tokenizer, text):
         if not covered[place]:
             assert is_dropped(tokenizer, text, place, covered), (place, character)
     check_spans(text, offsets, covered)
+
+
+def folded(text):
+    """Composed as SentencePiece composes it; a sigma is final or not by what stands around it."""
+    return unicodedata.normalize("NFKC", text).casefold().replace(" ", "").replace("▁", "")
 
 
 def check_spans(text, offsets, covered):

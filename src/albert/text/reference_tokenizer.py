@@ -133,7 +133,10 @@ class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
         if "\ud800" <= character <= "\udfff":
             return REPLACEMENT_CHARACTER
         if self.keep_accents:
-            return "i\u0307" if character == "İ" and self.lower_case else character
+            # SentencePiece composes by itself; what grows is expanded here, where its place is known.
+            composed = unicodedata.normalize("NFKC", character)
+            parts = composed if len(composed) > 1 else character
+            return parts.replace("İ", "i\u0307") if self.lower_case else parts
         decomposed = unicodedata.normalize("NFKD", character)
         return "".join(part for part in decomposed if not unicodedata.combining(part))
 

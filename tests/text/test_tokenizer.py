@@ -73,10 +73,16 @@ def test_literal_mask_in_text_is_text(tokenizer, special):
 
 def test_transformers_takes_literal_special_pieces_for_text_when_it_is_told_to(tokenizer, tokenizer_directory):
     theirs = AutoTokenizer.from_pretrained(tokenizer_directory)
-    text = "The [MASK] of <unk> [SEP]France<pad>"
-    told = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-    assert told == tokenizer.encode(text)
+
+    def told(text):
+        return theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+
+    text = "The [MASK] of [SEP]France[CLS]"
+    assert told(text) == tokenizer.encode(text)
     assert theirs.mask_token_id in theirs(text)["input_ids"]  # its own usage, which fill-mask needs
+    # Its Unigram model knows no control pieces: what is spelled as one in small letters becomes one all the same.
+    assert theirs.pad_token_id in told("a <pad> b")
+    assert tokenizer.pad_id not in tokenizer.encode("a <pad> b")
 
 
 def test_special_pieces_have_the_ids_of_the_released_models(tokenizer):

@@ -112,6 +112,20 @@ def test_what_transformers_saved_in_several_files(tmp_path, capsys):
     assert all(torch.equal(tensor, theirs.state_dict()[name]) for name, tensor in written.items())
 
 
+def test_uneven_groups_of_transformers_become_one_a_layer(tmp_path, capsys):
+    sizes = {"hidden_size": 16, "embedding_size": 8, "intermediate_size": 32, "num_attention_heads": 2}
+    config = transformers.AlbertConfig(vocab_size=40, num_hidden_layers=3, num_hidden_groups=2, **sizes)
+    theirs = transformers.AlbertModel(config).eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    said = convert(capsys, tmp_path / "theirs", "--output", tmp_path / "out", "--without-tokenizer")
+    assert "2 groups do not divide 3 layers" in said
+    again = transformers.AlbertModel.from_pretrained(tmp_path / "out").eval()
+    ids = torch.arange(12).reshape(2, 6)
+    with torch.inference_mode():
+        outputs = [model(input_ids=ids).last_hidden_state for model in (theirs, again)]
+    assert torch.allclose(*outputs, rtol=0, atol=1e-6)
+
+
 def test_a_model_of_next_sentences_stays_one(scene, tmp_path, capsys):
     from albert.checkpoints.model_directory import open_model, save_model_directory
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 
-import torch
-
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, Renamed
+from albert.checkpoints.kinds import KINDS, build_model
 from albert.checkpoints.loading import fit_tensors
-from albert.checkpoints.model_directory import KINDS, MODELS
 from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
+from albert.model.initialization import without_memory
 from albert.runtime.errors import DamagedData
 
 CLASSIFIERS = ("AlbertForSequenceClassification", "AlbertForTokenClassification", "AlbertForMultipleChoice")
@@ -66,11 +65,9 @@ def require_whole(renamed: Renamed, architecture: str, config: AlbertConfig, whe
         DamagedData: something is missing.
         InvalidConfiguration: a shape is another.
     """
-    labels = renamed.tensors["classifier.bias"].numel() if "classifier.bias" in renamed.tensors else 2
-    model = MODELS[KINDS[architecture]]
-    with torch.device("meta"):
-        whole = model(config, labels) if architecture in LABELLED else model(config)
-        models = (AlbertModel(config), whole)
+    outputs = renamed.tensors["classifier.bias"].numel() if architecture in LABELLED else None
+    with without_memory():
+        models = (AlbertModel(config), build_model(KINDS[architecture], config, outputs))
     missing = {name for model in models for name in fit_tensors(model, renamed, config, where, new_head=False).missing}
     if architecture in _WITHOUT_POOLER:
         missing = {name for name in missing if not name.startswith(_POOLER)}

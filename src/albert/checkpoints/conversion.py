@@ -5,9 +5,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from albert.checkpoints.architectures import LABELLED
@@ -16,8 +18,9 @@ from albert.checkpoints.card import ModelCard
 from albert.checkpoints.config_file import CONFIG_NAME, config_to_json
 from albert.checkpoints.conversion_source import ConversionOptions, ConversionSource, read_source
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, to_transformers, with_sentence_objective
+from albert.checkpoints.kinds import OBJECTIVE_KEY, kind_of
 from albert.checkpoints.loading import LoadingReport
-from albert.checkpoints.model_directory import CARD_NAME, FINGERPRINT_KEY, OBJECTIVE_KEY, kind_of, open_model
+from albert.checkpoints.model_directory import CARD_NAME, FINGERPRINT_KEY, open_model
 from albert.checkpoints.tensor_files import WEIGHTS_NAME, write_tensors
 from albert.runtime.durable_files import new_directory, write_text
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
@@ -124,9 +127,8 @@ def _convert(
     extra = _extra(source, pieces, labels)
     tensors = _under_their_names(source)
     names, parameters = tuple(tensors), _parameters(tensors)
-    dtype = next(iter(tensors.values())).dtype
-    outputs = tensors["classifier.bias"].numel() if source.architecture in LABELLED else 2
-    content = config_to_json(source.config, source.architecture, dtype, outputs, extra)
+    dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
+    content = config_to_json(source.config, source.architecture, dtype, _outputs(source.architecture, tensors), extra)
     with new_directory(output, replace=replace_output) as directory:
         if pieces is not None:
             pieces.save(directory)
@@ -156,6 +158,13 @@ def _under_their_names(source: ConversionSource) -> dict[str, Tensor]:
     if "predictions.bias" not in tensors:
         return tensors
     return with_sentence_objective(tensors, str(source.extra.get(OBJECTIVE_KEY, "sop")))
+
+
+def _outputs(architecture: str, tensors: Mapping[str, Tensor]) -> int | None:
+    """As many as transformers is to take from the labels (see `kinds.labels_written`)."""
+    if architecture in LABELLED:
+        return tensors["classifier.bias"].numel()
+    return 2 if architecture in ("AlbertForPreTraining", "AlbertForQuestionAnswering") else None
 
 
 def _extra(source: ConversionSource, tokenizer: Tokenizer | None, labels: Sequence[str]) -> dict[str, Any]:

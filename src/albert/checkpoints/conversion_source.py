@@ -1,7 +1,7 @@
 """What can be converted, read into one form: a TensorFlow checkpoint, or a directory of Hugging Face's layout."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 
 from albert.checkpoints.architectures import architecture_of, belongs_to, require_whole
-from albert.checkpoints.config_file import CONFIG_NAME, read_config, with_overrides
+from albert.checkpoints.config_file import CONFIG_NAME, UNEVEN_GROUPS_KEY, read_config, with_overrides
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, from_transformers
+from albert.checkpoints.known_quirks import known_quirks
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import CARD_NAME
 from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME, stored_tensors
 from albert.checkpoints.tensorflow_checkpoint import OneOutput, read_tensorflow_checkpoint
 from albert.checkpoints.tensorflow_config import read_albert_config
 from albert.checkpoints.tensorflow_files import holds_tensorflow
+from albert.checkpoints.uneven_groups import spread_over_layers, uneven_groups_note
 from albert.model.config import AlbertConfig
 from albert.runtime.durable_files import MANIFEST_NAME, verify_directory
 from albert.runtime.errors import MissingInput, UsageError
@@ -131,6 +133,7 @@ def _tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
         notes.append('"gelu" is the tanh form in the reference: gelu_new here and in transformers')
     if not read.config.projects_embeddings:
         notes.append("transformers maps E to H even where they are equal: the identity is written")
+    notes += known_quirks(read.config, dict.fromkeys(read.ignored_keys))
     return ConversionSource(
         kind="TensorFlow checkpoint",
         place=read.source,
@@ -155,6 +158,11 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
     config, extra = read_config(directory)
     config = with_overrides(config, options.overrides)
     stored = stored_tensors(directory)
+    notes = list(known_quirks(config, extra))
+    if (uneven := extra.get(UNEVEN_GROUPS_KEY)) is not None:
+        layers = config.num_hidden_groups
+        stored = replace(stored, by_name=spread_over_layers(stored.by_name, layers, uneven))
+        notes.append(uneven_groups_note(layers, uneven))
     described = from_transformers(stored.described(), config, stored.source)
     stated = next(iter(extra.get("architectures") or []), None)
     architecture = architecture_of(described.in_file.values(), stated)
@@ -177,7 +185,7 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
         tensors=renamed.tensors,
         dropped=renamed.dropped,
         unexpected=reasons | dict.fromkeys(beside, f"has no place in {architecture}"),
-        notes=(),
+        notes=tuple(notes),
         tokenizer=directory if vocabulary_file(directory).is_file() else None,
         card=card.read_text(encoding="utf-8") if card.is_file() else None,
     )

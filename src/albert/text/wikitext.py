@@ -21,7 +21,10 @@ BLOCKS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
 FILES_AND_CATEGORIES: AbstractSet[str] = frozenset(("file", "image", "media", "category"))
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z-]+)?|simple")
 _HEADING = "\x02"  # begins a line, before its level; XML cannot hold the character
-_SWITCH = re.compile(r"__[A-Z]+__")
+_LEFT_OVER = re.compile(
+    r"__[A-Z]+__|'{2,}|</?(?:b|big|br|center|div|font|i|li|nowiki|p|ref|small|span|su[bp]|t[dhr]|u|ul)\b[^<>]*>"
+)
+"""Switches, and quotes and tags that nothing closes."""
 _CRUMBS = (
     (re.compile(r"\(\s*[;,:][;,:\s]*"), "("),
     (re.compile(r"[\s;,:]*[;,:]\s*\)"), ")"),
@@ -60,7 +63,7 @@ def _shown(node: Node, namespaces: AbstractSet[str]) -> str:
             return ""
         return _rendered(node.text, namespaces) if node.text is not None else title.removeprefix(":")
     if isinstance(node, ExternalLink):
-        return _rendered(node.title, namespaces)
+        return _rendered(node.title, namespaces) if node.brackets else str(node.url)
     if isinstance(node, Tag):
         name = str(node.tag).strip().lower()
         shown = (
@@ -73,10 +76,10 @@ def _shown(node: Node, namespaces: AbstractSet[str]) -> str:
 
 
 def _tidy(line: str) -> str:
-    """A line without what the things taken out of it leave behind: empty brackets, ends of tables, switches."""
+    """A line without what is left of markup: empty brackets, parts of tables, switches."""
     if line.startswith(("{|", "|")):
         return ""
-    line = _SWITCH.sub("", line)
+    line = _LEFT_OVER.sub("", line)
     for crumb, instead in _CRUMBS:
         line = crumb.sub(instead, line)
     return line.strip()

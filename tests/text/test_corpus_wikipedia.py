@@ -1,0 +1,188 @@
+"""Wikipedia dumps: articles become prose, everything else is dropped and counted."""
+
+import bz2
+import sys
+import weakref
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert.runtime.errors import DamagedData, Unavailable
+from albert.text.corpus import read_corpus
+from albert.text.reading import CorpusReport, Reading
+
+pytest.importorskip("mwparserfromhell", reason="needs the extra [wikipedia]: mwparserfromhell")
+
+SITE = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">
+  <siteinfo><sitename>Wikipedia</sitename><namespaces>
+    <namespace key="-2" case="first-letter">Medium</namespace>
+    <namespace key="0" case="first-letter" />
+    <namespace key="1" case="first-letter">Diskussion</namespace>
+    <namespace key="6" case="first-letter">Datei</namespace>
+    <namespace key="14" case="first-letter">Kategorie</namespace>
+  </namespaces></siteinfo>
+"""
+
+
+def page(title, text, namespace=0, redirect=False, model="wikitext", revisions=1):
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;")
+    revision = f"<revision><id>1</id><model>{model}</model><text xml:space='preserve'>{escaped}</text></revision>"
+    to = '<redirect title="Elsewhere" />' if redirect else ""
+    return f"<page><title>{title}</title><ns>{namespace}</ns><id>7</id>{to}{revision * revisions}</page>\n"
+
+
+def dump(path, *pages, end="</mediawiki>"):
+    data = (SITE + "".join(pages) + end).encode()
+    path.write_bytes(bz2.compress(data) if path.suffix == ".bz2" else data)
+    return path
+
+
+def read(path, report=None, **reading):
+    return [(d.text, d.source) for d in read_corpus([path], Reading(**reading), report=report)]
+
+
+def prose(markup):
+    from albert.text.wikitext import plain_text
+
+    return plain_text(markup)
+
+
+def test_articles_are_read_and_the_rest_is_counted(tmp_path):
+    path = dump(
+        tmp_path / "dewiki-pages-articles.xml.bz2",
+        page("Ada", "'''Ada''' war [[Mathematiker|Mathematikerin]]. [[Datei:Ada.jpg|mini|Ein Bild]] Über alles."),
+        page("Lovelace", "#REDIRECT [[Ada]]", redirect=True),
+        page("Diskussion:Ada", "Stimmt das?", namespace=1),
+        page("Daten", "{}", model="json"),
+        page("Leer", "{{Vorlage}} [[Kategorie:Leere]]"),
+        page("Berg", "Ein Berg."),
+    )
+    report = CorpusReport()
+    assert read(path, report) == [
+        ("Ada war Mathematikerin. Über alles.", "dewiki-pages-articles.xml.bz2:Ada"),
+        ("Ein Berg.", "dewiki-pages-articles.xml.bz2:Berg"),
+    ]
+    assert report.dropped == {"redirect": 1, "not an article": 1, "not wikitext": 1, "empty": 1}
+    assert report.documents_in == report.documents + sum(report.dropped.values()) == 6
+    assert report.bytes_in == report.bytes + sum(report.dropped_bytes.values())
+    assert report.dropped_bytes["redirect"] == len("#REDIRECT [[Ada]]")
+    assert report.dropped_bytes["markup"] > 50
+    assert "not articles" not in report.remarks()
+
+
+def test_streams_of_a_multistream_dump_are_one_dump(tmp_path):
+    parts = [SITE, page("A", "One."), page("B", "Two."), "</mediawiki>"]
+    path = tmp_path / "pages-articles-multistream.xml.bz2"
+    path.write_bytes(b"".join(bz2.compress(part.encode()) for part in parts))
+    assert [text for text, _ in read(path)] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("'''Bold''' and ''italic'' [[link]]s, [[target|shown]].", "Bold and italic links, shown."),
+        ("A fact.<ref>{{cite web|x}}</ref><ref name='a'/> Another.", "A fact. Another."),
+        ("Ada ({{IPA|x}}; born 1815) lived.", "Ada (born 1815) lived."),
+        ("Ada ({{IPA|x}}) lived&nbsp;well &amp; long.", "Ada lived well & long."),
+        ("{{Infobox|name={{nested|a}}}}\nProse.", "Prose."),
+        ("[[File:A.jpg|thumb|A [[photo]]]]\n[[Category:B]]\n[[fr:C]]\n[[zh-min-nan:D]]\nProse.", "Prose."),
+        ("See [[:Category:B]] and [[wikt:word|a word]].", "See Category:B and a word."),
+        ("{| class=wikitable\n! head\n|-\n| cell\n|}\nProse.", "Prose."),
+        ("<gallery>\nFile:A.jpg|A\n</gallery><math>x^2</math>Prose.<!-- no -->", "Prose."),
+        ("Read [http://x.y this text] or http://z.w.", "Read this text or http://z.w."),
+        ("* one\n* two\n# three\n: four", "one\ntwo\nthree\nfour"),
+        ("One.<br/>Two.\n\nThree.", "One.\nTwo.\nThree."),
+        ("<blockquote>Said.</blockquote>Done. __NOTOC__", "Said.\nDone."),
+        ("<nowiki>[[not a link]]</nowiki> text", "[[not a link]] text"),
+        ("== A ==\nProse.\n== Empty ==\n{{x}}\n== B ==\n=== C ===\nMore.", "A\nProse.\nB\nC\nMore."),
+        ("Prose.\n== References ==\n=== Notes ===\n{{reflist}}", "Prose."),
+    ],
+)
+def test_markup_becomes_prose(markup, expected):
+    assert prose(markup) == expected
+
+
+def test_markup_that_is_broken_loses_no_words():
+    for markup in ("one {{two", "one [[two", "one '''two", "<div>one two", "one }} two ]]", "== one two"):
+        assert {"one", "two"} <= set(prose(markup).replace("{{", " ").replace("[[", " ").split())
+
+
+@given(st.text(alphabet=list("[]{}|='*#:<>/! \n&;ab"), max_size=120))
+def test_any_markup_has_some_prose(markup):
+    text = prose(markup)
+    assert "\n\n" not in text and text == text.strip()
+
+
+def test_plain_sentences_stay_as_they_are():
+    text = "Dr. Smith went home.\nHe said: “Stop!” – and slept."
+    assert prose(text) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", r"damaged XML \(no element found"),
+        (b"no XML", "damaged XML"),
+        (b"<html></html>", "is no Wikipedia dump: its root is 'html'"),
+        (SITE.encode(), "damaged XML .no element found"),
+        (SITE.encode() + b"<page><title>\xff", "damaged XML .not well-formed"),
+        (b'<?xml version="1.0" encoding="klingon"?><mediawiki/>', "damaged XML .unknown encoding"),
+        (b'<?xml version="1.0" encoding="utf-32"?><mediawiki/>', "damaged XML"),
+        (
+            b'<!DOCTYPE m [<!ENTITY a "aaaaaaaaaa">'
+            + b"".join(b'<!ENTITY %c "%s">' % (98 + i, b"&%c;" % (97 + i) * 10) for i in range(9))
+            + b"]><mediawiki>&j;</mediawiki>",
+            "damaged XML .limit on input amplification",
+        ),
+        (
+            (SITE + page("A", "One.", revisions=2) + "</mediawiki>").encode(),
+            "'A' has 2 revisions, one is expected; take",
+        ),
+        ((SITE + page("A", "One.", revisions=0) + "</mediawiki>").encode(), "'A' has 0 revisions"),
+    ],
+)
+def test_what_is_no_dump_of_articles_is_refused(tmp_path, content, reason):
+    path = tmp_path / "a.xml"
+    path.write_bytes(content)
+    with pytest.raises(DamagedData, match=reason) as error:
+        read(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_page_without_an_end_does_not_fill_the_memory(tmp_path):
+    path = tmp_path / "a.xml"
+    path.write_bytes(SITE.encode() + b"<page><title>A</title><x>" + b"x" * 300_000)
+    with pytest.raises(DamagedData, match="no page ends within 0 MB"):
+        read(path, max_document_bytes=1000)
+
+
+def test_a_long_article_is_divided(tmp_path):
+    report = CorpusReport()
+    path = dump(tmp_path / "a.xml", page("A", "One two. Three four."))
+    assert read(path, report, max_document_bytes=12) == [("One two. ", "a.xml:A"), ("Three four.", "a.xml:A#2")]
+    assert report.cuts == 1
+
+
+def test_pages_are_forgotten_after_their_turn(tmp_path):
+    """What is kept of a dump does not grow with it."""
+    from albert.text import wikipedia_dump
+    from albert.text.corpus_files import find_corpus_files
+    from albert.text.unpacking import open_corpus_file
+
+    path = dump(tmp_path / "a.xml", *(page(f"P{number}", "One.") for number in range(50)))
+    file = find_corpus_files([path]).files[0]
+    pages = weakref.WeakSet()
+    with open_corpus_file(file) as (content, _):
+        for number, element in enumerate(wikipedia_dump._elements(content.read, file, 10_000)):
+            if element.tag.endswith("page"):
+                pages.add(element)
+                assert len(pages) <= 2, number
+
+
+def test_without_its_library_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "albert.text.wikipedia_dump", raising=False)
+    monkeypatch.delitem(sys.modules, "albert.text.wikitext", raising=False)
+    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
+    with pytest.raises(Unavailable, match=r"mwparserfromhell: is not installed; pip install 'albert\[wikipedia\]'"):
+        read(dump(tmp_path / "a.xml", page("A", "One.")))

@@ -98,7 +98,9 @@ def corpus_of(tiny_corpus):
 
         def __init__(self, documents, shards=1):
             self.directory, self.split, self.description = real.directory, "train", real.description
-            parts = [documents[len(documents) * i // shards : len(documents) * (i + 1) // shards] for i in range(shards)]
+            parts = [
+                documents[len(documents) * i // shards : len(documents) * (i + 1) // shards] for i in range(shards)
+            ]
             self._runs = [np.concatenate([np.concatenate(document) for document in part]) for part in parts]
             self._lengths = [
                 ShardLengths(

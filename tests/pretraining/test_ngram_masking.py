@@ -38,8 +38,8 @@ def spans_of(ids, seed, **changes):
 def one_by_one(ids, seed, **changes):
     """The rule of choose_spans, as it is written down."""
     chooser = masking(**changes)
-    words = Words.find(ids, np.array([len(ids)]), chooser._begins, SPECIAL)
-    order, lengths = chooser._drawn(words, key(seed))
+    words = Words.find(ids, np.array([len(ids)]), chooser.word_starts, SPECIAL)
+    order, lengths = chooser.drawn(words, key(seed))
     segments = np.cumsum(ids < N_SPECIAL)[words.begin]
     budget = max(1, round(chooser.recipe.share * len(ids)))
     budget = min(budget, chooser.recipe.max_predictions or budget)
@@ -166,7 +166,7 @@ def test_span_lengths_are_drawn_with_one_over_n(favor_shorter, expected):
     words = Words.find(ids, np.array([len(ids)]), WORD_STARTS, SPECIAL)
     counts = np.zeros(4)
     for seed in range(10):
-        _, drawn = masking(favor_shorter=favor_shorter)._drawn(words, key(seed))
+        _, drawn = masking(favor_shorter=favor_shorter).drawn(words, key(seed))
         counts += np.bincount(drawn, minlength=4)
     expected = counts.sum() * np.array(expected) / 11
     assert counts[0] == 0 and ((counts[1:] - expected) ** 2 / expected).sum() < 13.8  # one in a thousand
@@ -177,7 +177,7 @@ def test_the_first_span_of_a_sequence_is_as_long_as_drawn():
     ids = sequence(150, 150)
     words = Words.find(ids, np.array([len(ids)]), WORD_STARTS, SPECIAL)
     for seed in range(300):
-        order, drawn = masking()._drawn(words, key(seed))
+        order, drawn = masking().drawn(words, key(seed))
         first = int(order[0])
         last = first + min(int(drawn[first]), int(words.to_segment_end[first])) - 1
         assert (words.begin[first], words.end[last]) in spans_of(ids, seed)
@@ -187,7 +187,7 @@ def test_every_word_is_as_likely_to_be_first_as_every_other():
     ids, copies = sequence(20, 20), 4000
     lengths = np.full(copies, len(ids))
     words = Words.find(np.tile(ids, copies), lengths, WORD_STARTS, SPECIAL)
-    order, _ = masking()._drawn(words, np.arange(copies).astype(np.uint64))
+    order, _ = masking().drawn(words, np.arange(copies).astype(np.uint64))
     counts = np.bincount(order[words.first] - words.first)
     expected = copies / len(counts)
     assert len(counts) == words.count[0]

@@ -56,6 +56,11 @@ class MaskingRecipe:
         if min(self.replace_with_mask, self.replace_with_random, kept + 1e-9) < 0:
             raise InvalidConfiguration("masking", "the shares of [MASK] and random tokens do not fit into 1")
 
+    def budgets(self, lengths: np.ndarray) -> np.ndarray:
+        """Most masked tokens of sequences of these lengths, int64."""
+        budgets = np.maximum(1, np.rint(self.share * lengths).astype(np.int64))
+        return budgets if self.max_predictions is None else np.minimum(budgets, self.max_predictions)
+
 
 class Spans(NamedTuple):
     """What is masked together, by position in the run of all sequences; spans never overlap."""
@@ -88,20 +93,28 @@ class NgramMasking:
         word_starts: bool [V], which pieces begin a word.
         mask_id: the id of [MASK].
         special_ids: never masked, never drawn as replacement.
+
+    Attributes:
+        recipe, mask_id: as given.
+        word_starts: bool [V], which pieces begin what an n-gram is made of.
+        special: bool [V].
+        replacements: int64, the ids that random tokens are drawn from.
+        ngram_shares: float64 [N], the probabilities of n = 1 to N.
     """
 
     def __init__(
         self, recipe: MaskingRecipe, word_starts: np.ndarray, mask_id: int, special_ids: Sequence[int]
     ) -> None:
         self.recipe = recipe
-        self._begins = word_starts if recipe.unit == "word" else np.ones(len(word_starts), dtype=bool)
-        self._mask_id = mask_id
-        self._special = np.zeros(len(word_starts), dtype=bool)
-        self._special[list(special_ids)] = True
-        self._replacements = np.flatnonzero(~self._special)
+        self.word_starts = word_starts if recipe.unit == "word" else np.ones(len(word_starts), dtype=bool)
+        self.mask_id = mask_id
+        self.special = np.zeros(len(word_starts), dtype=bool)
+        self.special[list(special_ids)] = True
+        self.replacements = np.flatnonzero(~self.special)
         weights = 1 / np.arange(1, recipe.max_ngram + 1)
         weights = weights if recipe.favor_shorter else weights[::-1]
-        self._thresholds = [_of_32_bits(share) for share in np.cumsum(weights / weights.sum())[:-1].tolist()]
+        self.ngram_shares = weights / weights.sum()
+        self._thresholds = [_of_32_bits(share) for share in np.cumsum(self.ngram_shares)[:-1].tolist()]
 
     def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, keys: np.ndarray) -> MaskedTokens:
         """Mask sequences with their special tokens in place.
@@ -118,14 +131,14 @@ class NgramMasking:
         starts = np.cumsum(lengths) - lengths
         sequence = np.searchsorted(starts, positions, side="right") - 1
         bits = draw(keys[sequence], positions - starts[sequence] + _FATES)
-        strangers = self._replacements[below(low(bits), len(self._replacements))]
+        strangers = self.replacements[below(low(bits), len(self.replacements))]
         fates = high(bits)
         if self.recipe.replacement == "span":  # that of its first token
             fates = np.repeat(fates[np.cumsum(sizes) - sizes], sizes)
         mask, random = self.recipe.replace_with_mask, self.recipe.replace_with_mask + self.recipe.replace_with_random
         replaced = token_ids.copy()
         replaced[positions] = np.where(
-            fates < _of_32_bits(mask), self._mask_id, np.where(fates < _of_32_bits(random), strangers, labels)
+            fates < _of_32_bits(mask), self.mask_id, np.where(fates < _of_32_bits(random), strangers, labels)
         )
         return MaskedTokens(replaced, positions, labels, spans)
 
@@ -143,15 +156,13 @@ class NgramMasking:
             ValueError: more sequences or longer ones than can be masked at a time.
         """
         longest = self.recipe.max_ngram
-        words = Words.find(token_ids, lengths, self._begins, self._special)
-        order, n = self._drawn(words, keys)
+        words = Words.find(token_ids, lengths, self.word_starts, self.special)
+        order, n = self.drawn(words, keys)
         n = np.minimum(n, words.to_segment_end)
         ends = np.append(words.end, np.full(longest, len(token_ids)))  # room to look beyond the last word
         covered = np.zeros(len(ends), dtype=bool)
         reach = np.arange(longest)
-        left = np.maximum(1, np.rint(self.recipe.share * lengths).astype(np.int64))
-        if self.recipe.max_predictions is not None:
-            left = np.minimum(left, self.recipe.max_predictions)
+        left = self.recipe.budgets(lengths)
         going = np.flatnonzero(words.count)
         left, turn, last = left[going], words.first[going], (words.first + words.count)[going]
         found = [np.empty((2, 0), dtype=np.int64)]
@@ -175,8 +186,12 @@ class NgramMasking:
         start, size = start[ascending], size[ascending]
         return Spans(words.begin[start], ends[start + size - 1], size)
 
-    def _drawn(self, words: Words, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of all sequences, their words in the order in which they are taken, and the n of each word."""
+    def drawn(self, words: Words, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of all sequences, their words in the order in which they are taken, and the n of each word.
+
+        Raises:
+            ValueError: more sequences or longer ones than can be masked at a time.
+        """
         if len(keys) > LARGEST_BATCH or words.count.max(initial=0) > LONGEST_SEQUENCE:
             raise ValueError(f"{len(keys)} sequences of up to {words.count.max(initial=0)} words at a time")
         first = np.repeat(words.first, words.count)

@@ -33,7 +33,7 @@ class SequenceRecipe:
     max_length: int = 512
     """Most tokens of a sequence, [CLS] and [SEP] counted."""
     short_probability: float = 0.1
-    """Share of sequences that are cut short at a place drawn uniformly (paper §4.1)."""
+    """Share of sequences, of those of several sentences, that are cut short at a place drawn uniformly (paper §4.1)."""
     objective: SentenceObjective = "sop"
     """What is asked of two segments: their order, whether the second follows, or nothing. "sop-reference" cuts, fills
     and labels as google-research/albert does, one-sentence pairs and all, to compare with."""
@@ -121,6 +121,8 @@ class Explained(NamedTuple):
     samples: Samples
     segments: Segments
     spans: Spans
+    mask_keys: np.ndarray
+    """uint64 [sequences], of the draws of each one's masks."""
 
 
 class PretrainingSamples:
@@ -136,14 +138,14 @@ class PretrainingSamples:
     """
 
     def __init__(self, corpus: TokenCorpus, sequences: SequenceRecipe, masking: MaskingRecipe, seed: int) -> None:
-        self._corpus, self._recipe, self._seed = corpus, sequences, seed
+        self.corpus, self.recipe, self._seed = corpus, sequences, seed
         tokenizer = corpus.tokenizer()
         self._cls, self._sep = tokenizer.cls_id, tokenizer.sep_id
-        self._mask = NgramMasking(masking, tokenizer.word_starts(), tokenizer.mask_id, tokenizer.special_ids)
+        self.masking = NgramMasking(masking, tokenizer.word_starts(), tokenizer.mask_id, tokenizer.special_ids)
         if sequences.objective in ("nsp", "sop-reference") and corpus.n_documents < 2:
             why = f'"{sequences.objective}" needs a second {corpus.split} document to take foreign segments from'
             raise InvalidConfiguration("sequences.objective", why, 'use "sop", which is why the paper has it')
-        self._order = EpochOrder(corpus, partial(_pack, sequences, seed), seed)
+        self._order = EpochOrder(corpus, partial(pack_documents, sequences, seed), seed)
         self.per_epoch = self._order.per_epoch
         self.worthwhile = max(1, TOKENS_AT_ONCE // sequences.max_length)
         """How many samples are best made at once."""
@@ -172,9 +174,9 @@ class PretrainingSamples:
         types = np.repeat(
             np.tile([0, 1], len(lengths)), np.stack((first.length + 2, lengths - first.length - 2), axis=1).ravel()
         )
-        masked = self._mask(token_ids, lengths, keys)
+        masked = self.masking(token_ids, lengths, keys)
         samples = Samples(masked.token_ids, types, lengths, masked.positions, masked.labels, labels)
-        return Explained(samples, segments, masked.spans)
+        return Explained(samples, segments, masked.spans, keys)
 
     def _segments(self, numbers: np.ndarray) -> tuple[Segments, np.ndarray]:
         """The segments of samples, and the keys of their masks."""
@@ -188,7 +190,7 @@ class PretrainingSamples:
         return Segments(Runs(*columns[0:2]), Runs(*columns[2:4]), columns[4]), keys
 
     def _ordered(self, place: Place, items: np.ndarray) -> Segments:
-        recipe, seed, epoch = self._recipe, self._seed, place.epoch
+        recipe, seed, epoch = self.recipe, self._seed, place.epoch
         rows = place.window.sequences.take(place.sequences)
         coins = item_keys("swap", seed, epoch, items) >> np.uint64(63) == 1
         keys = item_keys("foreign", seed, epoch, items)
@@ -221,10 +223,11 @@ class PretrainingSamples:
         token_ids[starts + lengths - 1] = self._sep
         places = np.concatenate((starts + 1, (starts + first.length + 2)[two]))
         begins = np.concatenate((first.begin, second.begin[two]))
-        self._corpus.copy_runs(token_ids, places, begins, np.concatenate((first.length, second.length[two])))
+        self.corpus.copy_runs(token_ids, places, begins, np.concatenate((first.length, second.length[two])))
         return token_ids, lengths
 
 
-def _pack(recipe: SequenceRecipe, seed: int, documents: Documents, epoch: int) -> SequenceTable:
+def pack_documents(recipe: SequenceRecipe, seed: int, documents: Documents, epoch: int) -> SequenceTable:
+    """The sequences of some documents in an epoch, before they are shuffled."""
     pack = pack_as_reference if recipe.objective == "sop-reference" else pack_sentences
     return pack(documents, recipe.max_tokens, recipe.short_probability, seed, epoch)

@@ -75,8 +75,8 @@ def pack_sentences(
     Args:
         documents: which.
         max_tokens: most tokens of a sequence, special ones not counted.
-        short_probability: share of sequences that are cut from a longer one at a place drawn uniformly; the paper
-            has 10 %.
+        short_probability: share of sequences that are cut from a longer one of several sentences, after a sentence
+            drawn uniformly; the paper has 10 %.
         seed, epoch: the draws depend on these and the corpus alone.
 
     Every token belongs to exactly one sequence. A sentence longer than `max_tokens` is cut into equal parts, each a
@@ -119,11 +119,11 @@ def _halved(documents: Documents, max_tokens: int, key: np.uint64) -> tuple[np.n
 def _shortened(
     i: np.ndarray, j: np.ndarray, short_probability: float, first: int, key: np.uint64
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ranges, some of them cut in two so that the asked share is short; both keep an order to predict."""
+    """The ranges, some of those of several sentences cut in two, so that the asked share of them is short."""
     cut_probability = short_probability / (2 - short_probability)  # a cut makes two short ones of one
     bits = draw(key, i + first, j + first)
-    cut = (j - i > 3) & (share(high(bits)) < cut_probability)
-    middle = i[cut] + 2 + (share(low(bits[cut])) * (j[cut] - i[cut] - 3)).astype(np.int64)
+    cut = (j - i > 1) & (share(high(bits)) < cut_probability)
+    middle = i[cut] + 1 + (share(low(bits[cut])) * (j[cut] - i[cut] - 1)).astype(np.int64)
     ends = j.copy()
     ends[cut] = middle
     return np.concatenate((i, middle)), np.concatenate((ends, j[cut]))

@@ -1,0 +1,85 @@
+"""Samples are what theory says, under every combination of options; and the figures notice when they are not."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+from albert.pretraining.ngram_masking import MaskingRecipe
+from albert.pretraining.sample_statistics import Figure, measure, short_sequences
+from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+
+FAR = 4.5
+OBJECTIVES = ("sop", "nsp", "none", "sop-reference")
+MASKINGS = [
+    MaskingRecipe(),
+    MaskingRecipe(unit="token", max_ngram=1),
+    MaskingRecipe(max_predictions=5, replacement="span"),
+    MaskingRecipe(max_ngram=5, favor_shorter=False, replace_with_mask=0.5, replace_with_random=0.5),
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(corpus_of):
+    """Words of one to four pieces of 300, no two sentences alike."""
+    draws = np.random.default_rng(0)
+    return corpus_of(
+        [[draws.integers(20, 300, draws.integers(2, 12)) for _ in range(draws.integers(1, 30))] for _ in range(300)]
+    )
+
+
+def figures_of(corpus, sequences, masking, seed=0):
+    samples = PretrainingSamples(corpus, sequences, masking, seed)
+    return {figure.name: figure for figure in measure(samples, np.arange(4000))}
+
+
+@pytest.mark.parametrize(("objective", "masking"), list(product(OBJECTIVES, MASKINGS)))
+def test_what_was_seen_is_what_is_expected(corpus, objective, masking):
+    figures = figures_of(corpus, SequenceRecipe(max_length=64, objective=objective), masking)
+    if objective == "none":
+        figures.pop("swapped or foreign, of those asked")
+    if objective == "sop-reference":  # one-sentence documents are always "swapped"
+        assert figures.pop("swapped or foreign, of those asked").seen > 0.5
+    scores = {name: figure.score for name, figure in figures.items() if figure.score is not None}
+    assert len(scores) >= 8
+    assert {name: score for name, score in scores.items() if abs(score) > FAR} == {}
+    masked = figures["masked, of all tokens"]
+    assert masked.seen == pytest.approx(masked.expected, rel=0.02) and masked.seen <= masked.expected
+
+
+def test_masked_spans_are_shorter_than_drawn_where_budgets_and_segments_are_small(corpus):
+    figures = figures_of(corpus, SequenceRecipe(max_length=128), MaskingRecipe())
+    one, two, three = (figures[f"masked spans of n = {n}"] for n in (1, 2, 3))
+    assert one.expected < one.seen < 0.65 and three.expected > three.seen > 0.1
+    assert one.seen + two.seen + three.seen == pytest.approx(1)
+
+
+def test_short_sequences_are_as_many_as_asked(corpus):
+    for share in (0.0, 0.1, 0.5):
+        samples = PretrainingSamples(corpus, SequenceRecipe(max_length=64, short_probability=share), MaskingRecipe(), 0)
+        figure = short_sequences(samples, 0)
+        assert figure.expected == pytest.approx(share, abs=0.03)
+        assert abs(figure.score) < FAR
+
+
+def test_a_coin_that_is_not_fair_is_noticed(corpus, monkeypatch):
+    def too_often(purpose, seed, epoch, items):
+        return np.where(items % 5, np.uint64(1 << 63), np.uint64(0)).astype(np.uint64)
+
+    monkeypatch.setattr("albert.pretraining.samples.item_keys", too_often)
+    figures = figures_of(corpus, SequenceRecipe(max_length=64), MaskingRecipe())
+    assert figures["swapped or foreign, of those asked"].score > 20
+
+
+def test_replacements_that_are_not_as_asked_are_noticed(corpus):
+    samples = PretrainingSamples(corpus, SequenceRecipe(max_length=64), MaskingRecipe(), 0)
+    samples.masking.replacements = samples.masking.replacements[100:]
+    figures = {figure.name: figure for figure in measure(samples, np.arange(4000))}
+    assert figures["chi-square of other tokens, by degree"].score > 20
+
+
+def test_a_figure_scores_in_standard_deviations():
+    assert Figure("", 0.6, 0.5, 0.05).score == pytest.approx(2)
+    assert Figure("", 0.0, 0.0, 0.0).score == 0 and Figure("", 1e-9, 0.0, 0.0).score == math.inf
+    assert Figure("", 0.6, 0.5).score is None and Figure("", 0.6).score is None

@@ -162,11 +162,11 @@ def _ngram_figures(masking: NgramMasking, drawn: np.ndarray, spans: np.ndarray) 
 
 
 def _fate_figures(masking: NgramMasking, counts: Counter[str], strangers: np.ndarray) -> list[Figure]:
-    recipe, vocabulary = masking.recipe, len(masking.replacements)
+    recipe, vocabulary = masking.recipe, int((~masking.special).sum())
     same = recipe.replace_with_random / vocabulary  # drawn at random, and it is the one that was there
     kept = 1 - recipe.replace_with_mask - recipe.replace_with_random + same
     other = counts["fates"] - counts["[MASK]"] - counts["kept"]
-    ordinary = strangers[masking.replacements]
+    ordinary = strangers[~masking.special]
     bins = max(2, min(vocabulary, int(ordinary.sum()) // 20))
     seen = np.bincount(np.arange(vocabulary) * bins // vocabulary, weights=ordinary)
     expected = np.bincount(np.arange(vocabulary) * bins // vocabulary) * ordinary.sum() / vocabulary

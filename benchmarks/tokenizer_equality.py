@@ -42,6 +42,7 @@ from albert.text.tokenizer_directory import load_tokenizer
 ODD = re.compile(r"[0-9][,.]|``|''|[^\x00-\x7f]")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
 SYMBOLS = re.compile('([()"\\-.–£€])')
+TIE = "a tie: the same pieces in another order"
 UNEXPLAINED = "unexplained"
 
 
@@ -216,7 +217,12 @@ def _transformers(model: Path, directory: Path) -> tuple[Any, Any]:
 
 
 def cause(text: str, left: list[int], right: list[int], processors: tuple[Any, Any]) -> str:
-    """The fewest switches between steps that give the one ids and steps that give the other."""
+    """The fewest switches between steps that give the one ids and steps that give the other.
+
+    The same pieces in another order have the same score, and which of the two is taken is chance.
+    """
+    if sorted(left) == sorted(right):
+        return TIE
     for number in range(1, len(SWITCHES) + 1):
         for names in combinations(SWITCHES, number):
             for base in BASES:

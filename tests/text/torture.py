@@ -62,8 +62,9 @@ def check_offsets(tokenizer, text):
 
 
 def folded(text):
-    """Composed as SentencePiece composes it; a sigma is final or not by what stands around it."""
-    return unicodedata.normalize("NFKC", text).casefold().replace(" ", "").replace("▁", "")
+    """The visible letters, however they are composed; a sigma is final or not by what stands around it."""
+    parts = unicodedata.normalize("NFKD", text).casefold().replace("▁", "")
+    return "".join(c for c in parts if unicodedata.category(c)[0] not in "CZ" and unicodedata.category(c) != "Mn")
 
 
 def check_spans(text, offsets, covered):

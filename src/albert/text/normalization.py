@@ -66,14 +66,16 @@ def normalize_with_alignment(
     """`normalize`, with the original place of every character of the result."""
     table = _characters(lower_case, keep_accents, compatibility)
     mapped = [table[ord(character)] for character in text]
-    ends_of_sources = np.arange(1, len(text) + 1, dtype=np.int64)
-    for pair in _QUOTE_PAIR.finditer(text):
-        mapped[pair.start()], mapped[pair.start() + 1] = '"', ""
-        ends_of_sources[pair.start()] = pair.end()
     lengths = np.fromiter(map(len, mapped), dtype=np.int64, count=len(mapped))
+    ends_of_sources = np.arange(1, len(text) + 1, dtype=np.int64)
     for place in np.flatnonzero(lengths == 0)[::-1].tolist():
         if place and unicodedata.combining(text[place]):  # an accent that is dropped belongs to its letter's slice
             ends_of_sources[place - 1] = ends_of_sources[place]
+    for pair in _QUOTE_PAIR.finditer(text):
+        first, second = pair.start(), pair.start() + 1
+        mapped[first], mapped[second] = '"', ""
+        lengths[second] = 0
+        ends_of_sources[first] = ends_of_sources[second]
     starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
     ends = np.repeat(ends_of_sources, lengths)
     return _collapse_blanks("".join(mapped), starts, ends)

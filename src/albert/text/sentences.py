@@ -75,20 +75,27 @@ def divide_sentence(sentence: str) -> list[str]:
     A part ends with a clause, else with a word, else between two characters, within a quarter of its length from
     where an equal part would end.
     """
-    if len(sentence) <= LONGEST_SENTENCE // 4:
+    if len(sentence) <= LONGEST_SENTENCE // 4 or len(data := sentence.encode("utf-8")) <= LONGEST_SENTENCE:
         return [sentence]
-    parts = math.ceil(len(sentence.encode("utf-8")) / LONGEST_SENTENCE)
-    length = len(sentence) / parts
-    cuts = [_place_to_cut(sentence, round(part * length), round(length / 4)) for part in range(1, parts)]
+
+    def place(size: float) -> int:
+        return len(data[: round(size)].decode("utf-8", "ignore"))
+
+    parts = math.ceil(1.5 * len(data) / LONGEST_SENTENCE)  # so that with a quarter more at both ends it is not too long
+    length = len(data) / parts
+    cuts = [
+        _place_to_cut(sentence, place((part - 0.25) * length), place(part * length), place((part + 0.25) * length))
+        for part in range(1, parts)
+    ]
     return [part for start, end in pairwise([0, *cuts, len(sentence)]) if (part := sentence[start:end].strip())]
 
 
-def _place_to_cut(text: str, wanted: int, reach: int) -> int:
+def _place_to_cut(text: str, first: int, wanted: int, last: int) -> int:
     for end in (_END_OF_CLAUSE, _BLANKS):
-        places = [found.end() for found in end.finditer(text, max(wanted - reach, 1), wanted + reach)]
+        places = [found.end() for found in end.finditer(text, first, last)]
         if places:
             return min(places, key=lambda place: abs(place - wanted))
-    before = range(wanted, max(wanted - reach, 1), -1)
+    before = range(wanted, first, -1)
     return next((place for place in before if not unicodedata.combining(text[place])), wanted)  # no accent alone
 
 
@@ -100,7 +107,7 @@ def _segments(paragraph: str, language: str) -> Iterator[str]:
         if len(found) > 1:
             found.pop()  # it may go on
         else:
-            found = [window[: _place_to_cut(window, WINDOW * 3 // 4, WINDOW // 8)]]  # it will be divided anyway
+            found = [window[: _place_to_cut(window, WINDOW // 2, WINDOW * 3 // 4, WINDOW)]]  # it will be divided anyway
         yield from found
         start += sum(map(len, found))
     yield from segment(language, paragraph[start:])

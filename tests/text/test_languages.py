@@ -34,7 +34,7 @@ def trained():
     """A vocabulary of all characters of all texts, capitals too."""
     settings = VocabularySettings(keep_accents=True, lower_case=False, character_coverage=1.0)
     texts = [*TEXTS.values(), *map(str.lower, TEXTS.values())]
-    return train_tokenizer(texts, vocab_size=345, settings=settings)
+    return train_tokenizer(texts, vocab_size=330, settings=settings)
 
 
 # SentencePiece composes neighbours only: in decomposed Arabic a vowel sign stands between a letter and its hamza.

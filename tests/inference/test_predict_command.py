@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,12 +12,21 @@ import pytest
 from albert.cli import main as table
 from albert.cli.predict import main, read_rows
 from albert.model.albert import (
+    AlbertForMultipleChoice,
     AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
+    AlbertForTokenClassification,
 )
 from albert.model.config import AlbertConfig
-from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, MissingInput, UsageError
+from albert.runtime.errors import (
+    AlbertError,
+    CannotCreate,
+    DamagedData,
+    InvalidConfiguration,
+    MissingInput,
+    UsageError,
+)
 
 Save = Callable[..., Path]
 
@@ -149,7 +159,10 @@ def test_an_output_is_replaced_only_when_told(classifier: str, tmp_path: Path) -
         ([], "nothing is asked"),
         (["--classify", "a", "--fill-mask", "b"], "--fill-mask, --classify together"),
         (["--question", "a"], "give --context"),
-        (["--context", "a", "--classify", "b"], "--context: goes with --question"),
+        (["--context", "a", "--classify", "b"], "--context: goes with --question or --choose"),
+        (["--choose", "a", "b"], "--choose: needs a text to answer from; give --context"),
+        (["--choose", "a", "--context", "b"], "one option is no choice"),
+        (["--choose", "a", "b", "--tag", "c"], "--tag, --choose together"),
         (["--pair", "a", "--fill-mask", "b"], "--pair: goes with --classify"),
         (["--output", "a", "--classify", "b"], "--output: goes with --input"),
         (["--fill-mask", "[MASK]", "--top-k", "0"], "at least 1"),
@@ -163,3 +176,39 @@ def test_contradictions_are_refused_before_the_model_is_read(arguments: list[str
 def test_a_failure_is_one_line_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert table.run(["predict", "./absent", "--classify", "a"]) == 66
     assert capsys.readouterr().err == "albert: error: absent: no such directory\n"
+
+
+def test_words_are_tagged(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(saved(AlbertForTokenClassification(config, 2), id2label={0: "O", 1: "[X]"}))
+    main([path, "--tag", "He came.", "--json"])
+    words = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [word["word"] for word in words] == ["He", "came", "."]
+    main([path, "--tag", "He came."])
+    assert "came" in capsys.readouterr().out
+    main([path, "--tag", " "])
+    assert capsys.readouterr().err == "note: the text holds no words\n"
+
+
+def test_an_option_is_chosen(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(saved(AlbertForMultipleChoice(config)))
+    main([path, "--context", "He came.", "--question", "Did he?", "--choose", "yes", "no", "--json"])
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {entry["option"] for entry in found} == {"yes", "no"}
+    main([path, "--context", "He came.", "--choose", "yes", "no"])
+    assert "option" in capsys.readouterr().out
+
+
+def test_what_is_doubtful_is_said_and_settings_can_be_set(
+    saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(saved(AlbertForPreTraining(replace(config, hidden_act="gelu")), net_structure_type=0))
+    asked = [path, "--fill-mask", "The [MASK] sat.", "--json"]
+    main(asked)
+    stated = capsys.readouterr()
+    assert stated.err.startswith('note: hidden_act "gelu" is the exact form')
+    main([*asked, "--hidden-act", "gelu_new", "--num-attention-heads", "2"])
+    other = capsys.readouterr()
+    assert other.err == ""
+    assert other.out != stated.out
+    with pytest.raises(InvalidConfiguration, match="5 heads do not divide"):
+        main([*asked, "--num-attention-heads", "5"])

@@ -12,9 +12,11 @@ import transformers
 
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
+    AlbertForMultipleChoice,
     AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
+    AlbertForTokenClassification,
     AlbertModel,
 )
 from albert.model.config import AlbertConfig
@@ -102,7 +104,7 @@ def test_batching_changes_no_answer(saved: Save, config: AlbertConfig) -> None:
     predictor = Predictor.open(saved(AlbertForSequenceClassification(config, 2)))
     texts = ["the cat " * n for n in (1, 9, 3, 20, 0, 7, 2)]
     together = predictor.classify_batch(texts)
-    predictor._micro_batch_tokens = 30
+    predictor._model.micro_batch_tokens = 30
     apart = predictor.classify_batch(texts)
     _assert_equal_scores(together, apart)
     _assert_equal_scores(together, [predictor.classify(text) for text in texts])
@@ -242,3 +244,91 @@ def _assert_equal_scores(found: list[list[dict]], expected: list[list[dict]]) ->
     for mine, theirs in zip(found, expected, strict=True):
         assert [entry["label"] for entry in mine] == [entry["label"] for entry in theirs]
         np.testing.assert_allclose([entry["score"] for entry in mine], [entry["score"] for entry in theirs], rtol=1e-4)
+
+
+def test_words_are_tagged_as_by_the_pipeline(saved: Save, config: AlbertConfig) -> None:
+    names = {0: "O", 1: "B-PER", 2: "I-PER"}
+    path = saved(AlbertForTokenClassification(config, 3), id2label=names)
+    predictor, pipeline = Predictor.open(path), _pipeline("token-classification", path)
+    text = "The old  sailor saw Ada, again."
+    pieces = {piece["start"]: piece for piece in pipeline(text, ignore_labels=[])}
+    found = predictor.tag(text)
+    assert [word["word"] for word in found] == ["The", "old", "sailor", "saw", "Ada", ",", "again", "."]
+    for word in found:
+        assert word["word"] == text[word["start"] : word["end"]]
+        theirs = pieces[word["start"]]  # a word is judged by its first piece
+        assert word["entity"] == theirs["entity"]
+        assert word["score"] == pytest.approx(theirs["score"], rel=1e-4)
+    assert predictor.abilities == ("tag words",)
+    assert predictor.labels == ["O", "B-PER", "I-PER"]
+    with pytest.raises(InvalidConfiguration, match="no trained head to classify texts; this model can tag words"):
+        predictor.classify("a")
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_a_text_without_words_has_no_tags(saved: Save, config: AlbertConfig, text: str) -> None:
+    assert Predictor.open(saved(AlbertForTokenClassification(config, 2))).tag(text) == []
+
+
+def test_every_word_of_a_long_text_is_tagged_where_it_has_most_context(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForTokenClassification(config, 4)))
+    text = " ".join(f"the sailor saw {'it ' * (n % 5)}again ." for n in range(60))
+    found = predictor.tag(text)
+    assert [word["word"] for word in found] == text.split()
+    assert all(word["word"] == text[word["start"] : word["end"]] for word in found)
+    predictor._model.micro_batch_tokens = 1
+    assert predictor.tag(text) == [word | {"score": pytest.approx(word["score"], rel=1e-4)} for word in found]
+
+
+@pytest.mark.parametrize("question", ["", "Who was it?", "It was the _ that sang."])
+def test_an_option_is_chosen_as_by_multiple_choice_of_theirs(saved: Save, config: AlbertConfig, question: str) -> None:
+    path = saved(AlbertForMultipleChoice(config))
+    context, options = "The cat saw the dog.", ["a bird", "the old king", "nobody", "a bird"]
+    found = Predictor.open(path).choose(context, options, question)
+    theirs = transformers.AlbertForMultipleChoice.from_pretrained(path).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    read = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
+    inputs = tokenizer([context] * 4, read, return_tensors="pt", padding=True)
+    with torch.inference_mode():
+        expected = theirs(**{name: tensor[None] for name, tensor in inputs.items()}).logits.softmax(-1)[0]
+    assert [entry["score"] for entry in found] == sorted((entry["score"] for entry in found), reverse=True)
+    assert sum(entry["score"] for entry in found) == pytest.approx(1)
+    for entry in found:
+        assert entry["option"] == options[entry["index"]]
+        assert entry["score"] == pytest.approx(float(expected[entry["index"]]), rel=1e-4)
+
+
+def test_an_option_that_was_cut_says_so_and_one_is_no_choice(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForMultipleChoice(config)))
+    found = predictor.choose("The cat " * 60, ["yes", "no"])
+    assert all(entry["tokens_cut"] > 0 for entry in found)
+    with pytest.raises(UsageError, match="1 of them; give at least two"):
+        predictor.choose("The cat", ["yes"])
+
+
+def test_a_setting_in_place_of_the_stated_one_changes_the_answers(saved: Save, config: AlbertConfig) -> None:
+    path = saved(AlbertForSequenceClassification(config, 2))
+    other = {"hidden_act": "gelu", "num_attention_heads": 2}
+    expected = transformers.AlbertForSequenceClassification.from_pretrained(path, **other).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(path)("The cat", return_tensors="pt")
+    found = Predictor.open(path, overrides=other).classify("The cat")
+    with torch.inference_mode():
+        assert found[0]["score"] == pytest.approx(float(expected(**inputs).logits.softmax(-1).max()), rel=1e-4)
+    assert found[0]["score"] != Predictor.open(path).classify("The cat")[0]["score"]
+
+
+def test_the_next_sentence_is_no_order(saved: Save, config: AlbertConfig) -> None:
+    predictor = Predictor.open(saved(AlbertForPreTraining(config), sentence_objective="nsp"))
+    found = predictor.order("The cat saw the dog.", "And it followed the bird again.")
+    assert found["label"] in ("next", "foreign")
+    assert (found["label"] == "next") == (found["probability_next"] >= 0.5)
+
+
+def test_a_foreign_tokenizer_is_refused_before_a_weight_is_read(saved: Save, config: AlbertConfig) -> None:
+    path = saved(AlbertForSequenceClassification(config, 2))
+    (path / "MANIFEST.json").unlink()
+    content = json.loads((path / "config.json").read_text()) | {"tokenizer_fingerprint": "pieces-0"}
+    (path / "config.json").write_text(json.dumps(content))
+    (path / "model.safetensors").write_bytes(b"not read")
+    with pytest.raises(DamagedData, match="the model was trained with pieces-0"):
+        Predictor.open(path)

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
@@ -14,6 +15,7 @@ from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.inference.predictor import Predictor
+from albert.model.config import Activation
 from albert.runtime.durable_files import write_text
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
 from albert.runtime.progress import progress
@@ -23,10 +25,11 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Predict:
-    """Ask a trained model: fill masks, judge an order, classify, answer a question.
+    """Ask a trained model: fill masks, judge an order, classify, answer a question, tag words, choose.
 
     What a model can do depends on its head: `albert pretrain` makes models that fill masks and judge orders,
-    and `albert finetune` such that classify or answer. Give one question, or a file of texts to classify.
+    and `albert finetune` such that classify or answer; those of transformers that tag words or choose among
+    options open too. Give one question, or a file of texts to classify.
 
     Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
     """
@@ -42,9 +45,13 @@ class Predict:
     pair: str | None = None
     """The second text, where the classifier was trained on pairs."""
     question: str | None = None
-    """A question, to be answered from --context."""
+    """A question, to be answered from --context, or about it where --choose gives the options."""
     context: str | None = None
     """The text that holds the answer."""
+    tag: str | None = None
+    """A text whose words get a label each."""
+    choose: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION...", help_behavior_hint="")] = ()
+    """Two or more options, to be chosen from after reading --context."""
     input: str | None = None
     """Texts to classify: a .txt file with one a line, a .jsonl file, or - for standard input."""
     output: Path | None = None
@@ -57,6 +64,12 @@ class Predict:
     """The key of the second text in a JSON line, which may be absent from all lines."""
     top_k: int = 5
     """How many pieces a mask, or how many answers a question gets."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    hidden_act: Activation | None = None
+    """The activation, in place of config.json's: gelu_new is the tanh form that Google trained with."""
+    num_attention_heads: int | None = None
+    """The number of heads, in place of config.json's; the shapes of the weights do not show it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     json: bool = False
     """JSON in place of a table."""
@@ -68,11 +81,24 @@ def main(arguments: list[str]) -> int:
     _refuse_contradictions(options)
     if options.output is not None and options.output.exists() and not options.replace:
         raise CannotCreate(options.output, "exists already", "choose another name, or say --replace")
+    rows = [] if options.input is None else read_rows(options.input, options.text_field, options.pair_field)
+    settings = ("hidden_act", "num_attention_heads")
+    predictor = Predictor.open(
+        options.model,
+        options.device,
+        revision=options.revision,
+        overrides={name: getattr(options, name) for name in settings if getattr(options, name) is not None},
+    )
+    for note in predictor.loading_report.notes:
+        _note(note)
     if options.input is not None:
-        rows = read_rows(options.input, options.text_field, options.pair_field)
-        _classify_rows(Predictor.open(options.model, options.device), rows, options)
-        return 0
-    predictor = Predictor.open(options.model, options.device)
+        _classify_rows(predictor, rows, options)
+    else:
+        _ask(predictor, options)
+    return 0
+
+
+def _ask(predictor: Predictor, options: Predict) -> None:
     if options.fill_mask is not None:
         found: Any = predictor.fill_mask(options.fill_mask, options.top_k)
         _show(found, ("score", "token_str", "sequence"), options.json)
@@ -80,12 +106,17 @@ def main(arguments: list[str]) -> int:
         _show([predictor.order(*options.order)], ("label", "score"), options.json)
     elif options.classify is not None:
         _show(predictor.classify(options.classify, options.pair), ("label", "score"), options.json)
+    elif options.tag is not None:
+        _show(predictor.tag(options.tag), ("word", "entity", "score", "start", "end"), options.json)
+    elif options.choose:
+        assert options.context is not None
+        found = predictor.choose(options.context, options.choose, options.question or "")
+        _show(found, ("option", "score"), options.json)
     else:
         assert options.question is not None and options.context is not None
         found = predictor.answer(options.question, options.context, options.top_k)
         answers = found if isinstance(found, list) else [found]
         _show(answers, ("score", "answer", "start", "end"), options.json)
-    return 0
 
 
 def read_rows(source: str, text_field: str, pair_field: str) -> list[dict[str, Any]]:
@@ -140,19 +171,23 @@ def _row(line: str, where: str, text_field: str) -> dict[str, Any]:
 
 
 def _refuse_contradictions(options: Predict) -> None:
-    asked = [
-        name for name in ("fill_mask", "order", "classify", "question", "input") if getattr(options, name) is not None
-    ]
+    names = ("fill_mask", "order", "classify", "tag", "choose", "question", "input")
+    asked = [name for name in names if getattr(options, name) not in (None, ())]
+    if "choose" in asked and "question" in asked:  # about the options, then
+        asked.remove("question")
     switches = ", ".join("--" + name.replace("_", "-") for name in asked)
     if len(asked) != 1:
         why = f"{switches} together" if asked else "nothing is asked"
-        remedy = "give one of --fill-mask, --order, --classify, --question with --context, --input"
-        raise UsageError("albert predict", why, remedy)
-    for name, belongs_to in (("pair", "classify"), ("context", "question"), ("output", "input")):
-        if getattr(options, name) is not None and asked != [belongs_to]:
-            raise UsageError(f"--{name}", f"goes with --{belongs_to}, not with {switches}")
-    if options.question is not None and options.context is None:
-        raise UsageError("--question", "needs a text to answer from", "give --context")
+        ways = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
+        raise UsageError("albert predict", why, f"give one of {ways}")
+    for name, belongs_to in (("pair", ("classify",)), ("context", ("question", "choose")), ("output", ("input",))):
+        if getattr(options, name) is not None and asked[0] not in belongs_to:
+            places = " or ".join(f"--{place}" for place in belongs_to)
+            raise UsageError(f"--{name}", f"goes with {places}, not with {switches}")
+    if asked[0] in ("question", "choose") and options.context is None:
+        raise UsageError(switches, "needs a text to answer from", "give --context")
+    if len(options.choose) == 1:
+        raise UsageError("--choose", "one option is no choice", "give two or more")
     if options.top_k < 1:
         raise UsageError("--top-k", f"is {options.top_k}, at least 1 is needed")
 
@@ -188,6 +223,9 @@ def _show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
     """A table, or JSON: a line for each prediction, or for each mask a line with all of its predictions."""
     if as_json:
         sys.stdout.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in found)
+        return
+    if not found:
+        _note("the text holds no words")
         return
     console = Console(soft_wrap=True, highlight=False)
     for group in found if isinstance(found[0], list) else [found]:

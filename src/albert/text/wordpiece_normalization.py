@@ -9,6 +9,10 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+
+from albert.text.normalization import NormalizedText
+
 _IDEOGRAPHS = (
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
@@ -41,42 +45,25 @@ class WordPieceNormalization:
     reference: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedWord:
-    """A word and where in the text each of its characters begins and ends, accents that vanished behind it included."""
-
-    word: str
-    starts: list[int]
-    ends: list[int]
-
-
 def basic_words(text: str, normalization: WordPieceNormalization) -> list[str]:
     """The words of a text: what stands between blanks and punctuation, each ideograph, each sign of punctuation."""
     return _prepared(text, normalization).translate(_characters(normalization)).split()
 
 
-def placed_words(text: str, normalization: WordPieceNormalization) -> list[PlacedWord]:
-    """`basic_words`, with the original place of every character."""
+def words_with_alignment(text: str, normalization: WordPieceNormalization) -> NormalizedText:
+    """The words of a text with one blank or several between them, and the original place of every character.
+
+    An accent that is dropped belongs to the place of its letter.
+    """
     table = _characters(normalization)
-    words: list[PlacedWord] = []
-    word, starts, ends = [], [], []
-    for place, source in enumerate(_prepared(text, normalization)):
-        mapped = table[ord(source)]
-        if not mapped and unicodedata.category(source)[0] == "M":
-            behind = ends or (words[-1].ends if words else [])
-            if behind and behind[-1] == place:
-                behind[-1] = place + 1
-        for character in mapped:
-            if character != " ":
-                word.append(character)
-                starts.append(place)
-                ends.append(place + 1)
-            elif word:
-                words.append(PlacedWord("".join(word), starts, ends))
-                word, starts, ends = [], [], []
-    if word:
-        words.append(PlacedWord("".join(word), starts, ends))
-    return words
+    mapped = [table[ord(character)] for character in _prepared(text, normalization)]
+    lengths = np.fromiter(map(len, mapped), dtype=np.int64, count=len(mapped))
+    ends_of_sources = np.arange(1, len(text) + 1, dtype=np.int64)
+    for place in np.flatnonzero(lengths == 0)[::-1].tolist():
+        if place and unicodedata.category(text[place])[0] == "M":
+            ends_of_sources[place - 1] = ends_of_sources[place]
+    starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
+    return NormalizedText("".join(mapped), starts, np.repeat(ends_of_sources, lengths))
 
 
 def _prepared(text: str, normalization: WordPieceNormalization) -> str:

@@ -1,6 +1,7 @@
 """BERT's tokenizer, which the Chinese ALBERT models have: basic words, then WordPiece; offsets into the original."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property, lru_cache
@@ -19,9 +20,10 @@ from albert.text.wordpiece_files import (
     wordpiece_tokenizer_json,
 )
 from albert.text.wordpiece_matching import CONTINUES, LONGEST_WORD, LONGEST_WORD_OF_THE_REFERENCE, WordPieces
-from albert.text.wordpiece_normalization import WordPieceNormalization, basic_words, placed_words
+from albert.text.wordpiece_normalization import WordPieceNormalization, basic_words, words_with_alignment
 from albert.text.wordpiece_vocabulary import CLS, MASK, PAD, SEP, UNKNOWN, check_vocabulary
 
+_WORD = re.compile("[^ ]+")
 _ATTACHED = (".", "?", "!", ",")
 
 
@@ -94,12 +96,14 @@ class WordPieceTokenizer(Tokenizer):
             ids, and for each the characters (start, end) of the original text that it covers. Accents that were dropped
             belong to their letter. Offsets never go back; all pieces of one decomposed character cover it.
         """
+        aligned = words_with_alignment(text, self.normalization)
+        starts, ends = aligned.starts.tolist(), aligned.ends.tolist()
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
-        for placed in placed_words(text, self.normalization):
-            pieces = self._pieces[placed.word]
+        for word in _WORD.finditer(aligned.text):
+            pieces, first = self._pieces[word.group()], word.start()
             ids += pieces.ids
-            offsets += [(placed.starts[start], placed.ends[end - 1]) for start, end in pieces.spans]
+            offsets += [(starts[first + start], ends[first + end - 1]) for start, end in pieces.spans]
         return ids, offsets
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:

@@ -36,7 +36,7 @@ class Command:
 
 COMMANDS: dict[str, Command] = {
     "quickstart": Command("albert.cli.quickstart", "the whole story on the embedded sample, in minutes"),
-    "tokenizer": Command("albert.cli.tokenizer", "train a SentencePiece vocabulary from text"),
+    "tokenizer": Command("albert.cli.tokenizer", "train a vocabulary, see what it makes of a text"),
     "prepare": Command("albert.cli.prepare", "text and a tokenizer to token shards, in parallel"),
     "merge": Command("albert.cli.merge", "prepared corpora become one"),
     "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),

@@ -30,7 +30,7 @@ class Prepare(CorpusOptions):
     """
 
     tokenizer: Path
-    """A directory with spiece.model, or the file itself: `albert tokenizer train` makes one."""
+    """A directory with a tokenizer, a spiece.model or a vocab.txt: `albert tokenizer train` makes one."""
     output: Path
     """The directory to make."""
     held_out: float = 0.01

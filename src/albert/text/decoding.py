@@ -1,5 +1,7 @@
 """Bytes of a file to text: UTF-8, or what `Reading.bad_utf8` says."""
 
+from pathlib import Path
+
 from albert.runtime.errors import DamagedData
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.reading import NOT_UTF8, CorpusReport, Reading
@@ -11,20 +13,28 @@ _REPLACED = "bad UTF-8 sequences replaced by U+FFFD"
 _REPAIRED = "half surrogates replaced by U+FFFD"
 
 
+def decode_from_file(data: bytes, path: Path, offset: int, reading: Reading, report: CorpusReport) -> str | None:
+    """`decode` of what stands at a place of a file, unpacked; a byte order mark at its beginning is no text."""
+    if offset == 0:
+        if data.startswith(_UTF16_MARKS) and reading.bad_utf8 == "refuse":
+            raise DamagedData(path, "is not UTF-8: byte 0: it is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
+        if data.startswith(_BYTE_ORDER_MARK):
+            data, offset = data[len(_BYTE_ORDER_MARK) :], len(_BYTE_ORDER_MARK)
+    return decode(data, path, offset, reading, report)
+
+
 def decode(data: bytes, subject: object, offset: int, reading: Reading, report: CorpusReport) -> str | None:
     """The text of some bytes; None when it is dropped, and counted as a document.
 
     Args:
         data: a document, a line, a field.
         subject: where they are: a file, perhaps with a line.
-        offset: their place in it. A byte order mark at 0 is no text.
+        offset: their place in it.
         reading, report: what to do about bytes that are no text, and the account of it.
 
     Raises:
         DamagedData: not UTF-8, or a NUL byte, which is UTF-8 and no text; with its place.
     """
-    if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
-        data, offset = data[3:], 3
     place, error = data.find(b"\0"), None
     if place < 0:
         try:
@@ -38,13 +48,8 @@ def decode(data: bytes, subject: object, offset: int, reading: Reading, report: 
         text = data.decode("utf-8", "replace").replace("\0", REPLACEMENT_CHARACTER)
         report.noted[_REPLACED] += text.count(REPLACEMENT_CHARACTER) - data.count(b"\xef\xbf\xbd")
         return text
-    if offset == 0 and data.startswith(_UTF16_MARKS):
-        raise DamagedData(
-            subject, "is not UTF-8: byte 0: it is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8"
-        ) from error
-    what, remedy = (
-        ("is not UTF-8:", "convert it to UTF-8") if error else ("is not text: NUL byte at", "UTF-8 is expected")
-    )
+    what = "is not UTF-8:" if error else "is not text: NUL byte at"
+    remedy = "convert it to UTF-8" if error else "UTF-8 is expected"
     raise DamagedData(subject, f"{what} byte {offset + place}", f"{remedy}, or --bad-utf8 replace or skip") from error
 
 

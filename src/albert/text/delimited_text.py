@@ -9,7 +9,7 @@ from io import BufferedIOBase
 
 from albert.runtime.errors import DamagedData, did_you_mean
 from albert.text.corpus_files import CorpusFile
-from albert.text.decoding import decode
+from albert.text.decoding import decode, decode_from_file
 from albert.text.long_documents import documents_of
 from albert.text.reading import CorpusReport, Document, Reading
 from albert.text.unpacking import open_corpus_file
@@ -29,7 +29,7 @@ def read(
         for line, fields in rows:
             place = f"{file.path}:{line}"
             if not columns:
-                columns, column = len(fields), _column(fields, place, reading)
+                columns, column = len(fields), _column(fields, file, place, reading.text_field)
                 continue
             if len(fields) != columns:
                 raise DamagedData(place, f"has {len(fields)} fields where the header has {columns}")
@@ -39,14 +39,18 @@ def read(
             reached(raw.tell())
 
 
-def _column(header: list[bytes], place: str, reading: Reading) -> int:
-    names = [str(decode(name, place, 0, Reading(), CorpusReport())) for name in header]
-    if names.count(reading.text_field) == 1:
-        return names.index(reading.text_field)
-    if reading.text_field in names:
-        raise DamagedData(place, f"two columns are named {reading.text_field!r}")
-    hint = did_you_mean(reading.text_field, names)
-    raise DamagedData(place, f"has no column {reading.text_field!r}", f"{hint} (--text-field)")
+def _column(header: list[bytes], file: CorpusFile, place: str, name: str) -> int:
+    strictly = Reading(), CorpusReport()
+    first, *others = header
+    names = [
+        decode_from_file(first, file.path, 0, *strictly),
+        *(decode(other, place, 0, *strictly) for other in others),
+    ]
+    if names.count(name) == 1:
+        return names.index(name)
+    if name in names:
+        raise DamagedData(place, f"two columns are named {name!r}")
+    raise DamagedData(place, f"has no column {name!r}", f"{did_you_mean(name, map(str, names))} (--text-field)")
 
 
 def _quoted(content: BufferedIOBase, file: CorpusFile, limit: int) -> Rows:

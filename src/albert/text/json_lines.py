@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from albert.runtime.errors import DamagedData, did_you_mean
 from albert.text.corpus_files import CorpusFile
-from albert.text.decoding import decode, repair
+from albert.text.decoding import decode_from_file, repair
 from albert.text.long_documents import documents_of
 from albert.text.reading import NULL, CorpusReport, Document, Reading
 from albert.text.unpacking import open_corpus_file
@@ -23,7 +23,7 @@ def read(
             place = f"{file.path}:{number}"
             if len(line) > limit:
                 raise DamagedData(place, f"is longer than {limit / 1e6:,.0f} MB", ONE_A_LINE)
-            text = decode(line, file.path, offset, reading, report)
+            text = decode_from_file(line, file.path, offset, reading, report)
             offset += len(line)
             if text is None or not text or text.isspace():
                 continue  # an empty line between records is no record

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from io import BufferedIOBase
 
 from albert.text.corpus_files import CorpusFile
-from albert.text.decoding import decode
+from albert.text.decoding import decode_from_file
 from albert.text.long_documents import pieces, place_to_cut
 from albert.text.reading import CorpusReport, Document, Reading
 from albert.text.unpacking import open_corpus_file
@@ -38,7 +38,7 @@ def read(
     divide = {"file": _whole, "blank-line": _blocks, "line": _filled_lines}[reading.documents]
     with open_corpus_file(file) as (content, raw):
         for stretch in divide(content, reading.max_document_bytes):
-            text = decode(stretch.data, file.path, stretch.offset, reading, report)
+            text = decode_from_file(stretch.data, file.path, stretch.offset, reading, report)
             report.cuts += stretch.part > 1
             if text is not None:
                 line = "" if reading.documents == "file" else f":{stretch.line}"

@@ -48,10 +48,10 @@ def whole(source, output):
 {work}({tiny!r}, {output!r} + "-tiny")
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")
-before, started = memory("VmRSS"), time.perf_counter()
+before, started, cpu = memory("VmRSS"), time.perf_counter(), time.process_time()
 size = {work}({source!r}, {output!r})
-seconds = time.perf_counter() - started
-print(json.dumps(dict(size=size, seconds=seconds, copies=(memory("VmHWM") - before) / size)))
+seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+print(json.dumps(dict(size=size, seconds=seconds, cpu_seconds=cpu, copies=(memory("VmHWM") - before) / size)))
 """
 
 
@@ -80,9 +80,12 @@ def main(arguments: list[str]) -> None:
         megabytes = seen[0]["read"]["size"] / 1e6
         row: list[object] = [time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], preset, megabytes]
         for work in WORKS:
-            seconds, copies = (statistics.median(run[work][figure] for run in seen) for figure in ("seconds", "copies"))
-            row += [round(seconds, 2), round(megabytes / seconds, 1), round(copies, 2)]
-            print(f"{preset}, {work}: {seconds:.2f} s, {megabytes / seconds:,.0f} MB/s, peak {copies:.2f} copies")
+            seconds, cpu, copies = (
+                statistics.median(run[work][figure] for run in seen) for figure in ("seconds", "cpu_seconds", "copies")
+            )
+            row += [round(seconds, 2), round(cpu, 2), round(megabytes / seconds, 1), round(copies, 2)]
+            told = f"{seconds:.2f} s, {cpu:.2f} s of CPU, {megabytes / seconds:,.0f} MB/s, peak {copies:.2f} copies"
+            print(f"{preset}, {work}: {told}")
         _append(asked.output, row)
 
 
@@ -142,7 +145,8 @@ def _append(path: Path, row: list[object]) -> None:
     with open(path, "a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         if new:
-            figures = [f"{work}_{name}" for work in WORKS for name in ("seconds", "megabytes_per_second", "copies")]
+            names = ("seconds", "cpu_seconds", "megabytes_per_second", "copies")
+            figures = [f"{work}_{name}" for work in WORKS for name in names]
             writer.writerow(["date", "processor", "torch", "preset", "megabytes", *figures])
         writer.writerow(row)
 

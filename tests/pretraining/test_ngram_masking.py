@@ -292,12 +292,6 @@ def test_with_replacement_by_token_the_tokens_of_a_span_have_fates_of_their_own(
     assert mixed > 100
 
 
-def test_more_than_can_be_masked_at_a_time_is_refused():
-    count = (1 << 14) + 1
-    with pytest.raises(ValueError, match="16385 sequences"):
-        masking()(np.full(count, 7), np.ones(count, dtype=np.int64), np.arange(count).astype(np.uint64))
-
-
 def test_80_percent_become_masks_10_random_10_stay():
     as_mask = random = kept = 0
     for seed in range(120):

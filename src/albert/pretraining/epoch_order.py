@@ -8,10 +8,12 @@ from 128 random places of the corpus, or from all of it when it has fewer blocks
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from albert.pretraining.foreign_segments import SecondSegments
 from albert.pretraining.segments import Documents, SequenceTable
 from albert.runtime.distributed import world
 from albert.runtime.progress import progress
@@ -40,6 +42,11 @@ class Window:
     sequences: SequenceTable
     order: np.ndarray
     documents: tuple[Documents, ...]
+
+    @cached_property
+    def second_segments(self) -> SecondSegments:
+        """The second segments of all sequences."""
+        return SecondSegments(self.sequences)
 
 
 class Place(NamedTuple):

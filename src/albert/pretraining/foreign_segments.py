@@ -6,39 +6,54 @@ from albert.pretraining.draws import below, draw, high
 from albert.pretraining.segments import SequenceTable
 from albert.pretraining.sentence_order import Runs
 
-CANDIDATES = 20
+EQUAL_TRIES = 8
+TRIES = 64
 
 
-def foreign_segments(
-    table: SequenceTable, document: np.ndarray, usual_length: np.ndarray, room: np.ndarray, keys: np.ndarray
-) -> Runs:
-    """Segments of whole sentences of other documents, that fit where ours were.
+class SecondSegments:
+    """The second segments of a table, by length: each may stand behind any first segment.
 
-    Of several candidates the one closest in length to our own second segment is taken, so that length says little. One
-    that would have to be cut is taken only where no other is found.
+    A true second segment and a foreign one are taken from the same segments and are equally long, so that neither
+    lengths nor the second segment alone tell which it is.
 
     Args:
-        table: sequences to take second segments from, of two documents at least.
-        document: int64 [segments], the document not to take each from.
-        usual_length: int64 [segments], tokens of the segment in whose place it comes.
-        room: int64 [segments], most tokens.
-        keys: uint64 [segments], of the draws.
+        table: sequences of two documents at least. Where only one of these has a second segment, the sequences of a
+            single sentence count as such.
     """
-    candidates = below(high(draw(keys[:, None], np.arange(CANDIDATES))), len(table))
-    own = table.document[candidates] == document[:, None]
-    again = np.flatnonzero(own.all(axis=1))
-    place = CANDIDATES
-    while len(again):
-        one = below(high(draw(keys[again], place)), len(table))
-        other = table.document[one] != document[again]
-        candidates[again[other], 0], own[again[other], 0] = one[other], False
-        again, place = again[~other], place + 1
-    split, end = table.split[candidates], table.end[candidates]
-    begins = np.where(split < end, split, table.begin[candidates])
-    lengths = end - begins
-    misfit = np.abs(lengths - usual_length[:, None])
-    misfit += np.where(lengths > room[:, None], 1 << 40, 0)
-    misfit += np.where(own, 1 << 41, 0)
-    best = np.argmin(misfit, axis=1, keepdims=True)
-    begin, length = (np.take_along_axis(column, best, axis=1)[:, 0] for column in (begins, lengths))
-    return Runs(begin, np.minimum(length, room))
+
+    def __init__(self, table: SequenceTable) -> None:
+        two = table.split < table.end
+        if len(np.unique(table.document[two])) < 2:
+            two |= True
+        begin = np.where(table.split < table.end, table.split, table.begin)[two]
+        length = table.end[two] - begin
+        by_length = np.argsort(length, kind="stable")
+        self._begin, self._length = begin[by_length], length[by_length]
+        self._document = table.document[two][by_length]
+
+    def foreign(self, document: np.ndarray, length: np.ndarray, room: np.ndarray, keys: np.ndarray) -> Runs:
+        """Segments of other documents, of equal length where there is one, else of a length nearby.
+
+        Args:
+            document: int64 [segments], the document not to take each from.
+            length: int64 [segments], tokens of the segment in whose place it comes.
+            room: int64 [segments], most tokens; one that is longer is cut, and taken only where no other is found.
+            keys: uint64 [segments], of the draws.
+        """
+        first = np.searchsorted(self._length, length)
+        last = np.searchsorted(self._length, length, side="right")
+        fitting = np.searchsorted(self._length, room, side="right")
+        chosen = np.zeros(len(keys), dtype=np.int64)
+        open_ = np.arange(len(keys))
+        place = 0
+        while len(open_):
+            wider = 0 if place < EQUAL_TRIES else 1 << min(place - EQUAL_TRIES, 40)
+            begin = np.maximum(first[open_] - wider, 0)
+            end = np.minimum(last[open_] + wider, fitting[open_] if place < TRIES else len(self._length))
+            drawn = np.minimum(begin, len(self._length) - 1) + below(
+                high(draw(keys[open_], place)), np.maximum(end - begin, 1)
+            )
+            found = (self._document[drawn] != document[open_]) & (begin < end)
+            chosen[open_[found]] = drawn[found]
+            open_, place = open_[~found], place + 1
+        return Runs(self._begin[chosen], np.minimum(self._length[chosen], room))

@@ -12,10 +12,6 @@ from albert.runtime.errors import InvalidConfiguration
 
 MaskingUnit = Literal["word", "token"]
 Replacement = Literal["token", "span"]
-LARGEST_BATCH = 1 << 14
-"""Sequences that are masked at a time."""
-LONGEST_SEQUENCE = 1 << 18
-"""Words of a sequence."""
 _FATES = 1 << 32
 """A sequence's draws: number i is for its word i, and this many and p for its token p."""
 
@@ -151,9 +147,6 @@ class NgramMasking:
 
         Args:
             token_ids, lengths, keys: as of a call.
-
-        Raises:
-            ValueError: more sequences or longer ones than can be masked at a time.
         """
         longest = self.recipe.max_ngram
         words = Words.find(token_ids, lengths, self.word_starts, self.special)
@@ -190,18 +183,19 @@ class NgramMasking:
         """Of all sequences, their words in the order in which they are taken, and the n of each word.
 
         Raises:
-            ValueError: more sequences or longer ones than can be masked at a time.
+            ValueError: more and longer sequences than can be masked at a time: 2^32 words.
         """
-        if len(keys) > LARGEST_BATCH or words.count.max(initial=0) > LONGEST_SEQUENCE:
-            raise ValueError(f"{len(keys)} sequences of up to {words.count.max(initial=0)} words at a time")
         first = np.repeat(words.first, words.count)
         number = np.arange(len(first)) - first
         sequence = np.repeat(np.arange(len(keys), dtype=np.uint64), words.count)
         bits = draw(np.repeat(keys, words.count), number)
         # Sorting whole numbers is several times faster than sorting places by them.
-        order = (sequence << np.uint64(50)) | (high(bits) << np.uint64(18)) | number.astype(np.uint64)
+        digits = int(words.count.max(initial=0)).bit_length()
+        if len(keys).bit_length() + digits > 32:
+            raise ValueError(f"{len(keys)} sequences of up to {words.count.max()} words at a time")
+        order = (sequence << np.uint64(32 + digits)) | (high(bits) << np.uint64(digits)) | number.astype(np.uint64)
         order.sort()
-        order = (order & np.uint64(LONGEST_SEQUENCE - 1)).astype(np.int64) + first
+        order = (order & np.uint64((1 << digits) - 1)).astype(np.int64) + first
         n = np.ones(len(first), dtype=np.int64)
         for threshold in self._thresholds:
             n += low(bits) >= threshold

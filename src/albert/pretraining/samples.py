@@ -9,7 +9,6 @@ import numpy as np
 
 from albert.pretraining.draws import item_keys
 from albert.pretraining.epoch_order import EpochOrder, Place
-from albert.pretraining.foreign_segments import foreign_segments
 from albert.pretraining.ngram_masking import MaskingRecipe, NgramMasking, Spans
 from albert.pretraining.reference_segments import order_as_reference, pack_as_reference, target_lengths
 from albert.pretraining.segments import Documents, SequenceTable, pack_sentences
@@ -178,6 +177,10 @@ class PretrainingSamples:
         samples = Samples(masked.token_ids, types, lengths, masked.positions, masked.labels, labels)
         return Explained(samples, segments, masked.spans, keys)
 
+    def segments(self, numbers: np.ndarray) -> Segments:
+        """Where the segments of samples lie in the corpus, and what is asked of them."""
+        return self._segments(numbers)[0]
+
     def _segments(self, numbers: np.ndarray) -> tuple[Segments, np.ndarray]:
         """The segments of samples, and the keys of their masks."""
         epochs, items = np.divmod(numbers, self.per_epoch)
@@ -202,8 +205,7 @@ class PretrainingSamples:
             recipe.objective,
             first,
             second,
-            lambda which: foreign_segments(
-                place.window.sequences,
+            lambda which: place.window.second_segments.foreign(
                 rows.document[which],
                 second.length[which],
                 recipe.max_tokens - first.length[which],

@@ -1,16 +1,24 @@
 """A model is found on this machine or in the Hub's cache, by the real code of huggingface_hub, or named in one line."""
 
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
+from safetensors.torch import load_file, save_file
+from tests.checkpoints.hub_server import HubServer, Repository, hub_server
 
 from albert.checkpoints import location
-from albert.checkpoints.location import HUB_FILES, find_model
+from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import open_model
-from albert.runtime.errors import MissingInput, Unavailable
+from albert.runtime.errors import MissingInput, Unavailable, UsageError
 
-COMMIT = "0" * 40
+COMMIT, OLDER = "0" * 40, "1" * 40
 
 
 @pytest.fixture
@@ -42,17 +50,107 @@ def test_what_is_not_in_the_cache_is_said_in_one_line(cache: Path, name: str) ->
     assert str(refusal.value).startswith(f"{name}: ")
 
 
-def test_only_files_that_a_model_consists_of_are_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked = {}
+@pytest.fixture
+def served(directory: Path, tmp_path: Path) -> Iterator[HubServer]:
+    """Two commits of a model that differ in one weight, a repository of pickles, and files that nobody may fetch."""
+    for unwanted in ("pytorch_model.bin", "modeling.py", "tf_model.h5", "onnx/model.onnx", "old/model.safetensors"):
+        (directory / unwanted).parent.mkdir(exist_ok=True)
+        (directory / unwanted).write_bytes(b"not to be fetched")
+    (directory / "spiece.model").write_bytes(b"a vocabulary")
+    (directory / "vocab.txt").write_text("another")
+    older, pickles = tmp_path / "older", tmp_path / "pickles"
+    shutil.copytree(directory, older)
+    held = load_file(older / "model.safetensors")
+    held["predictions.bias"][0] = 7.0
+    save_file(held, older / "model.safetensors")
+    pickles.mkdir()
+    shutil.copy(directory / "config.json", pickles)
+    (pickles / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    repositories = {
+        "someone/tiny": Repository(
+            {COMMIT: directory, OLDER: older}, {"main": COMMIT, "v1": OLDER, "refs/pr/1": OLDER}
+        ),
+        "someone/pickles": Repository({COMMIT: pickles}, {"main": COMMIT}),
+    }
+    with hub_server(repositories) as hub:
+        yield hub
 
-    def snapshot(name: str, revision: str | None, allow_patterns: list[str]) -> str:
-        asked[name] = allow_patterns
-        return str(tmp_path)
 
-    monkeypatch.setattr(location, "snapshot_download", snapshot)
-    assert find_model("someone/model") == tmp_path
-    assert asked == {"someone/model": HUB_FILES}
-    assert not any(pattern.endswith(("bin", "py", "h5", "*")) for pattern in HUB_FILES)
+def test_the_hub_is_asked_as_the_environment_says(served: HubServer, tmp_path: Path) -> None:
+    """The real code of huggingface_hub, in a process with the usual variables, over HTTP; then without the server."""
+    asked = [("tiny", None), ("tiny", "v1"), ("tiny", "refs/pr/1"), ("tiny", OLDER), ("tiny", COMMIT), ("tiny", "v2"),
+             ("absent", None), ("pickles", None)]  # fmt: skip
+    environment = {
+        "HF_ENDPOINT": served.endpoint,
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    }
+    found = _opened_elsewhere(asked, environment | {"HF_HUB_OFFLINE": "0"})
+    assert found[:5] == [0.0, 7.0, 7.0, 7.0, 0.0]
+    assert found[5] == "someone/tiny: has no revision 'v2' on the Hub; name a model directory, or download it first"
+    assert "no such public repository on the Hub" in found[6]
+    assert found[7].startswith("someone/pickles: has no model.safetensors on the Hub; pytorch_model.bin and the like")
+    fetched = {path.rsplit("/", 1)[-1] for path in served.asked if "/resolve/" in path and "/tiny/" in path}
+    assert fetched == {"config.json", "model.safetensors", "README.md", "spiece.model", "vocab.txt"}
+    assert not any("old/" in path or "onnx" in path for path in served.asked)
+    before = len(served.asked)
+    offline = _opened_elsewhere([*asked[:5], ("tiny", "v2"), ("absent", None)], environment | {"HF_HUB_OFFLINE": "1"})
+    assert offline[:5] == found[:5]
+    assert "no copy of its revision 'v2' in the cache while HF_HUB_OFFLINE is set" in offline[5]
+    assert "no copy in the cache while HF_HUB_OFFLINE is set" in offline[6]
+    assert len(served.asked) == before
+
+
+def _opened_elsewhere(asked: list[tuple[str, str | None]], environment: dict[str, str]) -> list[float | str]:
+    """In a process of its own: for each repository and revision the first bias of its head, or the refusal."""
+    code = """
+import json, sys
+from albert.checkpoints.model_directory import open_model
+from albert.runtime.errors import AlbertError
+found = []
+for name, revision in json.load(sys.stdin):
+    try:
+        found.append(float(open_model("someone/" + name, "pretraining", revision=revision).model.predictions.bias[0]))
+    except AlbertError as error:
+        found.append(str(error))
+print(json.dumps(found))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(asked),
+        env={**os.environ, "NO_PROXY": "127.0.0.1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("revision", ["v1", COMMIT, OLDER])
+def test_a_revision_in_the_cache_is_pinned(cache: Path, directory: Path, revision: str) -> None:
+    repository = cache / "models--someone--tiny-albert"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT)
+    (repository / "refs" / "v1").write_text(OLDER)
+    for commit in (COMMIT, OLDER):
+        shutil.copytree(directory, repository / "snapshots" / commit)
+    commit = OLDER if revision == "v1" else revision
+    assert find_model("someone/tiny-albert", revision) == repository / "snapshots" / commit
+    assert find_model("someone/tiny-albert") == repository / "snapshots" / COMMIT
+    with pytest.raises(Unavailable, match="no copy of its revision 'v3'"):
+        find_model("someone/tiny-albert", "v3")
+
+
+@pytest.mark.parametrize("revision", ["../../secret", "", "a b", "/etc", "v1/../../x"])
+def test_a_revision_is_no_path(cache: Path, revision: str) -> None:
+    with pytest.raises(UsageError, match="is no branch, tag or commit"):
+        find_model("someone/tiny-albert", revision)
+
+
+def test_a_directory_has_no_revisions(directory: Path) -> None:
+    with pytest.raises(UsageError, match="is a directory; it goes with a Hub id"):
+        find_model(directory, "v1")
 
 
 def test_a_broken_connection_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

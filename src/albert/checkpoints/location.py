@@ -10,13 +10,29 @@ from huggingface_hub.errors import (
     HFValidationError,
     HTTPError,  # pyright: ignore[reportPrivateImportUsage] (httpx's, whichever httpx it is)
     RepositoryNotFoundError,
+    RevisionNotFoundError,
 )
 
+from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
+from albert.runtime.durable_files import MANIFEST_NAME
 from albert.runtime.errors import MissingInput, Unavailable, UsageError
 
-# Everything that a model directory of ours or of transformers consists of; never a pickle, never code.
-HUB_FILES = ["*.json", "*.safetensors", "*.model", "README.md"]
+HUB_FILES = [
+    "config.json",
+    "model*.safetensors",
+    INDEX_NAME,
+    "spiece.model",
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    MANIFEST_NAME,
+    "README.md",
+]
+"""All that a model directory of ours or of transformers consists of; never a pickle, never code."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_REVISION = re.compile(r"(?!.*\.\.)\w[\w./@+-]*")
 _HUB_ERRORS = (HfHubHTTPError, HFValidationError, HTTPError, OSError)
 
 
@@ -32,7 +48,8 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
 
     Raises:
         MissingInput: neither a directory nor a name that a repository can have.
-        UsageError: a revision of a directory, which has none.
+            Or the repository holds no weights that can be read safely.
+        UsageError: a revision of a directory, which has none, or one that is no name of any.
         Unavailable: the repository cannot be had: unknown, private, or there is no connection and no copy.
     """
     path = Path(path_or_id)
@@ -47,18 +64,31 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     name = str(path_or_id)
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(name):
         raise MissingInput(path, "no such directory")
+    if revision is not None and not _REVISION.fullmatch(revision):
+        raise UsageError("revision", f"{revision!r} is no branch, tag or commit")
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
+        directory = Path(snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
     except _HUB_ERRORS as error:
-        raise Unavailable(name, _reason(error), "name a model directory, or download it first") from error
+        raise Unavailable(name, _reason(error, revision), "name a model directory, or download it first") from error
+    if not any((directory / file).is_file() for file in (WEIGHTS_NAME, INDEX_NAME)):
+        raise MissingInput(
+            name,
+            f"has no {WEIGHTS_NAME} on the Hub; pytorch_model.bin and the like are pickles, which can run any code, "
+            "and are never fetched",
+            "where you trust it, let transformers open and save it, and name the directory",
+        )
+    return directory
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, revision: str | None) -> str:
     if isinstance(error, GatedRepoError):
         return "no such directory here, and access to it on the Hub is restricted (set HF_TOKEN)"
+    if isinstance(error, RevisionNotFoundError):
+        return f"has no revision {revision!r} on the Hub"
     if isinstance(error, RepositoryNotFoundError):
         return "no such directory here, and no such public repository on the Hub"
     if constants.HF_HUB_OFFLINE:
-        return "no such directory here, and no copy in the cache while HF_HUB_OFFLINE is set"
+        of = "" if revision is None else f" of its revision {revision!r}"
+        return f"no such directory here, and no copy{of} in the cache while HF_HUB_OFFLINE is set"
     first_sentence = " ".join(str(error).split()).split(". ")[0].rstrip(".:")
     return f"no such directory here, and the Hub cannot be reached ({first_sentence or type(error).__name__})"

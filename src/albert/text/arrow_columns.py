@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from albert.runtime.errors import AlbertError, DamagedData, MissingInput, OutOfResources, did_you_mean
-from albert.text.decoding import decode
+from albert.runtime.errors import AlbertError, DamagedData, MissingInput, OutOfResources
+from albert.text.decoding import decode, similar_name
 from albert.text.long_documents import documents_of
 from albert.text.reading import NULL, CorpusReport, Document, Reading
 
@@ -32,7 +32,7 @@ def check_column(source: object, columns: Sequence[str], name: str) -> None:
     if columns.count(name) > 1:
         raise DamagedData(source, f"two columns are named {name!r}")
     if name not in columns:
-        raise DamagedData(source, f"has no column {name!r}", f"{did_you_mean(name, columns)} (--text-field)")
+        raise DamagedData(source, f"has no column {name!r}", similar_name(name, columns))
 
 
 def documents_of_column(

@@ -1,8 +1,9 @@
 """Bytes of a file to text: UTF-8, or what `Reading.bad_utf8` says."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from albert.runtime.errors import DamagedData
+from albert.runtime.errors import DamagedData, did_you_mean
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.reading import NOT_UTF8, CorpusReport, Reading
 from albert.text.sentences import repair_surrogates
@@ -51,6 +52,12 @@ def decode(data: bytes, subject: object, offset: int, reading: Reading, report: 
     what = "is not UTF-8:" if error else "is not text: NUL byte at"
     remedy = "convert it to UTF-8" if error else "UTF-8 is expected"
     raise DamagedData(subject, f"{what} byte {offset + place}", f"{remedy}, or --bad-utf8 replace or skip") from error
+
+
+def similar_name(name: str, names: Iterable[object]) -> str:
+    """`did_you_mean` for names out of a file, whatever characters they are made of."""
+    hint = did_you_mean(name, [repr(str(known))[1:-1] for known in names])
+    return f"{hint} (--text-field)" if hint else ""
 
 
 def repair(text: str, report: CorpusReport) -> str:

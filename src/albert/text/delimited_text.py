@@ -7,9 +7,9 @@ import csv
 from collections.abc import Callable, Iterator
 from io import BufferedIOBase
 
-from albert.runtime.errors import DamagedData, did_you_mean
+from albert.runtime.errors import DamagedData
 from albert.text.corpus_files import CorpusFile
-from albert.text.decoding import decode, decode_from_file
+from albert.text.decoding import decode, decode_from_file, similar_name
 from albert.text.long_documents import documents_of
 from albert.text.reading import CorpusReport, Document, Reading
 from albert.text.unpacking import open_corpus_file
@@ -50,7 +50,7 @@ def _column(header: list[bytes], file: CorpusFile, place: str, name: str) -> int
         return names.index(name)
     if name in names:
         raise DamagedData(place, f"two columns are named {name!r}")
-    raise DamagedData(place, f"has no column {name!r}", f"{did_you_mean(name, map(str, names))} (--text-field)")
+    raise DamagedData(place, f"has no column {name!r}", similar_name(name, names))
 
 
 def _quoted(content: BufferedIOBase, file: CorpusFile, limit: int) -> Rows:

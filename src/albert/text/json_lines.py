@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Iterator
 
-from albert.runtime.errors import DamagedData, did_you_mean
+from albert.runtime.errors import DamagedData
 from albert.text.corpus_files import CorpusFile
-from albert.text.decoding import decode_from_file, repair
+from albert.text.decoding import decode_from_file, repair, similar_name
 from albert.text.long_documents import documents_of
 from albert.text.reading import NULL, CorpusReport, Document, Reading
 from albert.text.unpacking import open_corpus_file
@@ -46,8 +46,7 @@ def _field(line: str, name: str, place: str) -> str | None:
         remedy = ONE_A_LINE if isinstance(record, list) else None
         raise DamagedData(place, f"is {type(record).__name__}, a JSON object is expected", remedy)
     if name not in record:
-        hint = did_you_mean(name, [str(key) for key in record])
-        raise DamagedData(place, f"has no field {name!r}", hint + " (--text-field)" if hint else None)
+        raise DamagedData(place, f"has no field {name!r}", similar_name(name, record))
     value = record[name]
     if value is not None and not isinstance(value, str):
         raise DamagedData(place, f"field {name!r} is {type(value).__name__}, text is expected")

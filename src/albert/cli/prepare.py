@@ -12,11 +12,14 @@ from rich.table import Table
 from albert.cli.command_line import parse
 from albert.cli.corpus_options import CorpusOptions
 from albert.runtime.late_modules import load_by_name
+from albert.text.corpus_assembly import SHOWN_NAME
 from albert.text.corpus_files import find_corpus_files
+from albert.text.duplicates import ALIKE, EQUAL
 from albert.text.preparation_estimate import estimate_preparation
-from albert.text.prepare import NO_TOKENS, Engine, PreparationReport, prepare
+from albert.text.prepare import NO_TOKENS, PreparationReport, prepare
 from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unit_preparation import SHARD_BYTES, PreparationSettings, SlurmSettings
+from albert.text.unit_preparation import SHARD_BYTES, Duplicates, PreparationSettings, SlurmSettings
+from albert.text.unit_sharing import Engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,8 @@ class Prepare(CorpusOptions):
     """Replace an existing output."""
     append: bool = False
     """Add to the corpus that OUTPUT is; its shards are linked, not written again."""
+    duplicates: Duplicates = "keep"
+    """Leave out documents that repeat an earlier one of CORPUS: `exact` but for white space, or `near`, 80 % of it."""
     engine: Engine = "processes"
     """Who does the work: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
     plan: bool = False
@@ -63,6 +68,7 @@ def main(arguments: list[str]) -> int:
         **options.reading,
         language=options.language,
         as_lines=options.sentences_as_lines,
+        duplicates=options.duplicates,
         shard_bytes=round(options.shard_megabytes * 1e6),
     )
     if options.plan:
@@ -84,6 +90,9 @@ def main(arguments: list[str]) -> int:
     console.print(summary(report))
     for line in remarks(report):
         console.print(line, markup=False)
+    if report.duplicates_shown:
+        shown = f"{report.duplicates_shown:,} of the duplicates, the least similar first"
+        console.print(f"{options.output / SHOWN_NAME} names {shown}", markup=False)
     if report.splits["held_out"].documents == 0:
         console.print("no document is held out: the share is 0, or there are too few of them", markup=False)
     console.print(f"[bold]{escape(str(options.output))}[/bold] is ready")
@@ -123,7 +132,7 @@ def remarks(report: PreparationReport) -> list[str]:
     lines = [f"{report.read.files:,} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
     lines += report.read.remarks()
     for count, what in (
-        (report.documents_dropped[NO_TOKENS], f"documents dropped: {NO_TOKENS}"),
+        *((report.documents_dropped[reason], f"documents dropped: {reason}") for reason in (EQUAL, ALIKE, NO_TOKENS)),
         (report.shards_found, "shards were finished before"),
         (report.sentences_dropped, "sentences without a token left out"),
     ):

@@ -21,6 +21,8 @@ from albert.text.shards import DESCRIPTION_NAME, CorpusDescription, read_descrip
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
 
+SHOWN_NAME = "duplicates.jsonl"
+"""Of documents that were left out because they come again, some to look at (see `albert.text.duplicates`)."""
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
 
 
@@ -85,6 +87,7 @@ def assemble(parts: Sequence[CorpusPart], tokenizer: Tokenizer, output: Path, re
             for old, new in names.items():
                 _link(part.directory / old, directory / new)
                 known[new] = part.sums[old]
+        _join([part.directory / SHOWN_NAME for part in parts], directory / SHOWN_NAME)
         tokenizer.save(directory)
         save_json(directory / DESCRIPTION_NAME, description)
     return description
@@ -165,6 +168,12 @@ def _shard_files(description: CorpusDescription) -> list[str]:
         for shard in shards
         for pattern in (TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME)
     ]
+
+
+def _join(places: Sequence[Path], joined: Path) -> None:
+    contents = [place.read_bytes() for place in places if place.is_file()]
+    if contents:
+        joined.write_bytes(b"".join(contents))
 
 
 def _link(old: Path, new: Path) -> None:

@@ -3,32 +3,31 @@
 A preparation that was stopped goes on: what is finished lies in OUTPUT.unfinished until the corpus is whole.
 """
 
-import itertools
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
 
 from albert import __version__
 from albert.runtime.durable_files import remove_directory
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.late_modules import load_by_name
 from albert.runtime.locks import locked
-from albert.runtime.progress import Bar, progress
 from albert.runtime.strict_json import load_json, save_json, to_json
 from albert.text.corpus_assembly import CorpusPart, assemble, prepared_part
 from albert.text.corpus_files import find_corpus_files
+from albert.text.duplicates import Leftovers, leave_out_duplicates
 from albert.text.reading import CorpusReport
 from albert.text.sentences import check_language
-from albert.text.shard_encoding import SPLITS, ShardJob, ShardResult, SplitCounts, token_type
+from albert.text.shard_encoding import SPLITS, SplitCounts, token_type
 from albert.text.shards import FORMAT, CorpusDescription, ShardDescription
 from albert.text.tokenizer import Tokenizer
 from albert.text.unit_preparation import (
+    ENCODING,
     ENGINE_LOGS,
     RESULTS,
     PreparationSettings,
@@ -36,19 +35,12 @@ from albert.text.unit_preparation import (
     UnitJob,
     UnitResult,
     add_reports,
-    finished_unit,
-    prepare_shard,
-    prepare_unit,
-    shard_jobs,
     sums_of,
 )
+from albert.text.unit_sharing import Engine, Workforce, run_stage
 from albert.text.work_units import WorkUnit, plan_units
-from albert.text.worker_processes import in_order
 
-Engine = Literal["processes", "datatrove", "ray", "slurm"]
 NO_TOKENS = "no tokens"
-UNITS_PER_WORKER = 4
-"""From so many on, whole units are shared out, and every process reads its own files; else one reads for all."""
 
 
 @dataclass
@@ -66,6 +58,8 @@ class PreparationReport:
     workers: int = 1
     shards_found: int = 0
     """Shards that an earlier, stopped preparation had finished."""
+    duplicates_shown: int = 0
+    """Of the duplicates that were left out, those which the corpus names, to be looked at."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +69,7 @@ class Plan:
     settings: PreparationSettings
     tokenizer_fingerprint: str
     units: tuple[WorkUnit, ...]
+    libraries: dict[str, str] = field(default_factory=dict)
 
 
 def prepare(
@@ -119,23 +114,25 @@ def prepare(
         raise CannotCreate(output, "exists already", "choose another name, or remove it first")
     base = [prepared_part(output)] if append else []
     files, ignored, repeated = find_corpus_files(corpus_paths)
-    plan = Plan(settings, tokenizer.fingerprint, tuple(plan_units(files, settings.unit_bytes)))
+    units = tuple(plan_units(files, settings.unit_bytes))
+    plan = Plan(settings, tokenizer.fingerprint, units, _libraries(settings))
     work = output.parent / f"{output.name}.unfinished"
     with locked(work, "this preparation"):
         try:
             _keep_plan(work, plan)
-            jobs = [UnitJob(unit, settings, tokenizer, work) for unit in plan.units]
+            jobs = [UnitJob(unit, settings, tokenizer, work) for unit in units]
             found = len(list((work / RESULTS).glob("*-*.json")))
-            with progress("Preparing", sum(file.size for file in files) / 1e6, "MB on disk") as bar:
-                results = _run(jobs, workers, bar, engine, slurm or SlurmSettings())
+            force = Workforce(workers, engine, slurm or SlurmSettings())
+            jobs, left_out = leave_out_duplicates(jobs, force)
+            results = run_stage(ENCODING, jobs, force, "Preparing")
             subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
-            report = _report(results, workers, subject)
+            report = _report(results, left_out, workers, subject)
             report.read.files_ignored, report.read.files_repeated = ignored, repeated
             report.shards_found = found
             part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums_of(results))
             assemble([*base, part], tokenizer, output, replace or append)
         except BaseException:
-            if not any((work / RESULTS).glob("*-*.json")) and not (work / ENGINE_LOGS).exists():
+            if not any(work.glob("*/*-*.json")) and not (work / ENGINE_LOGS).exists():
                 shutil.rmtree(work, ignore_errors=True)  # nothing is lost
             raise
     remove_directory(work)
@@ -169,51 +166,28 @@ def _keep_plan(work: Path, plan: Plan) -> None:
             )
             if before != now
         ]
+        differences += [
+            f"{name} {before} (now {plan.libraries.get(name)})"
+            for name, before in kept.libraries.items()
+            if plan.libraries.get(name) != before
+        ]
         if differences:
             why = f"holds an unfinished preparation with {', '.join(differences)}"
             raise CannotCreate(work, why, "use the same settings to go on, or remove it to start anew")
     save_json(place, plan)
 
 
-def _run(jobs: Sequence[UnitJob], workers: int, bar: Bar, engine: Engine, slurm: SlurmSettings) -> list[UnitResult]:
-    if engine != "processes":
-        engines = load_by_name("albert.text.preparation_engines", "corpus")
-        return engines.run_engine(engine, jobs, workers, slurm, bar)
-    if len(jobs) < UNITS_PER_WORKER * workers:
-        return _by_shards(jobs, workers, bar)
-    results = []
-    for job, result in zip(jobs, in_order(prepare_unit, jobs, workers), strict=True):
-        bar.advance(job.unit.size / 1e6)
-        results.append(result)
-    return results
+def _libraries(settings: PreparationSettings) -> dict[str, str]:
+    """The versions of the libraries that decide the bytes."""
+    names = ["sentencepiece", "sentencex"]
+    if settings.duplicates == "near":
+        load_by_name("albert.text.duplicate_sketches", "duplicates")  # a missing library is said before all work
+        names.append("rensa")
+    return {name: version(name) for name in names}
 
 
-def _by_shards(jobs: Sequence[UnitJob], workers: int, bar: Bar) -> list[UnitResult]:
-    """All units, one after the other; this process reads, all encode."""
-    results: dict[str, UnitResult] = {}
-
-    def advance(amount: int) -> None:
-        bar.advance(amount / 1e6)
-        bar.note(f"{sum(result.read.documents for result in results.values()):,} documents")
-
-    def shards() -> Iterator[ShardJob]:
-        for job in jobs:
-            kept = finished_unit(job)
-            if kept is not None:
-                results[job.name] = kept
-                bar.advance(job.unit.size / 1e6)
-                continue
-            results[job.name] = UnitResult(job.origin)
-            yield from shard_jobs(job, results[job.name].read, advance)
-
-    encoded: Iterable[ShardResult] = in_order(prepare_shard, shards(), workers)
-    for unit, group in itertools.groupby(encoded, lambda shard: shard.name.rpartition("-")[0]):
-        results[unit].shards = tuple(group)
-    return [results[job.name] for job in jobs]
-
-
-def _report(results: Sequence[UnitResult], workers: int, subject: Path | str) -> PreparationReport:
-    report = PreparationReport(workers=workers)
+def _report(results: Sequence[UnitResult], left_out: Leftovers, workers: int, subject: Path | str) -> PreparationReport:
+    report = PreparationReport(workers=workers, duplicates_shown=left_out.shown)
     read = report.read
     for result in results:
         add_reports(read, result.read)
@@ -226,7 +200,9 @@ def _report(results: Sequence[UnitResult], workers: int, subject: Path | str) ->
             report.sentences_dropped += shard.sentences_dropped
     report.documents_in, report.bytes_in = read.documents_in, read.bytes_in
     report.documents_dropped.update(read.dropped)
+    report.documents_dropped.update(left_out.documents)
     report.bytes_dropped.update(read.dropped_bytes)
+    report.bytes_dropped.update(left_out.bytes)
     if read.documents == 0:
         raise MissingInput(subject, f"no document with text ({read.documents_in} read)")
     if not any(counts.documents for counts in report.splits.values()):
@@ -262,5 +238,5 @@ def _describe(
         },
         noted=dict(report.read.noted),
         sources=report.read.sources,
-        versions={name: version(name) for name in ("sentencepiece", "sentencex")} | {"albert": __version__},
+        versions=plan.libraries | {"albert": __version__},
     )

@@ -24,8 +24,8 @@ from albert.model.albert import (
 )
 from albert.model.config import AlbertConfig
 from albert.model.presets import PRESETS
-from albert.runtime.durable_files import verify_directory
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.manifests import verify_directory
 
 Rewrite = Callable[..., None]
 TRANSFORMERS_KEYS = {

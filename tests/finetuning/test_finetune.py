@@ -17,9 +17,9 @@ from albert.finetuning.finetune import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.start import PretrainedEncoder, RandomEncoder, random_encoder_like, start_model
 from albert.model.packed_sequences import pack
-from albert.runtime.durable_files import verify_directory
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
+from albert.runtime.manifests import verify_directory
 from albert.tasks.declared import DECLARED
 from albert.tasks.task import Choice, Score, Span
 from albert.text.tokenizer_directory import load_tokenizer

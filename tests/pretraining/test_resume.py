@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from albert.checkpoints.model_directory import open_model
-from albert.runtime.durable_files import verify_directory
 from albert.runtime.journal import read_journal
+from albert.runtime.manifests import verify_directory
 from albert.runtime.strict_json import save_json
 from albert.training.run_folder import RunFolder
 

@@ -7,18 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from albert.runtime.durable_files import (
-    MANIFEST_NAME,
-    file_hash,
-    is_whole,
-    new_directory,
-    remove_directory,
-    remove_leftovers,
-    verify_directory,
-    write_bytes,
-    write_text,
-)
+from albert.runtime.durable_files import new_directory, remove_directory, remove_leftovers, write_bytes, write_text
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
+from albert.runtime.manifests import MANIFEST_NAME, file_hash, is_whole, verify_directory
 
 
 def fill(directory: Path, content: str = "new") -> None:
@@ -285,7 +276,7 @@ def test_a_disk_that_fills_up_at_any_call_leaves_what_was_there(tmp_path, replac
 DIE_EVERYWHERE = """
 import builtins, os, shutil, sys
 from pathlib import Path
-from albert.runtime import durable_files
+from albert.runtime import durable_files, manifests
 
 kind, place = sys.argv[1], Path(sys.argv[2])
 path = place / "out"
@@ -305,7 +296,7 @@ def check(may_be_absent):
     elif kind == "file":
         assert path.read_text() in ("old", "new"), path.read_text()
     else:
-        durable_files.verify_directory(path)
+        manifests.verify_directory(path)
 
 def count_down(turn):
     left = [turn]
@@ -318,7 +309,7 @@ def count_down(turn):
         return call
     for name in ("fsync", "rename", "replace", "mkdir", "rmdir", "unlink", "open", "scandir", "truncate"):
         setattr(os, name, dying(getattr(os, name)))
-    builtins.open = durable_files.open = dying(open)
+    builtins.open = durable_files.open = manifests.open = dying(open)
 
 turn, status = 0, None
 while status != 0:

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from albert.cli.main import run
-from albert.runtime.durable_files import verify_directory
 from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.manifests import verify_directory
 from albert.text.corpus_assembly import merge_corpora
 from albert.text.prepare import prepare
 from albert.text.sentencepiece_tokenizer import train_tokenizer

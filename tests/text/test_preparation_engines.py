@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from albert.runtime.durable_files import verify_directory
+from albert.runtime.manifests import verify_directory
 from albert.text.corpus_files import find_corpus_files
 from albert.text.prepare import prepare
 from albert.text.unit_preparation import PreparationSettings

@@ -4,9 +4,9 @@ import signal
 import pytest
 import torch
 
-from albert.runtime.durable_files import verify_directory
 from albert.runtime.errors import DamagedData, Diverged, InvalidConfiguration
 from albert.runtime.journal import read_journal
+from albert.runtime.manifests import verify_directory
 from albert.runtime.strict_json import read_json_object
 from albert.training.objective import Sums
 from albert.training.run_folder import RunFolder

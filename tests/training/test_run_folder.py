@@ -3,8 +3,9 @@ import signal
 
 import pytest
 
-from albert.runtime.durable_files import new_directory, verify_directory
+from albert.runtime.durable_files import new_directory
 from albert.runtime.errors import CannotCreate
+from albert.runtime.manifests import verify_directory
 from albert.training.run_folder import RunFolder
 
 

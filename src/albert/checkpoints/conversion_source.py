@@ -20,8 +20,8 @@ from albert.checkpoints.tensorflow_config import read_albert_config
 from albert.checkpoints.tensorflow_files import holds_tensorflow
 from albert.checkpoints.uneven_groups import spread_over_layers, uneven_groups_note
 from albert.model.config import AlbertConfig
-from albert.runtime.durable_files import MANIFEST_NAME, verify_directory
 from albert.runtime.errors import MissingInput, UsageError
+from albert.runtime.manifests import MANIFEST_NAME, verify_directory
 from albert.text.tokenizer_directory import vocabulary_file
 
 

@@ -44,8 +44,9 @@ from albert.checkpoints.uneven_groups import spread_over_layers, uneven_groups_n
 from albert.model.config import AlbertConfig
 from albert.model.initialization import without_memory
 from albert.model.parameter_count import count_parameters
-from albert.runtime.durable_files import MANIFEST_NAME, new_directory, verify_directory, write_text
+from albert.runtime.durable_files import new_directory, write_text
 from albert.runtime.errors import DamagedData
+from albert.runtime.manifests import MANIFEST_NAME, verify_directory
 from albert.runtime.strict_json import save_json
 from albert.text.tokenizer_directory import load_tokenizer
 

@@ -11,9 +11,9 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
-from albert.runtime.durable_files import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput
 from albert.runtime.journal import read_journal
+from albert.runtime.manifests import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
 from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
 from albert.training.run_folder import RunFolder

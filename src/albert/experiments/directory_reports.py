@@ -8,7 +8,7 @@ from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, Kind, kind_of, open_model, read_config
 from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
 from albert.model.config import AlbertConfig
-from albert.runtime.durable_files import MANIFEST_NAME, verify_directory
+from albert.runtime.manifests import MANIFEST_NAME, verify_directory
 from albert.text.shards import CorpusDescription, read_description
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file

@@ -25,9 +25,9 @@ from albert.pretraining.start_record import StartRecord, kept_start, refuse_anot
 from albert.pretraining.warm_start import Init, warm_start_for_pretraining
 from albert.runtime.devices import pick_device, seed_torch
 from albert.runtime.distributed import process_group, wait_for_all, world
-from albert.runtime.durable_files import MANIFEST_NAME, file_hash
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
+from albert.runtime.manifests import MANIFEST_NAME, file_hash
 from albert.runtime.strict_json import save_json
 from albert.text.shards import TokenCorpus
 from albert.training.curves import Curves

@@ -7,20 +7,17 @@ temporary name behind, never half of a result; the next writer in that place rem
 
 import contextlib
 import errno
-import hashlib
-import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
+from albert.runtime.errors import CannotCreate, DamagedData, WriteFailed
+from albert.runtime.manifests import MANIFEST_NAME, FileSum, file_hash, files_below, manifest_bytes
 
-MANIFEST_NAME = "MANIFEST.json"
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<kind>tmp|old)-(?P<process>\d+)-(?P<token>[0-9a-f]{8})$")
 _own_tokens: set[str] = set()
 """Of the temporary names this process made: in a container a dead owner had the same process number."""
@@ -69,14 +66,6 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-@dataclass(frozen=True)
-class FileSum:
-    """What a manifest says of a file."""
-
-    bytes: int
-    sha256: str
-
-
 @contextmanager
 def new_directory(
     path: Path, replace: bool = False, known: MutableMapping[str, FileSum] | None = None
@@ -108,62 +97,6 @@ def new_directory(
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def verify_directory(path: Path, checked: Callable[[str, int], None] | None = None) -> None:
-    """Check every file of a directory against its manifest; hidden ones that it does not list are none of its business.
-
-    Args:
-        path: the directory.
-        checked: called with the name and the bytes of every file that was found to be right.
-
-    Raises:
-        MissingInput: no such directory, or one without a manifest.
-        DamagedData: a file is missing, unlisted, of another size, or of another SHA-256.
-    """
-    if not path.is_dir():
-        raise MissingInput(path, "no such directory")
-    manifest_path = path / MANIFEST_NAME
-    if not manifest_path.is_file():
-        raise MissingInput(path, f"holds no {MANIFEST_NAME}", "it was not written whole by albert")
-    listed = _read_manifest(manifest_path)
-    present = {name for name in _files_below(path) if name != MANIFEST_NAME}
-    for name in sorted(present - set(listed)):
-        if any(part.startswith(".") for part in name.split("/")):  # a clone's .gitattributes, a hub's cache
-            continue
-        raise DamagedData(path / name, f"is not listed in {MANIFEST_NAME}")
-    for name, entry in sorted(listed.items()):
-        file = path / name
-        if name not in present:
-            raise DamagedData(file, f"is listed in {MANIFEST_NAME} but missing")
-        if file.stat().st_size != entry["bytes"]:
-            raise DamagedData(file, f"has {file.stat().st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
-        if file_hash(file) != entry["sha256"]:
-            raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
-        if checked:
-            checked(name, entry["bytes"])
-
-
-def read_manifest(path: Path) -> dict[str, FileSum]:
-    """What the manifest of a directory says of each of its files.
-
-    Raises:
-        MissingInput: there is none.
-        DamagedData: it is not what was written.
-    """
-    if not (path / MANIFEST_NAME).is_file():
-        raise MissingInput(path, f"holds no {MANIFEST_NAME}", "it was not written whole by albert")
-    listed = _read_manifest(path / MANIFEST_NAME)
-    return {name: FileSum(entry["bytes"], entry["sha256"]) for name, entry in listed.items()}
-
-
-def is_whole(path: Path) -> bool:
-    """Whether `verify_directory` finds nothing wrong."""
-    try:
-        verify_directory(path)
-    except (DamagedData, MissingInput):
-        return False
-    return True
-
-
 def remove_directory(path: Path) -> None:
     """Remove a directory so that no moment shows half of it under its name.
 
@@ -174,12 +107,6 @@ def remove_directory(path: Path) -> None:
         dying = _temporary_name(path, "tmp")
         os.rename(path, dying)
         shutil.rmtree(dying)
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -213,7 +140,7 @@ def _remove(path: Path) -> None:
 
 
 def _write_manifest(directory: Path, known: Mapping[str, FileSum]) -> None:
-    names = sorted(_files_below(directory))
+    names = sorted(files_below(directory))
     entries = {}
     for name in names:
         size = (directory / name).stat().st_size
@@ -224,28 +151,10 @@ def _write_manifest(directory: Path, known: Mapping[str, FileSum]) -> None:
         if written is None:
             _sync_file(directory / name)
     manifest = directory / MANIFEST_NAME
-    manifest.write_bytes(_manifest_of(entries))
+    manifest.write_bytes(manifest_bytes(entries))
     _sync_file(manifest)
     for folder in {directory, *((directory / n).parent for n in names)}:
         _sync_directory(folder)
-
-
-def _read_manifest(path: Path) -> dict[str, dict]:
-    data = path.read_bytes()
-    try:
-        files = json.loads(data)["files"]
-        shaped = all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedData(path, "is not a manifest") from error
-    if not shaped or data != _manifest_of(files):
-        raise DamagedData(path, "does not match its own hash")
-    return files
-
-
-def _manifest_of(entries: dict[str, dict]) -> bytes:
-    """The one way to write a manifest, so that any other byte is damage."""
-    own_hash = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
-    return (json.dumps({"files": entries, "self": own_hash}, indent=1) + "\n").encode()
 
 
 def _put_in_place(temporary: Path, path: Path, replace: bool) -> None:
@@ -264,14 +173,6 @@ def _put_in_place(temporary: Path, path: Path, replace: bool) -> None:
     else:
         os.rename(temporary, path)
         _sync_directory(path.parent)
-
-
-def _files_below(directory: Path) -> list[str]:
-    return [
-        (Path(folder) / name).relative_to(directory).as_posix()
-        for folder, _, names in os.walk(directory)
-        for name in names
-    ]
 
 
 def _sync_file(path: Path) -> None:

@@ -13,16 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from albert.runtime.durable_files import (
-    MANIFEST_NAME,
-    is_whole,
-    new_directory,
-    remove_directory,
-    remove_leftovers,
-    verify_directory,
-)
+from albert.runtime.durable_files import new_directory, remove_directory, remove_leftovers
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData
 from albert.runtime.locks import locked
+from albert.runtime.manifests import MANIFEST_NAME, is_whole, verify_directory
 
 _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
 

@@ -1,0 +1,109 @@
+"""Manifests: what a directory holds, by size and SHA-256, so that damage is found and named."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from albert.runtime.errors import DamagedData, MissingInput
+
+MANIFEST_NAME = "MANIFEST.json"
+
+
+@dataclass(frozen=True)
+class FileSum:
+    """What a manifest says of a file."""
+
+    bytes: int
+    sha256: str
+
+
+def verify_directory(path: Path, checked: Callable[[str, int], None] | None = None) -> None:
+    """Check every file of a directory against its manifest; hidden ones that it does not list are none of its business.
+
+    Args:
+        path: the directory.
+        checked: called with the name and the bytes of every file that was found to be right.
+
+    Raises:
+        MissingInput: no such directory, or one without a manifest.
+        DamagedData: a file is missing, unlisted, of another size, or of another SHA-256.
+    """
+    if not path.is_dir():
+        raise MissingInput(path, "no such directory")
+    manifest_path = path / MANIFEST_NAME
+    if not manifest_path.is_file():
+        raise MissingInput(path, f"holds no {MANIFEST_NAME}", "it was not written whole by albert")
+    listed = _read_manifest(manifest_path)
+    present = {name for name in files_below(path) if name != MANIFEST_NAME}
+    for name in sorted(present - set(listed)):
+        if any(part.startswith(".") for part in name.split("/")):  # a clone's .gitattributes, a hub's cache
+            continue
+        raise DamagedData(path / name, f"is not listed in {MANIFEST_NAME}")
+    for name, entry in sorted(listed.items()):
+        file = path / name
+        if name not in present:
+            raise DamagedData(file, f"is listed in {MANIFEST_NAME} but missing")
+        if file.stat().st_size != entry["bytes"]:
+            raise DamagedData(file, f"has {file.stat().st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
+        if file_hash(file) != entry["sha256"]:
+            raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
+        if checked:
+            checked(name, entry["bytes"])
+
+
+def read_manifest(path: Path) -> dict[str, FileSum]:
+    """What the manifest of a directory says of each of its files.
+
+    Raises:
+        MissingInput: there is none.
+        DamagedData: it is not what was written.
+    """
+    if not (path / MANIFEST_NAME).is_file():
+        raise MissingInput(path, f"holds no {MANIFEST_NAME}", "it was not written whole by albert")
+    listed = _read_manifest(path / MANIFEST_NAME)
+    return {name: FileSum(entry["bytes"], entry["sha256"]) for name, entry in listed.items()}
+
+
+def is_whole(path: Path) -> bool:
+    """Whether `verify_directory` finds nothing wrong."""
+    try:
+        verify_directory(path)
+    except (DamagedData, MissingInput):
+        return False
+    return True
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_below(directory: Path) -> list[str]:
+    """Every file below a directory, by its name relative to it."""
+    return [
+        (Path(folder) / name).relative_to(directory).as_posix()
+        for folder, _, names in os.walk(directory)
+        for name in names
+    ]
+
+
+def _read_manifest(path: Path) -> dict[str, dict]:
+    data = path.read_bytes()
+    try:
+        files = json.loads(data)["files"]
+        shaped = all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedData(path, "is not a manifest") from error
+    if not shaped or data != manifest_bytes(files):
+        raise DamagedData(path, "does not match its own hash")
+    return files
+
+
+def manifest_bytes(entries: dict[str, dict]) -> bytes:
+    """The one way to write a manifest, so that any other byte is damage."""
+    own_hash = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+    return (json.dumps({"files": entries, "self": own_hash}, indent=1) + "\n").encode()

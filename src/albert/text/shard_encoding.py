@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from albert.runtime.durable_files import FileSum, new_file
+from albert.runtime.durable_files import new_file
+from albert.runtime.manifests import FileSum
 from albert.runtime.randomness import stream_key
 from albert.text.sentences import split_sentences
 from albert.text.tokenizer import Tokenizer

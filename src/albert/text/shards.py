@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int64
 
-from albert.runtime.durable_files import verify_directory
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.manifests import verify_directory
 from albert.runtime.strict_json import load_json
 from albert.text.reading import SourceCounts
 from albert.text.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, TOKENS_NAME, SplitCounts, token_type

@@ -194,6 +194,12 @@ def test_what_is_no_vocabulary_is_refused(tmp_path, data):
         load_tokenizer(tmp_path)
 
 
+def test_a_list_of_pieces_is_no_model(tmp_path):
+    (tmp_path / "30k-clean.vocab").write_text("<pad>\t0\n")
+    with pytest.raises(DamagedData, match=r"30k-clean\.vocab: lists the pieces .* give the \.model file"):
+        load_tokenizer(tmp_path / "30k-clean.vocab")
+
+
 def test_a_cut_vocabulary_is_refused(tokenizer, tmp_path):
     (tmp_path / MODEL_NAME).write_bytes(tokenizer.model[: len(tokenizer.model) // 2])
     with pytest.raises(DamagedData):

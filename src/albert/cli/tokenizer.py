@@ -13,7 +13,7 @@ Commands:
   train     a SentencePiece vocabulary from text
   encode    the pieces of a text, their ids and places
   decode    ids back to text
-  convert   a vocabulary in any form to all the files of a tokenizer, with other settings
+  convert   a vocabulary in any form to all files of a tokenizer
 
 Examples:
   albert tokenizer train corpus/ --output tokenizer

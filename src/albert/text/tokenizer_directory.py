@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.strict_json import read_json_object
 from albert.text.reference_tokenizer import ReferenceSentencePieceTokenizer
 from albert.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -59,6 +59,8 @@ def load_tokenizer(
             pieces = vocabulary_from_json(file, content)
             return _wordpiece(pieces, file, config, content.get("normalizer"), reference)
         return _sentencepiece(model_from_tokenizer_json(file, config), file, config, reference)
+    if file.suffix == ".vocab":
+        raise DamagedData(file, "lists the pieces of a SentencePiece model", "give the .model file beside it")
     try:
         model = file.read_bytes()
     except OSError as error:

@@ -50,5 +50,3 @@ def check_vocabulary(pieces: Sequence[str], source: str) -> None:
     if missing := [piece for piece in SPECIAL_PIECES if piece not in ids]:
         kept = "it seems to be SentencePiece's; give its spiece.model" if "<unk>" in ids or "▁" in ids else None
         raise DamagedData(source, "is not a WordPiece vocabulary, it lacks " + " ".join(missing), kept)
-    if unreadable := next((piece for piece in pieces if any("\ud800" <= c <= "\udfff" for c in piece)), None):
-        raise DamagedData(source, f"has a piece that is no text: {unreadable[:40]!r}")

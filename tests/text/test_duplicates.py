@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.cli.main import run
-from albert.runtime.durable_files import verify_directory
 from albert.runtime.errors import CannotCreate, DamagedData
+from albert.runtime.manifests import verify_directory
 from albert.text.corpus_assembly import SHOWN_NAME, merge_corpora
 from albert.text.corpus_files import find_corpus_files
 from albert.text.duplicate_fingerprints import BANDS_NAME, KEYS_NAME, SIGNATURES_NAME, Fingerprints, text_key

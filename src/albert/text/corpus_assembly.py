@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from albert.runtime.durable_files import FileSum, new_directory, read_manifest, verify_directory
+from albert.runtime.durable_files import new_directory
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.manifests import FileSum, read_manifest, verify_directory
 from albert.runtime.strict_json import save_json
 from albert.text.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, SPLITS, TOKENS_NAME, SplitCounts
 from albert.text.shards import DESCRIPTION_NAME, CorpusDescription, read_description

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from albert.runtime.durable_files import FileSum, new_file
+from albert.runtime.durable_files import new_file
 from albert.runtime.late_modules import load_by_name
+from albert.runtime.manifests import FileSum, file_hash
 from albert.text.reading import CorpusReport, Document, size_in_bytes
 from albert.text.unit_preparation import Stage, UnitJob, UnitNotes, batches, documents_of
 
@@ -114,8 +115,7 @@ def fingerprint(job: FingerprintJob) -> Fingerprints:
 
 
 def _sum(path: Path) -> FileSum:
-    with open(path, "rb") as opened:
-        return FileSum(path.stat().st_size, hashlib.file_digest(opened, "sha256").hexdigest())
+    return FileSum(path.stat().st_size, file_hash(path))
 
 
 FINGERPRINTING = Stage(FINGERPRINTS, UnitFingerprints, Fingerprints, fingerprint_jobs, fingerprint)

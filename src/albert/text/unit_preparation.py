@@ -16,8 +16,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from albert.runtime.durable_files import FileSum
 from albert.runtime.errors import AlbertError, DamagedData
+from albert.runtime.manifests import FileSum
 from albert.runtime.strict_json import load_json, save_json
 from albert.text.corpus import read_files
 from albert.text.reading import CorpusReport, Document, Reading, size_in_bytes

@@ -1,6 +1,9 @@
 """Whatever stands in a model directory, opening it ends with a model or with one line."""
 
 import json
+import os
+import pickle
+import shutil
 import struct
 from dataclasses import fields
 from pathlib import Path
@@ -12,9 +15,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 
 from albert.checkpoints.model_directory import open_model, write_model
+from albert.checkpoints.tensor_files import StoredTensors
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.runtime.errors import AlbertError
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput
 
 KEYS = [field.name for field in fields(AlbertConfig)]
 JSON = st.recursive(
@@ -49,7 +53,7 @@ class Victim:
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Victim:
     path = tmp_path_factory.mktemp("victim")
     config = AlbertConfig(
-        vocab_size=9, embedding_size=4, hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4
+        vocab_size=9, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4
     )
     write_model(path, AlbertForPreTraining(config), None)
     return Victim(path)
@@ -88,3 +92,102 @@ def test_integers_where_numbers_belong_are_refused(victim: Victim) -> None:
     victim.put(json.dumps(victim.content), save(tensors))
     with pytest.raises(AlbertError, match=r"albert\.pooler\.weight holds torch\.int32"):
         open_model(victim.path, "pretraining")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("vocab_size", 10**12), ("hidden_size", 2**24 + 1), ("num_hidden_layers", 10**6), ("inner_group_num", 2**20)],
+)
+def test_sizes_that_no_model_has_are_refused_before_anything_is_made(victim: Victim, key: str, value: int) -> None:
+    victim.put(json.dumps({**victim.content, key: value}), b"not opened")
+    with pytest.raises(InvalidConfiguration, match=rf"{key}|gives \d+ layers, at most"):
+        open_model(victim.path, "pretraining")
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"vocab_size": 2**24}, "word_embeddings"),
+        ({"embedding_size": 2**20}, "word_embeddings"),
+        ({"hidden_size": 2**20}, "embedding_hidden_mapping_in"),
+        ({"intermediate_size": 2**24}, "ffn"),
+        ({"max_position_embeddings": 2**24}, "position_embeddings"),
+        ({"type_vocab_size": 2**24}, "token_type_embeddings"),
+    ],
+)
+def test_a_configuration_that_contradicts_its_tensors_costs_no_memory(
+    victim: Victim, changes: dict, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shapes stand in the header: nothing of the data is read, and no tensor is made."""
+    monkeypatch.setattr(StoredTensors, "read", lambda *_: pytest.fail("the data were read"))
+    victim.put(json.dumps({**victim.content, **changes}), victim.weights)
+    with pytest.raises(InvalidConfiguration, match=rf"{name}\S* has shape .*, the model asks for"):
+        open_model(victim.path, "pretraining")
+
+
+def test_more_labels_than_any_head_has_are_refused(victim: Victim) -> None:
+    labels = {str(index): f"label {index}" for index in range(2**16 + 1)}
+    victim.put(json.dumps({**victim.content, "id2label": labels}), victim.weights)
+    with pytest.raises(InvalidConfiguration, match="num_labels"):
+        open_model(victim.path, "classification")
+    open_model(victim.path, "encoder")  # which has no use for them
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop", "directory"])
+def test_what_is_no_file_is_not_waited_for(victim: Victim, tmp_path: Path, file: str, kind: str) -> None:
+    victim.put(json.dumps(victim.content), victim.weights)
+    shutil.copytree(victim.path, tmp_path / "model")
+    place = tmp_path / "model" / file
+    place.unlink()
+    match kind:
+        case "pipe":
+            os.mkfifo(place)
+        case "device":
+            place.symlink_to("/dev/zero")
+        case "loop":
+            place.symlink_to(place)
+        case "directory":
+            place.mkdir()
+    with pytest.raises(MissingInput) as refusal:
+        open_model(tmp_path / "model", "pretraining")
+    assert "\n" not in str(refusal.value)
+
+
+def test_links_to_files_are_followed_as_in_the_cache_of_the_hub(victim: Victim, tmp_path: Path) -> None:
+    victim.put(json.dumps(victim.content), victim.weights)
+    for file in ("config.json", "model.safetensors"):
+        (tmp_path / file).symlink_to(victim.path / file)
+    assert open_model(tmp_path, "pretraining").loading_report.missing == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["../model.safetensors", "/etc/passwd", "a/b.safetensors", "..", ".", "", "model.safetensors/"]
+)
+def test_an_index_names_files_of_its_own_directory_alone(victim: Victim, tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(victim.content))
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(AlbertError, match=r"not a file of this directory|is named by .* but missing"):
+        open_model(tmp_path, "pretraining")
+
+
+def test_shards_that_hold_the_same_tensor_are_refused(victim: Victim, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(victim.content))
+    names = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+    for name in names:
+        (tmp_path / name).write_bytes(victim.weights)
+    index = {"weight_map": {str(place): name for place, name in enumerate(names)}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(DamagedData, match=r"00002-of-00002\.safetensors: holds .* which .*00001-of-00002"):
+        open_model(tmp_path, "pretraining")
+
+
+def test_a_pickle_under_the_name_of_safetensors_is_not_executed(victim: Victim) -> None:
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("the pickle was executed",))
+
+    for content in (pickle.dumps(Bomb(), protocol=4), b"PK\x03\x04" + pickle.dumps(Bomb())):
+        victim.put(json.dumps(victim.content), content)
+        with pytest.raises(DamagedData, match="model.safetensors: is a pickle"):
+            open_model(victim.path, "pretraining")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from albert.checkpoints.file_relics import BUFFERS
 from albert.checkpoints.safetensors_header import StoredTensor, read_header
-from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.errors import DamagedData, MissingInput, OutOfResources
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import read_json_object
 
@@ -57,6 +57,7 @@ class StoredTensors:
         Raises:
             MissingInput: a file cannot be read.
             DamagedData: a file changed under us, or a tensor holds no numbers of a model.
+            OutOfResources: there is not enough memory.
         """
         wanted = {name: self.by_name[name] for name in names}
         size = sum(stored.n_bytes for stored in wanted.values())
@@ -95,7 +96,12 @@ def stored_tensors(directory: Path) -> StoredTensors:
 
 
 def _read(file: FileIO, stored: StoredTensor) -> Tensor:
-    tensor = torch.empty(stored.shape, dtype=stored.dtype)
+    try:
+        tensor = torch.empty(stored.shape, dtype=stored.dtype)
+    except RuntimeError as error:
+        raise OutOfResources(
+            stored.file, f"{stored.n_bytes:,} bytes of memory are not to be had for one tensor"
+        ) from error
     if not stored.n_bytes:
         return tensor
     memory = tensor.view(-1).view(torch.uint8).numpy().data

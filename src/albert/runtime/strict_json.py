@@ -12,6 +12,8 @@ from albert.runtime.durable_files import write_text
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 
 T = TypeVar("T")
+LARGEST_JSON = 2**27
+"""Bytes; the tokenizer.json of a million pieces has half of that."""
 
 
 def to_json(value: Any) -> Any:
@@ -62,9 +64,13 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
     Raises:
         MissingInput: no such file.
-        DamagedData: not JSON, or not an object.
+        DamagedData: not JSON, or not an object, or far larger than any that is written here.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for, a device read for ever
+        raise MissingInput(path, "is no file")
     try:
+        if path.stat().st_size > LARGEST_JSON:
+            raise DamagedData(path, f"has {path.stat().st_size:,} bytes, {LARGEST_JSON:,} are read at most")
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise MissingInput(path, error.strerror or "cannot be read") from error

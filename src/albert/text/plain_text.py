@@ -54,40 +54,47 @@ def _whole(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
 
 
 def _filled_lines(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
-    return (line for line in _lines(content, limit) if line.data.strip())
+    offset, line, part = 0, 1, 1
+    for data, ended in _lines(content, limit):
+        if not data.isspace():
+            yield Stretch(data, offset, line, part)
+        offset += len(data)
+        line, part = (line + 1, 1) if ended else (line, part + 1)
 
 
 def _blocks(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
     """Filled lines that follow one another."""
-    block: list[Stretch] = []
-    size, part = 0, 1
-    for line in _lines(content, limit):
-        filled = bool(line.data.strip())
-        if block and (not filled or size + len(line.data) > limit):
-            yield _joined(block, part)
-            part = part + 1 if filled else 1
-            block, size = [], 0
-        if filled:
-            block.append(line)
-            size += len(line.data)
+    block: list[bytes] = []
+    offset = size = 0  # of the block
+    first = line = part = 1
+    for data, ended in _lines(content, limit):
+        blank = data.isspace()
+        if block and (blank or size + len(data) > limit):
+            yield Stretch(b"".join(block), offset, first, part)
+            part = 1 if blank else part + 1
+            block, offset, size = [], offset + size, 0
+        if blank:
+            offset += len(data)
+        else:
+            first = first if block else line
+            block.append(data)
+            size += len(data)
+        line += ended
     if block:
-        yield _joined(block, part)
+        yield Stretch(b"".join(block), offset, first, part)
 
 
-def _joined(block: list[Stretch], part: int) -> Stretch:
-    return Stretch(b"".join(line.data for line in block), block[0].offset, block[0].line, part)
-
-
-def _lines(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
-    """Lines with what ends them: a line feed, a carriage return or both; of a very long one, its parts."""
-    offset, number, part, rest = 0, 1, 1, b""
+def _lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:
+    """Lines with what ends them: a line feed, a carriage return or both; of a very long one, its parts: only the last
+    one has ended."""
+    rest = b""
     while data := rest + content.readline(limit + 1 - len(rest)):
         rest = b""
         if len(data) > limit:
             end = place_to_cut(data, limit)
             data, rest = data[:end], data[end:]
-        for line in _AFTER_LONE_RETURN.split(data) if b"\r" in data else (data,):
-            yield Stretch(line, offset, number, part)
-            offset += len(line)
-            ended = line.endswith((b"\n", b"\r"))
-            number, part = (number + 1, 1) if ended else (number, part + 1)
+        if b"\r" in data:
+            for line in _AFTER_LONE_RETURN.split(data):
+                yield line, line.endswith((b"\n", b"\r"))
+        else:
+            yield data, data.endswith(b"\n")

@@ -22,8 +22,8 @@ from albert.text.shards import TokenCorpus
 
 BLOCK_TOKENS = 1 << 20
 WINDOW_BLOCKS = 128
-KEPT_WINDOWS = 2
-"""A step may reach from one window into the next."""
+KEPT_WINDOWS, KEPT_EPOCHS = 1, 2
+"""Samples are asked for in order, mostly: a batch that reaches into the next window leaves the one before for good."""
 
 Packing = Callable[[Documents, int], SequenceTable]
 """Documents and the number of the epoch to sequences."""
@@ -151,20 +151,21 @@ class EpochOrder:
             order = stream("blocks", self._seed, epoch).permutation(len(self._blocks))
             blocks = np.array_split(order, max(1, round(len(order) / WINDOW_BLOCKS)))
             starts = np.cumsum([0, *(int(self._counts[some].sum()) for some in blocks)])
-            _forget_the_oldest(self._epochs)
+            _forget_the_oldest(self._epochs, KEPT_EPOCHS)
             self._epochs[epoch] = _EpochWindows(blocks, starts)
         return self._epochs[epoch]
 
     def _window(self, epoch: int, number: int) -> Window:
         if (epoch, number) not in self._windows:
+            _forget_the_oldest(self._windows, KEPT_WINDOWS)
             documents = tuple(self._blocks.documents(block) for block in self._epoch(epoch).blocks[number].tolist())
             sequences = SequenceTable.joined([self._pack(some, epoch) for some in documents])
             order = stream("order", self._seed, epoch, number).permutation(len(sequences))
-            _forget_the_oldest(self._windows)
             self._windows[epoch, number] = Window(sequences, order, documents)
         return self._windows[epoch, number]
 
 
-def _forget_the_oldest(kept: dict[Any, Any]) -> None:
-    while len(kept) >= KEPT_WINDOWS:
+def _forget_the_oldest(kept: dict[Any, Any], most: int) -> None:
+    """Make room for another."""
+    while len(kept) >= most:
         kept.pop(next(iter(kept)))

@@ -34,9 +34,9 @@ def trained(tokenizer: Tokenizer) -> AlbertForMaskedLM:
     )  # fmt: skip
     torch.manual_seed(0)
     model, draws = AlbertForMaskedLM(config), np.random.default_rng(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
     paragraphs = [np.asarray([2, *tokenizer.encode(line)[:126], 3]) for line in TEXT.splitlines()]
-    for _ in range(100):
+    for _ in range(160):
         masks = [draws.random(len(ids)) < 0.15 for ids in paragraphs]
         inputs = [np.where(mask, tokenizer.mask_id, ids) for mask, ids in zip(masks, paragraphs, strict=True)]
         places = np.flatnonzero(np.concatenate(masks))

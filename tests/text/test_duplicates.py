@@ -1,6 +1,7 @@
 """Documents that come again are left out: all of them, nothing else, and the same ones whoever looks."""
 
 import contextlib
+import itertools
 import json
 import pkgutil
 import random
@@ -23,6 +24,7 @@ from albert.text.corpus_files import find_corpus_files
 from albert.text.duplicate_fingerprints import BANDS_NAME, KEYS_NAME, SIGNATURES_NAME, Fingerprints, text_key
 from albert.text.duplicate_search import find_recurrences
 from albert.text.duplicates import ALIKE, EQUAL
+from albert.text.preparation_estimate import estimate_preparation
 from albert.text.prepare import prepare
 from albert.text.reading import CorpusReport
 from albert.text.shards import TokenCorpus
@@ -326,3 +328,12 @@ def test_the_command_says_what_it_left_out(folder, tokenizer_directory, tmp_path
     assert "12 documents dropped: duplicate of an earlier document" in said
     assert "12 documents dropped: nearly a duplicate of an earlier document" in said
     assert f"{tmp_path / 'data' / SHOWN_NAME} names 24 of the duplicates" in said
+
+
+def test_a_plan_knows_that_the_text_is_read_twice(folder, tokenizer, monkeypatch):
+    """By a clock that moves on by a second whenever somebody looks."""
+    clock = itertools.count()
+    monkeypatch.setattr("albert.text.preparation_estimate.time.perf_counter", lambda: next(clock))
+    files = find_corpus_files([folder])[0]
+    once, twice = (estimate_preparation(files, tokenizer, settings(kind), 1).seconds for kind in ("keep", "near"))
+    assert twice == 2 * once

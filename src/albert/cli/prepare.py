@@ -49,7 +49,8 @@ class Prepare(CorpusOptions):
     append: bool = False
     """Add to the corpus that OUTPUT is; its shards are linked, not written again."""
     duplicates: Duplicates = "keep"
-    """Leave out documents that repeat an earlier one of CORPUS: `exact` but for white space, or `near`, 80 % of it."""
+    """Leave out documents that repeat an earlier one of CORPUS: `exact` but for white space, or `near`, 80 % of it.
+    The text is read twice then; what --append adds to is not compared."""
     engine: Engine = "processes"
     """Who does the work: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
     plan: bool = False

@@ -8,7 +8,7 @@ WORK/fingerprints/UNIT-BATCH.keys.npy        [documents, 3] uint64: a 128-bit ha
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,22 +87,30 @@ def fingerprint_jobs(
         yield FingerprintJob(f"{job.name}-{number:05d}", batch, near, job.directory)
 
 
-def fingerprint(job: FingerprintJob) -> Fingerprints:
-    """Write down what is kept of some documents.
+def fingerprint_arrays(texts: Sequence[str], near: bool) -> dict[str, np.ndarray]:
+    """What is kept of some documents, by the pattern of a file's name.
 
     Raises:
         Unavailable: near duplicates are asked for, and the library is not installed.
     """
-    texts = [document.text for document in job.documents]
     keys = np.frombuffer(b"".join(map(text_key, texts)), dtype="<u8").reshape(-1, 2)
     sizes = np.array([size_in_bytes(text) for text in texts], dtype="<u8")
     arrays = {KEYS_NAME: np.column_stack((keys, sizes))}
-    if job.near:
+    if near:
         sketches = load_by_name("albert.text.duplicate_sketches", "duplicates")
         signatures = sketches.signatures_of(texts)
         arrays |= {BANDS_NAME: sketches.bands_of(signatures), SIGNATURES_NAME: sketches.shortened(signatures)}
+    return arrays
+
+
+def fingerprint(job: FingerprintJob) -> Fingerprints:
+    """Write down what is kept of some documents.
+
+    Raises:
+        Unavailable: as `fingerprint_arrays`.
+    """
     files: dict[str, FileSum] = {}
-    for pattern, array in arrays.items():
+    for pattern, array in fingerprint_arrays([document.text for document in job.documents], job.near).items():
         with new_file(job.directory / (name := pattern.format(job.name))) as temporary:
             with open(temporary, "wb") as opened:
                 np.save(opened, array, allow_pickle=False)
@@ -111,7 +119,7 @@ def fingerprint(job: FingerprintJob) -> Fingerprints:
         places = ([document.source, " ".join(document.text[:BEGINNING].split())] for document in job.documents)
         temporary.write_text("".join(json.dumps(place) + "\n" for place in places))
         files[name] = _sum(temporary)
-    return Fingerprints(job.name, job.digest, len(texts), files)
+    return Fingerprints(job.name, job.digest, len(job.documents), files)
 
 
 def _sum(path: Path) -> FileSum:

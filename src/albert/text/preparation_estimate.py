@@ -12,6 +12,7 @@ from albert.runtime.errors import MissingInput, UsageError
 from albert.runtime.progress import progress
 from albert.text.corpus import read_files
 from albert.text.corpus_files import CorpusFile
+from albert.text.duplicate_fingerprints import fingerprint_arrays
 from albert.text.reading import CorpusReport
 from albert.text.sentences import split_sentences
 from albert.text.shard_encoding import token_type
@@ -31,7 +32,7 @@ class PreparationEstimate:
     Attributes:
         files, bytes_on_disk: of the corpus, exact.
         sample_bytes: text that was read for it.
-        documents, text_bytes, sentences, tokens: estimated.
+        documents, text_bytes, sentences, tokens: estimated, duplicates included.
         output_bytes: of the prepared corpus.
         seconds: of preparing it with `workers` processes of this machine.
     """
@@ -64,7 +65,7 @@ def estimate_preparation(
     sampled = _spread(files, total)
     room = SAMPLE_BYTES // len(sampled)
     documents = text_bytes = sentences = tokens = on_disk = 0
-    reading = encoding = 0.0
+    reading = encoding = comparing = 0.0
     with progress("Looking at a sample", total=len(sampled), unit="files") as bar:
         for file in sampled:
             begin = time.perf_counter()
@@ -76,6 +77,10 @@ def estimate_preparation(
             split = [sentence for text in texts for sentence in split_sentences(text, *rules)]
             tokens += sum(map(len, tokenizer.encode_batch(split)))
             encoding += time.perf_counter() - begin
+            if settings.duplicates != "keep":
+                begin = time.perf_counter()
+                fingerprint_arrays(texts, settings.duplicates == "near")
+                comparing += time.perf_counter() - begin
             documents, text_bytes, sentences = documents + len(texts), text_bytes + size, sentences + len(split)
             on_disk += read
             bar.advance()
@@ -83,7 +88,8 @@ def estimate_preparation(
         raise MissingInput(files[0].path if len(files) == 1 else "corpus", "there is no text in a sample of it")
     more = total / max(on_disk, 1)
     # One process reads for all where there are few files; reading and encoding overlap.
-    seconds = more * max(reading, (reading + encoding) / workers)
+    stages = [encoding] if settings.duplicates == "keep" else [comparing, encoding]
+    seconds = more * sum(max(reading, (reading + work) / workers) for work in stages)
     lengths = BYTES_OF_LENGTH * (sentences + documents)
     return PreparationEstimate(
         files=len(files),

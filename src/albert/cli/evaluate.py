@@ -2,16 +2,20 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from albert.checkpoints.model_directory import kind_of, read_config
+from albert.checkpoints.config_file import with_overrides
+from albert.checkpoints.known_quirks import known_quirks
+from albert.checkpoints.location import find_model
+from albert.checkpoints.model_directory import OBJECTIVE_KEY, kind_of, read_config
 from albert.cli.command_line import parse
-from albert.finetuning.evaluate import evaluate_directory, fine_tuned_directory
+from albert.finetuning.evaluate import evaluate_directory
 from albert.finetuning.summary import scores_table, shortened
+from albert.model.config import Activation
 from albert.pretraining.intrinsic_evaluation import evaluate_pretraining
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision
@@ -65,6 +69,12 @@ class Evaluate:
     """For pretraining: most sequences."""
     micro_batch_tokens: int = 8192
     """Tokens that go through the model at once."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    hidden_act: Activation | None = None
+    """The activation, in place of config.json's: gelu_new is the tanh form that Google trained with."""
+    num_attention_heads: int | None = None
+    """The number of heads, in place of config.json's; the shapes of the weights do not show it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Precision = "fp32"
 
@@ -83,13 +93,17 @@ def main(arguments: list[str]) -> int:
 def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
     if asked.data is None:
         raise UsageError("--data", "is needed: what `albert prepare` wrote", "see albert evaluate --help")
-    directory = fine_tuned_directory(asked.model)
-    _, extra = read_config(directory)
+    directory = find_model(asked.model, asked.revision)
+    config, extra = read_config(directory)
     if kind_of(extra) not in ("pretraining", "masked_lm"):
-        why = (
-            f"has no head for the tasks of pre-training, it is an {(extra.get('architectures') or ['AlbertModel'])[0]}"
-        )
+        named = (extra.get("architectures") or ["AlbertModel"])[0]
+        why = f"has no head for the tasks of pre-training, it is an {named}"
         raise InvalidConfiguration(asked.model, why, "give a model of `albert pretrain`")
+    for note in known_quirks(with_overrides(config, _overrides(asked)), extra):
+        console.print(note, markup=False)
+    learnt = extra.get(OBJECTIVE_KEY, asked.objective)
+    if asked.objective not in (learnt, "none"):
+        console.print(f'its sentence head learnt "{learnt}", it is asked for "{asked.objective}"', markup=False)
     trained = extra.get("max_sequence_length")  # positions beyond it were never trained
     figures = evaluate_pretraining(
         directory,
@@ -99,6 +113,7 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
         limit=asked.sequences,
         device=asked.device,
         precision=asked.precision,
+        overrides=_overrides(asked),
     )
     table = Table("", "accuracy", "constant answer", "loss")
     for column in table.columns[1:]:
@@ -125,9 +140,12 @@ def _evaluate_task(asked: Evaluate, console: Console) -> None:
         precision=asked.precision,
         max_length=asked.max_length,
         micro_batch_tokens=asked.micro_batch_tokens,
+        revision=asked.revision,
+        overrides=_overrides(asked),
     )
     evaluation = result.evaluation
-    console.print(result.notes[0], markup=False)
+    for note in result.notes:
+        console.print(note, markup=False)
     console.print(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s")
     for line in shortened(evaluation.counts):
         console.print(line)
@@ -137,6 +155,11 @@ def _evaluate_task(asked: Evaluate, console: Console) -> None:
         scores = {"scores": dict(evaluation.scores), "baseline": evaluation.baseline}
         about = {"task": task.name, "model": asked.model, "split": asked.split}
         save_json(asked.results, about | scores | {"counts": dict(evaluation.counts)})
+
+
+def _overrides(asked: Evaluate) -> dict[str, Any]:
+    given = {name: getattr(asked, name) for name in ("hidden_act", "num_attention_heads")}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _task(asked: Evaluate) -> Task:
@@ -162,7 +185,7 @@ def _with_file(task: Task, asked: Evaluate) -> Task:
 
 def _own_task(asked: Evaluate, file: Path, text: str, label: str) -> Task:
     """The task that the model was made for, read from its configuration."""
-    directory = fine_tuned_directory(asked.model)
+    directory = find_model(asked.model, asked.revision)
     _, extra = read_config(directory)
     names = extra.get("id2label")
     if not names:

@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import open_model
+from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, prepare_split
 from albert.finetuning.start import LENGTHS, n_outputs
 from albert.runtime.devices import Precision, pick_device
 from albert.runtime.durable_files import write_text
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.task import Choice, Span, Target, Task, TaskRecipe
-from albert.text.tokenizer_directory import load_tokenizer
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,8 @@ def evaluate_directory(
     precision: Precision = "fp32",
     max_length: int | None = None,
     micro_batch_tokens: int = 8192,
+    revision: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> EvaluatedDirectory:
     """Score a fine-tuned model on a split.
 
@@ -48,19 +49,21 @@ def evaluate_directory(
         predictions: where to write one JSON object per example, if anywhere.
         device, precision, micro_batch_tokens: where and how to compute.
         max_length: tokens of a sequence; None takes the length of the fine-tuning, or else the task's.
+        revision: a branch, tag or commit, when the model is a Hub id.
+        overrides: fields of the model's configuration to set anew.
 
     Raises:
         InvalidConfiguration: the model has no head for this kind of target, or other labels.
-        MissingInput, DamagedData: the model or the data cannot be read.
+        MissingInput, DamagedData: the model or the data cannot be read, or the tokenizer is another one's.
     """
     kind = "question_answering" if isinstance(task.target, Span) else "classification"
-    opened = open_model(fine_tuned_directory(model), kind)
-    fresh = [name for name in opened.loading_report.newly_initialised if not name.startswith("albert.")]
+    opened = open_model(model, kind, revision=revision, overrides=overrides)
+    fresh = opened.loading_report.newly_initialised
     if fresh:
         remedy = "give a model of `albert finetune` for this task"
-        raise InvalidConfiguration(model, f"has no head for this task ({', '.join(fresh)} are missing)", remedy)
+        raise InvalidConfiguration(model, f"has no head for this task ({', '.join(fresh)} would be random)", remedy)
     columns = label_columns(task.target, opened.extra.get("id2label"), model)
-    tokenizer = load_tokenizer(opened.directory)
+    tokenizer = tokenizer_of(opened)
     recipe = _recipe_of_model(task, opened.extra, model)
     if max_length is not None:
         recipe = replace(recipe, max_length=max_length)
@@ -73,14 +76,6 @@ def evaluate_directory(
     if predictions is not None:
         write_predictions(predictions, evaluation)
     return EvaluatedDirectory(evaluation, opened.directory, tuple(opened.loading_report.lines()))
-
-
-def fine_tuned_directory(model: str) -> Path:
-    """The model directory meant by a path or Hub id: that itself, or `model/` in a run directory."""
-    inside = Path(model) / "model"
-    if not (Path(model) / "config.json").is_file() and (inside / "config.json").is_file():
-        return inside
-    return find_model(model)
 
 
 def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:

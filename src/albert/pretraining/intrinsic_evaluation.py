@@ -1,6 +1,8 @@
 """Masked-token and sentence-order accuracy on held-out text, beside what a constant answer would score."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -94,6 +96,7 @@ def evaluate_pretraining(
     limit: int = 2000,
     device: str = "auto",
     precision: Precision = "fp32",
+    overrides: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
     """Evaluate any pre-trained model on the held-out split of a prepared corpus.
 
@@ -104,6 +107,7 @@ def evaluate_pretraining(
         max_length: most tokens of a sequence; None: as many as the model has positions, at most 512.
         limit: most sequences.
         device, precision: where and how to compute.
+        overrides: fields of the model's configuration to set anew.
 
     Raises:
         InvalidConfiguration: the corpus was prepared with another tokenizer, the sequences are too long, none are
@@ -112,7 +116,7 @@ def evaluate_pretraining(
     if limit < 1:
         raise InvalidConfiguration("sequences", f"is {limit}, at least 1 sequence is needed")
     corpus = TokenCorpus.open(corpus_directory, "held_out")
-    opened = open_model(model_directory, "pretraining")
+    opened = open_model(model_directory, "pretraining", overrides=overrides)
     _refuse_random_heads(opened, objective)
     check_tokenizer(corpus, tokenizer_of(opened).fingerprint, str(model_directory))
     positions = opened.config.max_position_embeddings

@@ -1,6 +1,7 @@
 """The options of every command that reads a corpus."""
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +16,8 @@ class CorpusOptions:
     """Which text, and how it is read."""
 
     corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...", help_behavior_hint="(required)")]
-    """Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, Wikipedia's .xml; packed as .gz, .xz, .bz2 or
-    .zst; folders that `datasets` saved; hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT."""
+    """Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, a Wikipedia dump (.xml), packed as .gz, .bz2, .xz
+    or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub."""
     text_field: str = Reading.text_field
     """The key of a JSON line, or the column of a table, that holds the text."""
     documents: DocumentBoundary = Reading.documents
@@ -29,6 +30,16 @@ class CorpusOptions:
     """What is done about text that is not UTF-8: stop there, put U+FFFD in place of it, or skip the document."""
     max_document_megabytes: float = Reading.max_document_bytes / 1e6
     """Longer documents are divided at the end of a paragraph, a line or a sentence."""
+
+    @property
+    def words(self) -> str:
+        """The same options as words of a command line, for another command that reads the same text."""
+        flags = []
+        for option in fields(CorpusOptions):
+            value, name = getattr(self, option.name), option.name.replace("_", "-")
+            if option.default is not MISSING and value != option.default:
+                flags += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        return shlex.join([*self.corpus, *flags])
 
     @property
     def paths(self) -> list[Path]:

@@ -104,6 +104,5 @@ def _tell(options: TrainTokenizer, pieces: int, read: CorpusReport, used: Traini
     if used.sentences_cut:
         lines.append(f"{used.sentences_cut:,} sentences too long for SentencePiece, cut")
     lines.append(f"{options.output}: {pieces:,} pieces in {seconds:,.0f} s")
-    corpus = " ".join(map(shlex.quote, options.corpus))
-    lines.append(f"next: albert prepare {corpus} --tokenizer {shlex.quote(str(options.output))} --output data")
+    lines.append(f"next: albert prepare {options.words} --tokenizer {shlex.quote(str(options.output))} --output data")
     print("\n".join(lines))

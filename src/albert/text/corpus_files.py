@@ -111,10 +111,9 @@ class _Search:
                 self._add_place(place)
 
     def _add_address(self, address: Path) -> None:
-        if not HUB.fullmatch(str(address)):
-            why = "is no address of a data set"
-            raise UsageError(address, why, "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
         name = str(address).replace("hf:/", "hf://", 1)
+        if not HUB.fullmatch(str(address)):
+            raise UsageError(name, "is no address of a data set", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
         self.files.setdefault(name, CorpusFile(address, name, 0, 0, "Hub dataset"))
 
     def _add_place(self, place: Path) -> None:

@@ -10,14 +10,8 @@ import yaml
 from huggingface_hub import ModelCard as HubCard
 
 from albert.checkpoints.card import ModelCard
-from albert.checkpoints.model_directory import save_model_directory
+from albert.checkpoints.model_directory import MODELS, Kind, save_model_directory
 from albert.experiments.sample_corpus import load_chapters
-from albert.model.albert import (
-    AlbertForPreTraining,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertModel,
-)
 from albert.model.config import AlbertConfig
 from albert.text.sentencepiece_tokenizer import train_tokenizer
 
@@ -74,16 +68,9 @@ def test_hostile_values_break_neither_yaml_nor_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    "build",
-    [
-        AlbertForPreTraining,
-        lambda config: AlbertForSequenceClassification(config, 2),
-        AlbertForQuestionAnswering,
-        AlbertModel,
-    ],
-    ids=["pretraining", "classification", "question answering", "encoder"],
+    ("kind", "objective"), [*((kind, "sop") for kind in MODELS), ("pretraining", "nsp"), ("pretraining", "none")]
 )
-def test_the_example_on_the_card_runs(build: object, tmp_path: Path) -> None:
+def test_the_example_on_the_card_runs(kind: Kind, objective: str, tmp_path: Path) -> None:
     tokenizer = train_tokenizer([load_chapters()[0].text[:20_000]], vocab_size=200)
     (tmp_path / "tokenizer").mkdir()
     tokenizer.save(tmp_path / "tokenizer")
@@ -96,10 +83,15 @@ def test_the_example_on_the_card_runs(build: object, tmp_path: Path) -> None:
         intermediate_size=24,
     )
     path = tmp_path / "model"
-    save_model_directory(path, build(config), tmp_path / "tokenizer")
+    labelled = kind in ("classification", "token_classification")
+    model = MODELS[kind](config, 2) if labelled else MODELS[kind](config)
+    save_model_directory(path, model, tmp_path / "tokenizer", extra={"sentence_objective": objective})
     (code,) = re.findall(r"```python\n(.*?)```", (path / "README.md").read_text(), re.DOTALL)
     assert "path/to/this/directory" in code
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(compile(code.replace("path/to/this/directory", str(path)), "card", "exec"), {})
     assert said.getvalue()
+    assert (
+        f"| all | {sum(parameter.numel() for parameter in model.parameters()):,} |" in (path / "README.md").read_text()
+    )

@@ -7,16 +7,22 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-_EXAMPLES = {
-    "AlbertForPreTraining": """from transformers import pipeline
+_FILL_MASK = """from transformers import pipeline
 
 fill = pipeline("fill-mask", model="{name}")
 for answer in fill("The capital of France is [MASK]."):
-    print(answer["token_str"], answer["score"])""",
+    print(answer["token_str"], answer["score"])"""
+_EXAMPLES = {
+    "AlbertForPreTraining": _FILL_MASK,
+    "AlbertForMaskedLM": _FILL_MASK,
     "AlbertForSequenceClassification": """from transformers import pipeline
 
 classify = pipeline("text-classification", model="{name}")
 print(classify("The picture is a delight."))""",
+    "AlbertForTokenClassification": """from transformers import pipeline
+
+tag = pipeline("token-classification", model="{name}", aggregation_strategy="simple")
+print(tag("The letter was written by Ada."))""",
     "AlbertForQuestionAnswering": """import torch
 from transformers import AlbertForQuestionAnswering, AutoTokenizer
 
@@ -27,6 +33,16 @@ with torch.inference_mode():
     outputs = model(**inputs)
 start, end = int(outputs.start_logits.argmax()), int(outputs.end_logits.argmax())
 print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))""",
+    "AlbertForMultipleChoice": """import torch
+from transformers import AutoModelForMultipleChoice, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForMultipleChoice.from_pretrained("{name}").eval()
+options = ["It was written by Ada.", "It was written by nobody."]
+inputs = tokenizer(["The letter was written by Ada."] * 2, options, return_tensors="pt", padding=True)
+with torch.inference_mode():
+    scores = model(**{key: value[None] for key, value in inputs.items()}).logits[0].softmax(-1)
+print(options[int(scores.argmax())], scores.tolist())""",
     "AlbertModel": """import torch
 from transformers import AutoModel, AutoTokenizer
 
@@ -38,8 +54,11 @@ print(hidden.shape)""",
 }
 _PIPELINE_TAGS = {
     "AlbertForPreTraining": "fill-mask",
+    "AlbertForMaskedLM": "fill-mask",
     "AlbertForSequenceClassification": "text-classification",
+    "AlbertForTokenClassification": "token-classification",
     "AlbertForQuestionAnswering": "question-answering",
+    "AlbertForMultipleChoice": "multiple-choice",
     "AlbertModel": "feature-extraction",
 }
 

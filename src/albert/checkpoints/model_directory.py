@@ -4,6 +4,7 @@
 `MANIFEST.json`, against which `open_model` checks every file.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -21,6 +22,7 @@ from albert.checkpoints.config_file import (
     read_config,
     with_overrides,
 )
+from albert.checkpoints.file_relics import BACKBONE_PREFIX
 from albert.checkpoints.huggingface import from_transformers, to_transformers, with_sentence_objective
 from albert.checkpoints.kinds import (
     ARCHITECTURES,
@@ -43,7 +45,6 @@ from albert.checkpoints.tensor_files import WEIGHTS_NAME, StoredTensors, stored_
 from albert.checkpoints.uneven_groups import spread_over_layers, uneven_groups_note
 from albert.model.config import AlbertConfig
 from albert.model.initialization import without_memory
-from albert.model.parameter_count import count_parameters
 from albert.runtime.durable_files import new_directory, write_text
 from albert.runtime.errors import DamagedData
 from albert.runtime.manifests import MANIFEST_NAME, verify_directory
@@ -122,7 +123,7 @@ def write_model(
     content = config_to_json(config, named, dtype, labels_written(model), keys)
     save_json(directory / CONFIG_NAME, content)
     write_tensors(directory / WEIGHTS_NAME, tensors)
-    write_text(directory / CARD_NAME, card if card is not None else _short_card(directory.name, named, config))
+    write_text(directory / CARD_NAME, card if card is not None else _short_card(directory.name, named, model))
 
 
 def save_model_directory(
@@ -142,7 +143,7 @@ def save_model_directory(
     """
     with new_directory(path, replace=replace) as directory:
         named = architecture_named(model, sentence_objective(model, extra or {}))
-        text = card if card is not None else _short_card(path.name, named, _config_of(model))
+        text = card if card is not None else _short_card(path.name, named, model)
         write_model(directory, model, tokenizer_directory, extra=extra, card=text)
 
 
@@ -232,8 +233,10 @@ def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> dic
     }
 
 
-def _short_card(name: str, architecture: str, config: AlbertConfig) -> str:
-    parts = count_parameters(config).by_part()
-    if architecture != "AlbertForPreTraining":
-        parts = {part: n for part, n in parts.items() if "head" not in part and part != "pretraining"}
+def _short_card(name: str, architecture: str, model: nn.Module) -> str:
+    counts: Counter[str] = Counter()
+    for parameter, tensor in model.named_parameters():
+        part, *inside = parameter.removeprefix(BACKBONE_PREFIX).split(".")
+        counts[" ".join((part, *inside[:1])) if part == "encoder" else part] += tensor.numel()
+    parts = {**counts, "all": counts.total()}
     return ModelCard(name=name, location="path/to/this/directory", architecture=architecture, parameters=parts).render()

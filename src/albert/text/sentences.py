@@ -21,7 +21,7 @@ Of English prose one sentence in a thousand is. What is divided in practice is t
 transcripts, Thai. Whole, it would be a document of one sentence, which has no order to learn; its parts have."""
 _LINE = re.compile(r"\r\n|[\n\r]")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]+)*")
-_END_OF_CLAUSE = re.compile(r"[;:,—–،؛、，；：·]\s*")
+_END_OF_CLAUSE = re.compile(r"[;:,]\s+|[—–،؛、，；：]\s*")
 _BLANKS = re.compile(r"\s+")
 
 

@@ -183,3 +183,26 @@ def test_a_file_is_not_a_model(directory: Path) -> None:
 def test_a_run_stands_for_the_model_in_it(directory: Path, tmp_path: Path) -> None:
     assert find_model(tmp_path) == directory
     assert find_model(directory) == directory
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "what"),
+    [
+        (["model.ckpt-best.index", "albert_config.json"], "", "holds a TensorFlow checkpoint"),
+        (["variables/variables.index"], "", "holds a TensorFlow checkpoint"),
+        (["model.ckpt-best.index"], "model.ckpt-best", "is a TensorFlow checkpoint"),
+        (["model.ckpt-best.index"], "model.ckpt-best.index", "is a TensorFlow checkpoint"),
+        (["albert_base_v2.tar.gz"], "albert_base_v2.tar.gz", "is an archive"),
+    ],
+)
+def test_what_is_to_be_converted_first_is_said_with_the_command(
+    tmp_path: Path, made: list[str], asked: str, what: str
+) -> None:
+    place = tmp_path / "a place"
+    for name in made:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(b"")
+    path = place / asked
+    with pytest.raises(MissingInput, match=what) as refusal:
+        open_model(path, "pretraining")
+    assert str(refusal.value).endswith(f"albert convert '{path}' --output MODEL")

@@ -1,6 +1,7 @@
 """Where a model is: a directory of this machine, or a repository of the Hugging Face Hub."""
 
 import re
+import shlex
 from pathlib import Path
 
 from huggingface_hub import constants, snapshot_download
@@ -13,9 +14,11 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
+from albert.checkpoints.archives import is_archive
 from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
-from albert.runtime.durable_files import MANIFEST_NAME
+from albert.checkpoints.tensorflow_files import holds_tensorflow
 from albert.runtime.errors import MissingInput, Unavailable, UsageError
+from albert.runtime.manifests import MANIFEST_NAME
 
 HUB_FILES = [
     "config.json",
@@ -47,7 +50,7 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
         revision: a branch, tag or commit of the Hub repository; None: its main branch.
 
     Raises:
-        MissingInput: neither a directory nor a name that a repository can have.
+        MissingInput: neither a directory nor a name that a repository can have, or what `albert convert` takes.
             Or the repository holds no weights that can be read safely.
         UsageError: a revision of a directory, which has none, or one that is no name of any.
         Unavailable: the repository cannot be had: unknown, private, or there is no connection and no copy.
@@ -57,8 +60,15 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
         if revision is not None:
             raise UsageError("revision", f"{revision!r} of {path}, which is a directory", "it goes with a Hub id")
         inside = path / "model"
-        is_a_run = not (path / "config.json").is_file() and (inside / "config.json").is_file()
-        return inside if is_a_run else path
+        if not (path / "config.json").is_file() and (inside / "config.json").is_file():
+            return inside
+        if not (path / "config.json").is_file() and holds_tensorflow(path):
+            raise _to_convert(path, "holds a TensorFlow checkpoint")
+        return path
+    if path.is_file() and is_archive(path):
+        raise _to_convert(path, "is an archive")
+    if holds_tensorflow(path):
+        raise _to_convert(path, "is a TensorFlow checkpoint")
     if path.exists():
         raise MissingInput(path, "is a file, a model is a directory", f"name {path.parent} if that is the model")
     name = str(path_or_id)
@@ -78,6 +88,14 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
             "where you trust it, let transformers open and save it, and name the directory",
         )
     return directory
+
+
+def _to_convert(path: Path, what: str) -> MissingInput:
+    return MissingInput(
+        path,
+        f"{what}, a model is a directory with config.json",
+        f"albert convert {shlex.quote(str(path))} --output MODEL",
+    )
 
 
 def _reason(error: Exception, revision: str | None) -> str:

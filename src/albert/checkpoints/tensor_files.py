@@ -19,7 +19,7 @@ from albert.runtime.strict_json import read_json_object
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-_OTHERS = {"tf_model.h5": "TensorFlow", "flax_model.msgpack": "Flax"}
+_OTHERS = {"tf_model.h5": ("TensorFlow", "from_tf"), "flax_model.msgpack": ("Flax", "from_flax")}
 _LARGE = 2**28
 
 
@@ -128,9 +128,10 @@ def _weight_files(directory: Path) -> list[Path]:
                 "where you trust it, let transformers save it again: "
                 "AutoModel.from_pretrained(...).save_pretrained(...) writes model.safetensors",
             )
-    for name, framework in _OTHERS.items():
+    for name, (framework, flag) in _OTHERS.items():
         if (directory / name).exists():
-            raise MissingInput(directory / name, f"holds {framework} weights", f"convert them to {WEIGHTS_NAME} first")
+            remedy = f"transformers 4 opens them with {flag}=True and saves {WEIGHTS_NAME}"
+            raise MissingInput(directory / name, f"holds {framework} weights", remedy)
     raise MissingInput(directory, f"holds no {WEIGHTS_NAME}", "name a directory that albert or transformers wrote")
 
 

@@ -8,9 +8,9 @@ import torch
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.intrinsic_evaluation import HeldOutSamples, evaluate_pretraining
+from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples, evaluate_pretraining
 from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.samples import SequenceRecipe
+from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.text.shards import TokenCorpus
 
@@ -32,9 +32,8 @@ def model_directory(tiny_recipe, tiny_corpus, tmp_path_factory):
 
 
 def samples_of(held_out, limit=1000, batch_size=32, **sequences):
-    return HeldOutSamples(
-        held_out, SequenceRecipe(**{"max_length": 32, **sequences}), MaskingRecipe(), limit, batch_size
-    )
+    recipe = SequenceRecipe(**{"max_length": 32, **sequences})
+    return HeldOutSamples(PretrainingSamples(held_out, recipe, MaskingRecipe(), EVALUATION_SEED), limit, batch_size)
 
 
 def test_the_same_model_gets_the_same_figures_twice(model_directory, tiny_corpus):

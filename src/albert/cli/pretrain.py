@@ -47,8 +47,8 @@ _INIT_OPTIONS = ("revision", "resize_vocabulary", "extend_positions", "drop_head
 class Pretrain:
     """Where the data are, where to write, what to start from, and the recipe's values."""
 
-    data: Path
-    """What `albert prepare` wrote."""
+    data: tuple[Path, ...]
+    """What `albert prepare` wrote; several corpora are mixed (--mixture 0.7 0.3)."""
     output: Path
     """The run's directory; the same one again goes on with the run."""
     init: str | None = None

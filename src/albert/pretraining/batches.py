@@ -9,7 +9,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from albert.model.packed_sequences import PackedSequences, pack_run
-from albert.pretraining.samples import PretrainingSamples, Sample, Samples
+from albert.pretraining.mixture import SampleSource
+from albert.pretraining.samples import Sample, Samples
 from albert.pretraining.sentence_order import NO_LABEL
 
 
@@ -63,12 +64,12 @@ class PretrainingBatches:
     """Batches by step: step t holds samples t·B to (t+1)·B − 1, dealt out to the ranks in turn.
 
     Args:
-        samples: of the corpus.
+        samples: of a corpus or a mixture.
         batch_size: B, sequences over all ranks and micro-batches.
         micro_batch_size: sequences that one process holds at a time.
     """
 
-    def __init__(self, samples: PretrainingSamples, batch_size: int, micro_batch_size: int) -> None:
+    def __init__(self, samples: SampleSource, batch_size: int, micro_batch_size: int) -> None:
         self._samples = samples
         self._batch_size, self._micro_batch_size = batch_size, micro_batch_size
 
@@ -79,13 +80,11 @@ class PretrainingBatches:
         return list(micro_batches(self._samples, numbers, self._micro_batch_size))
 
 
-def micro_batches(
-    samples: PretrainingSamples, numbers: np.ndarray, micro_batch_size: int
-) -> Iterator[PretrainingBatch]:
+def micro_batches(samples: SampleSource, numbers: np.ndarray, micro_batch_size: int) -> Iterator[PretrainingBatch]:
     """Samples in micro-batches.
 
     Args:
-        samples: of the corpus.
+        samples: of a corpus or a mixture.
         numbers: int64, which of them.
         micro_batch_size: sequences of each; the last one may have fewer.
     """

@@ -11,6 +11,7 @@ from torch import nn
 from albert.checkpoints.model_directory import OpenedModel, open_model
 from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.pretraining.batches import PretrainingBatch, micro_batches
+from albert.pretraining.mixture import SampleSource
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
@@ -28,21 +29,17 @@ class HeldOutSamples:
     """The same held-out samples for every model: a fixed seed, in a fixed order.
 
     Args:
-        corpus: the held-out split.
-        sequences, masking: what to ask of it.
-        limit: most sequences; all of the corpus when there are fewer.
+        samples: of the held-out split, drawn with `EVALUATION_SEED`.
+        limit: most sequences; all of an epoch when there are fewer.
         batch_size: sequences at a time.
     """
 
     def __init__(
         self,
-        corpus: TokenCorpus,
-        sequences: SequenceRecipe,
-        masking: MaskingRecipe,
+        samples: SampleSource,
         limit: int,
         batch_size: int = 32,
     ) -> None:
-        samples = PretrainingSamples(corpus, sequences, masking, EVALUATION_SEED)
         numbers = np.arange(min(limit, samples.per_epoch))
         self.batches: list[PretrainingBatch] = list(micro_batches(samples, numbers, batch_size))
 
@@ -124,7 +121,8 @@ def evaluate_pretraining(
     if length > positions:
         raise InvalidConfiguration("max_length", f"is {length}, the model has {positions} positions")
     place = pick_device(device)
-    held_out = HeldOutSamples(corpus, SequenceRecipe(max_length=length, objective=objective), MaskingRecipe(), limit)
+    sequences = SequenceRecipe(max_length=length, objective=objective)
+    held_out = HeldOutSamples(PretrainingSamples(corpus, sequences, MaskingRecipe(), EVALUATION_SEED), limit)
     return held_out.evaluate(opened.model.to(place), place, precision)
 
 

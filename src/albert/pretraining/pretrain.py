@@ -1,8 +1,9 @@
 """Pre-training: a prepared corpus and a recipe become a model directory."""
 
+import contextlib
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from albert.optim.optimizer import build_optimizer
 from albert.optim.schedule import warmup_then_linear
 from albert.pretraining.batches import PretrainingBatches
 from albert.pretraining.dropout_changes import dropout_by_step
-from albert.pretraining.intrinsic_evaluation import HeldOutSamples
+from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples
+from albert.pretraining.mixture import MixedSamples, SampleSource, open_corpora
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.run_card import run_card
@@ -52,7 +54,7 @@ class PretrainingResult:
 
 def pretrain(
     recipe: PretrainingRecipe,
-    data: Path,
+    data: Path | Sequence[Path],
     output: Path,
     device: str = "auto",
     *,
@@ -63,7 +65,7 @@ def pretrain(
 
     Args:
         recipe: the whole run.
-        data: what `albert prepare` wrote.
+        data: what `albert prepare` wrote; of several corpora, `recipe.mixture` are the weights.
         output: the run's directory.
         device: "auto", "cpu" or "cuda".
         init: a trained model to start from, in place of random weights. A run that has begun needs it no more; given
@@ -77,20 +79,21 @@ def pretrain(
     """
     place = pick_device(device, world().local_rank)
     with process_group(place) as here:
-        corpus = TokenCorpus.open(data, "train", verify=here.is_first)
+        corpora = open_corpora([data] if isinstance(data, Path) else data, verify=here.is_first)
+        corpus = corpora[0]
         run = RunFolder(output)
         recipe = settle(recipe, corpus, run, place, here, change_dropout)
         # Everything that can be refused is, before the first file is written.
         if recipe.batch_size % here.size:
             why = f"{recipe.batch_size} sequences cannot be shared out evenly over {here.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a multiple")
-        samples = PretrainingSamples(corpus, recipe.sequences, recipe.masking, recipe.seed)
+        samples = _samples(recipe, corpora, recipe.seed)
         seed_torch("initialization", recipe.seed)
         model = AlbertForPreTraining(recipe.model)
         if not here.is_first:
             wait_for_all(here)
-            return _Run(recipe, corpus, samples, None, run, place, model, kept_start(run)).complete()
-        held_out = _held_out(recipe, corpus)
+            return _Run(recipe, corpora, samples, None, run, place, model, kept_start(run)).complete()
+        held_out = _held_out(recipe, corpora)
         start = None if init is None else warm_start_for_pretraining(init, recipe, model, corpus)
         refuse_another_start(run, start)
         with run.locked():
@@ -98,7 +101,7 @@ def pretrain(
                 save_json(run.start_path, start)
             keep_recipe(run, recipe)
             wait_for_all(here)
-            return _Run(recipe, corpus, samples, held_out, run, place, model, kept_start(run)).complete()
+            return _Run(recipe, corpora, samples, held_out, run, place, model, kept_start(run)).complete()
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,19 @@ class _Run:
     """Everything a run needs, put together once."""
 
     recipe: PretrainingRecipe
-    corpus: TokenCorpus
-    samples: PretrainingSamples
+    corpora: Sequence[TokenCorpus]
+    samples: SampleSource
     held_out: HeldOutSamples | None
     run: RunFolder
     place: torch.device
     model: AlbertForPreTraining
     """With the weights that the run begins with, on the first rank."""
     start: StartRecord | None
+
+    @property
+    def tokenizer_directory(self) -> Path:
+        """Where the tokenizer of all corpora lies."""
+        return self.corpora[0].directory
 
     def complete(self) -> PretrainingResult:
         """Train to the end, evaluate, and write everything."""
@@ -152,8 +160,8 @@ class _Run:
             if evaluations:
                 evaluation = {k: v for k, v in evaluations[-1].items() if k not in ("event", "time", "step")}
             if not run.model_path.exists():
-                card = run_card(run.path.name, recipe, self.corpus, result, evaluation, self.start)
-                save_model_directory(run.model_path, model, self.corpus.directory, extra=self._extra(), card=card)
+                card = run_card(run.path.name, recipe, self.corpora, result, evaluation, self.start)
+                save_model_directory(run.model_path, model, self.tokenizer_directory, extra=self._extra(), card=card)
         wait_for_all(here)
         return PretrainingResult(run.path, run.model_path, result, evaluation, self.start)
 
@@ -175,7 +183,7 @@ class _Run:
         self.run.save_checkpoint(0, write, self.recipe.keep_checkpoints)
 
     def _identity(self) -> dict[str, str]:
-        corpus = file_hash(self.corpus.directory / MANIFEST_NAME)
+        corpus = " ".join(file_hash(corpus.directory / MANIFEST_NAME) for corpus in self.corpora)
         begun_with = {} if self.start is None else {"initial weights": self.start.fingerprint}
         return {"recipe": recipe_fingerprint(self.recipe), "corpus": corpus, **begun_with}
 
@@ -184,7 +192,7 @@ class _Run:
         return self.held_out.evaluate(self.model, self.place, self.recipe.settled_precision)
 
     def _save_model(self, directory: Path) -> None:
-        write_model(directory, self.model, self.corpus.directory, extra=self._extra())
+        write_model(directory, self.model, self.tokenizer_directory, extra=self._extra())
 
     def _extra(self) -> dict[str, Any]:
         """Keys of `config.json` beside the architecture."""
@@ -212,11 +220,20 @@ def _plan(recipe: PretrainingRecipe) -> TrainingPlan:
     )
 
 
-def _held_out(recipe: PretrainingRecipe, corpus: TokenCorpus) -> HeldOutSamples | None:
-    try:
-        held_out = TokenCorpus.open(corpus.directory, "held_out", verify=False)
-    except MissingInput:
+def _samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus], seed: int) -> SampleSource:
+    parts = [PretrainingSamples(corpus, recipe.sequences, recipe.masking, seed) for corpus in corpora]
+    if recipe.mixture or len(parts) > 1:
+        return MixedSamples(parts, recipe.mixture)
+    return parts[0]
+
+
+def _held_out(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> HeldOutSamples | None:
+    """Of all corpora that have held-out documents, by their sizes."""
+    found = []
+    for corpus in corpora:
+        with contextlib.suppress(MissingInput):
+            found.append(TokenCorpus.open(corpus.directory, "held_out", verify=False))
+    if not found:
         return None
-    if held_out.n_tokens == 0:
-        return None
-    return HeldOutSamples(held_out, recipe.sequences, recipe.masking, recipe.evaluation_sequences)
+    samples = _samples(replace(recipe, mixture=()), found, EVALUATION_SEED)
+    return HeldOutSamples(samples, recipe.evaluation_sequences)

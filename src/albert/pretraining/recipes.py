@@ -26,6 +26,8 @@ class PretrainingRecipe:
     """The network. Its vocab_size is taken from the prepared corpus."""
     sequences: SequenceRecipe = field(default_factory=SequenceRecipe)
     masking: MaskingRecipe = field(default_factory=MaskingRecipe)
+    mixture: tuple[float, ...] = ()
+    """With several corpora: how often a sequence comes from each, relative to the others; empty: by their sizes."""
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
     schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)
     batch_size: int = 4096

@@ -1,6 +1,6 @@
 """The model card of a pre-training run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from albert.checkpoints.card import ModelCard
 from albert.model.parameter_count import count_parameters
@@ -16,7 +16,7 @@ from albert.training.loop import TrainingResult
 def run_card(
     name: str,
     recipe: PretrainingRecipe,
-    corpus: TokenCorpus,
+    corpora: Sequence[TokenCorpus],
     result: TrainingResult,
     evaluation: Mapping[str, float],
     start: StartRecord | None,
@@ -36,7 +36,10 @@ def run_card(
         parameters=count_parameters(recipe.model).by_part(),
         recipe={key: str(value) for key, value in flat(to_json(recipe)).items()}
         | {"machine": ", ".join(f"{key} {value}" for key, value in describe_machine().items())},
-        data=[f"{corpus.n_documents:,} documents, {corpus.n_tokens:,} tokens of {corpus.vocab_size:,} pieces"]
+        data=[
+            f"{each.n_documents:,} documents, {each.n_tokens:,} tokens of {each.vocab_size:,} pieces"
+            for each in corpora
+        ]
         + ([] if start is None else start.lines()),
         scores={name: evaluation[key] for key, name in names.items() if key in evaluation},
     ).render()

@@ -39,6 +39,7 @@ COMMANDS: dict[str, Command] = {
     "tokenizer": Command("albert.cli.tokenizer", "train a vocabulary, see what it makes of a text"),
     "prepare": Command("albert.cli.prepare", "text and a tokenizer to token shards, in parallel"),
     "merge": Command("albert.cli.merge", "prepared corpora become one"),
+    "show": Command("albert.cli.show", "what a prepared corpus becomes in training: samples, masks, counts"),
     "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),
     "finetune": Command("albert.cli.finetune", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.evaluate", "score a model on a task with the task's own metrics"),

@@ -153,7 +153,7 @@ def _features(pairs: Pairs, train: np.ndarray) -> sparse.csr_matrix:
     classes = [*pairs.cut.T.astype(np.int64), *_edge_classes(pairs.edges, train)]
     for column in (first, second, first - second):
         classes.append(np.searchsorted(np.quantile(column[train], np.linspace(0, 1, BINS + 1)[1:-1]), column))
-    return sparse.hstack([sparse.csr_matrix(numbers), *map(_one_hot, classes)], format="csr")
+    return sparse.csr_matrix(sparse.hstack([sparse.csr_matrix(numbers), *map(_one_hot, classes)]))
 
 
 def _edge_classes(edges: np.ndarray, train: np.ndarray) -> list[np.ndarray]:

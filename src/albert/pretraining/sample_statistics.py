@@ -157,8 +157,9 @@ def _ngram_figures(masking: NgramMasking, drawn: np.ndarray, spans: np.ndarray) 
     figures = []
     for n, expected in enumerate(masking.ngram_shares.tolist(), start=1):
         figures.append(_share(f"draws of n = {n}", int(drawn[n]), int(drawn.sum()), expected))
-        figures.append(Figure(f"masked spans of n = {n}", spans[n] / max(int(spans.sum()), 1), expected))
-    return sorted(figures, key=lambda figure: figure.name)
+    for n, count in enumerate(spans[1:].tolist(), start=1):
+        figures.append(Figure(f"masked spans of n = {n}, shrunk to fit", count / max(int(spans.sum()), 1)))
+    return figures
 
 
 def _fate_figures(masking: NgramMasking, counts: Counter[str], strangers: np.ndarray) -> list[Figure]:

@@ -1,0 +1,105 @@
+"""`albert show`: training samples of a prepared corpus, decoded, with what was masked and asked; and their counts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional
+
+from albert.cli.command_line import parse
+from albert.cli.rendered_samples import LEGEND, RenderedSamples
+from albert.pretraining.ngram_masking import MaskingRecipe
+from albert.pretraining.sample_statistics import Figure, measure
+from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.runtime.errors import UsageError
+from albert.text.shards import TokenCorpus
+
+NARROWEST, WIDEST = 60, 100
+SEQUENCES, MASKING = SequenceRecipe(max_length=128), MaskingRecipe()
+"""What is shown unless something else is asked for; the paper's 512 tokens fill a page each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """Show what a prepared corpus becomes in training: a few samples as text, and counts of many.
+
+    Every sample is what a run with this seed and these settings would see, at that place of that epoch.
+
+    Example: albert show corpus --number 2 --objective sop --max-length 128
+    """
+
+    corpus: Positional[Path]
+    """What `albert prepare` wrote."""
+    number: int = 3
+    """How many samples to show."""
+    first: int = 0
+    """The first of them, in the order of training."""
+    epoch: int = 0
+    seed: int = 0
+    """Of the run."""
+    split: Literal["train", "held_out"] = "train"
+    count: int = 2000
+    """How many samples to count, from the first on; 0: none."""
+    sequences: Annotated[SequenceRecipe, tyro.conf.arg(name="")] = SEQUENCES
+    masking: Annotated[MaskingRecipe, tyro.conf.arg(name="")] = MASKING
+
+
+def main(arguments: list[str]) -> int:
+    """Run `albert show`."""
+    asked = parse(Show, arguments, "albert show")
+    for name in ("number", "first", "epoch", "count"):
+        if getattr(asked, name) < 0:
+            raise UsageError(f"--{name}", f"is {getattr(asked, name)}, at least 0 is needed")
+    corpus = TokenCorpus.open(asked.corpus, asked.split, verify=False)
+    samples = PretrainingSamples(corpus, asked.sequences, asked.masking, asked.seed)
+    if asked.first >= samples.per_epoch:
+        raise UsageError("--first", f"is {asked.first}, the epoch has {samples.per_epoch:,} samples")
+    begin = asked.epoch * samples.per_epoch + asked.first
+    shown, counted = (min(some, samples.per_epoch - asked.first) for some in (asked.number, asked.count))
+    console = Console(highlight=False)
+    console.width = min(max(console.width, NARROWEST), WIDEST)
+    console.print(
+        f"{asked.corpus}: {corpus.n_documents:,} {asked.split} documents, {corpus.n_tokens:,} tokens, "
+        f"{samples.per_epoch:,} samples an epoch; epoch {asked.epoch}, seed {asked.seed}",
+        markup=False,
+    )
+    console.print(LEGEND)
+    for sample in RenderedSamples(samples, np.arange(begin, begin + shown)):
+        console.print()
+        console.print(sample)
+    if counted:
+        console.print()
+        console.print(counts(measure(samples, np.arange(begin, begin + counted)), counted))
+    return 0
+
+
+def counts(figures: list[Figure], number: int) -> Table:
+    """What was counted beside what is expected; a score is in standard deviations."""
+    table = Table(title=f"{number:,} samples, counted", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for heading in ("seen", "expected", "score"):
+        table.add_column(heading, justify="right")
+    for figure in figures:
+        table.add_row(figure.name, *(_cell(value) for value in (figure.seen, figure.expected)), _score(figure))
+    return table
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if value > 2 else f"{value:.4f}"
+
+
+def _score(figure: Figure) -> str:
+    if figure.expected is None:
+        return ""
+    if figure.deviation is None:
+        return "about"
+    if figure.deviation == 0:
+        return "exact" if figure.score == 0 else "[bold red]differs[/bold red]"
+    score = figure.score or 0.0
+    return f"{score:+.1f}" if abs(score) < 4 else f"[bold red]{score:+.1f}[/bold red]"

@@ -1,0 +1,114 @@
+"""`albert show`: samples as text, whose every mark is true."""
+
+import re
+
+import numpy as np
+import pytest
+
+from albert.cli.main import run
+from albert.pretraining.ngram_masking import MaskingRecipe
+from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.text.prepare import prepare
+from albert.text.sentencepiece_tokenizer import train_tokenizer
+from albert.text.shards import TokenCorpus
+from albert.text.unit_preparation import PreparationSettings
+
+SYLLABLES = [a + b for a in "bcdfghlmnprstvw" for b in "aeiou"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    draws = np.random.default_rng(0)
+    words = ["".join(draws.choice(SYLLABLES, draws.integers(1, 5))) for _ in range(500)]
+    texts = [
+        " ".join(
+            " ".join(draws.choice(words, draws.integers(3, 12))).capitalize() + "."
+            for _ in range(draws.integers(2, 12))
+        )
+        for _ in range(60)
+    ]
+    place = tmp_path_factory.mktemp("show")
+    (place / "text.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    settings = PreparationSettings(held_out=0.1, documents="blank-line")
+    prepare([place / "text.txt"], train_tokenizer(texts, vocab_size=200), place / "corpus", settings, workers=1)
+    return place / "corpus"
+
+
+def shown(capsys, *arguments):
+    assert run(["show", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def test_what_is_shown_is_what_a_run_sees(corpus, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    out = shown(capsys, corpus, "--number", "20", "--first", "3", "--epoch", "1", "--seed", "7", "--max-length", "64",
+                "--count", "0")  # fmt: skip
+    opened = TokenCorpus.open(corpus, verify=False)
+    samples = PretrainingSamples(opened, SequenceRecipe(max_length=64), MaskingRecipe(), 7)
+    tokenizer = opened.tokenizer()
+    parts = re.split(r"^sample ([\d,]+) ─+$", out, flags=re.MULTILINE)
+    assert len(parts) == 1 + 2 * 20
+    for number, text in zip(parts[1::2], parts[2::2], strict=True):
+        sample = samples.numbered(int(number.replace(",", "")))
+        assert samples.per_epoch + 3 <= int(number.replace(",", "")) < samples.per_epoch + 23
+        plain = " ".join(text.split())
+        assert plain.startswith(f"{len(sample.token_ids)} tokens, {len(sample.masked_labels)} masked")
+        said = {0: "label 0: in order", 1: "label 1: swapped", -100: "nothing is asked of the order"}
+        assert said[sample.order_label] in plain
+        body = " ".join(line.strip() for line in text.splitlines() if line.startswith("      "))
+        seen = re.sub(r"\{([^{}]*) → ([^{}]*)\}", r"\1", body).replace(" ¦", "")
+        ids = sample.token_ids.copy()
+        ids[sample.masked_positions] = sample.masked_labels
+        assert seen.replace(" ", "") == tokenizer.decode(ids.tolist()).replace(" ", "")
+        holes = re.findall(r"\{[^{}]* → ([^{}]*)\}", body)
+        masks = sum(int(times or 1) for hole in holes for times in re.findall(r"\[MASK\](?:×(\d+))?", hole))
+        assert masks == int((sample.token_ids == tokenizer.mask_id).sum())
+
+
+def test_it_is_readable_at_100_columns_and_without_colour(corpus, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    out = shown(capsys, corpus, "--max-length", "128")
+    assert max(map(len, out.splitlines())) <= 100
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none", "sop-reference"])
+def test_every_option_of_a_recipe_can_be_shown(corpus, capsys, objective):
+    out = shown(capsys, corpus, "--objective", objective, "--max-length", "96", "--unit", "token", "--max-ngram", "1",
+                "--replacement", "span", "--max-predictions", "2", "--no-favor-shorter", "--number", "30")  # fmt: skip
+    labels = {
+        "sop": "label 1: swapped",
+        "nsp": "label 1: the second is from elsewhere",
+        "none": "nothing is asked of the order",
+        "sop-reference": "label 1: swapped or from elsewhere",
+    }
+    plain = " ".join(out.split())
+    assert labels[objective] in plain
+    assert ("cut at its" in plain) == (objective == "sop-reference")
+    assert "draws of n = 1" in plain and "draws of n = 2" not in plain
+
+
+def test_samples_are_counted_beside_what_is_expected(corpus, capsys):
+    out = shown(capsys, corpus, "--number", "0", "--count", "50", "--max-length", "64")
+    assert "50 samples, counted" in out and "sample 0" not in out
+    assert re.search(r"padding, of all tokens computed +0\.0000 +0\.0000 +exact", out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--first", "-1"], "--first: is -1, at least 0 is needed"),
+        (["--first", "100000"], "--first: is 100000, the epoch has"),
+        (["--max-length", "4"], "sequences.max_length: is 4"),
+        (["--split", "held_out", "--objectiv", "sop"], "did you mean '--objective'"),
+    ],
+)
+def test_what_cannot_be_shown_is_said_in_one_line(corpus, capsys, arguments, message):
+    assert run(["show", str(corpus), *arguments]) in (2, 78)
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+
+
+def test_a_corpus_that_is_not_there_is_missed(tmp_path, capsys):
+    assert run(["show", str(tmp_path / "nothing")]) == 66
+    assert "holds no corpus.json" in capsys.readouterr().err

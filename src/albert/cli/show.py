@@ -39,6 +39,7 @@ class Show:
     first: int = 0
     """The first of them, in the order of training."""
     epoch: int = 0
+    """Of which epoch."""
     seed: int = 0
     """Of the run."""
     split: Literal["train", "held_out"] = "train"

@@ -34,8 +34,7 @@ class SequenceRecipe:
     short_probability: float = 0.1
     """Share of sequences, of those of several sentences, that are cut short at a place drawn uniformly (paper §4.1)."""
     objective: SentenceObjective = "sop"
-    """What is asked of two segments: their order, whether the second follows, or nothing. "sop-reference" cuts, fills
-    and labels as google-research/albert does, one-sentence pairs and all, to compare with."""
+    """Their order, whether the second follows, or nothing. "sop-reference": the order, made as the reference does."""
 
     def __post_init__(self) -> None:
         if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:

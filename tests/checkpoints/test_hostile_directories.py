@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 
-from albert.checkpoints.model_directory import open_model, write_model
+from albert.checkpoints.model_directory import MODELS, open_model, write_model
 from albert.checkpoints.tensor_files import StoredTensors
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
@@ -42,7 +42,7 @@ class Victim:
         (self.path / "model.safetensors").write_bytes(weights)
 
     def opens_or_is_refused(self) -> None:
-        for kind in ("pretraining", "classification"):
+        for kind in MODELS:
             try:
                 open_model(self.path, kind)
             except AlbertError as refusal:
@@ -61,7 +61,9 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Victim:
 
 @FUZZ
 @given(
-    key=st.sampled_from([*KEYS, "architectures", "model_type", "id2label", "dtype"]),
+    key=st.sampled_from(
+        [*KEYS, "architectures", "model_type", "id2label", "num_labels", "dtype", "sentence_objective", "uneven_groups"]
+    ),
     value=JSON | st.sampled_from([0, -1, 10**9, 10**20, "all", "none", True, None, {"0": "a"}]),
 )
 def test_any_configuration_is_opened_or_refused(victim: Victim, key: str, value: object) -> None:

@@ -148,6 +148,17 @@ def test_a_file_of_several_types_keeps_each(tmp_path: Path) -> None:
     }
 
 
+def test_what_they_save_in_shards_is_opened(tmp_path: Path) -> None:
+    config = transformers.AlbertConfig(**{key: getattr(BASE, key) for key in THEIR_KEYS})
+    theirs = transformers.AlbertForPreTraining(config)
+    theirs.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
+    opened = open_model(tmp_path, "pretraining")
+    assert opened.loading_report.missing == opened.loading_report.unexpected == ()
+    assert torch.equal(opened.model.predictions.bias, theirs.predictions.bias)
+    assert torch.equal(opened.model.albert.pooler.weight, theirs.albert.pooler.weight)
+
+
 def test_what_is_drawn_has_the_type_of_the_file(tmp_path: Path) -> None:
     write_model(tmp_path, AlbertForPreTraining(BASE).to(torch.bfloat16), None)
     opened = open_model(tmp_path, "classification", 4, dtype=None)

@@ -19,7 +19,7 @@ SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 TENSORS = st.dictionaries(
     st.text("abc._é", min_size=1, max_size=6), st.tuples(SHAPES, st.sampled_from(sorted(DTYPES))), max_size=5
 )
-NUMBERS = st.integers(-3, 40) | st.sampled_from([2**31, 2**63, 2**64, 10**30, -1, True, 1.0, None, "1"])
+NUMBERS = st.integers(-3, 40) | st.sampled_from([2**31, 2**61, 2**63, 2**64, 10**30, -1, True, 1.0, None, "1"])
 GOOD = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
 
 
@@ -76,6 +76,7 @@ def test_what_is_accepted_is_what_safetensors_sees(described: dict, data: st.Dat
         assert "\n" not in str(refusal)
         return
     event("accepted")
+    assert StoredTensors(str(path), found).described().keys() == found.keys()
     with safe_open(path, framework="pt") as theirs:
         assert set(theirs.keys()) == found.keys()
         assert all(tuple(theirs.get_slice(name).get_shape()) == stored.shape for name, stored in found.items())
@@ -98,7 +99,10 @@ def test_what_is_accepted_is_what_safetensors_sees(described: dict, data: st.Dat
         (file_of(GOOD, b"\0" * 9), "end at byte"),
         (file_of({"a": {**GOOD["a"], "shape": [3]}}, b"\0" * 8), "does not lie where"),
         (file_of({"a": {**GOOD["a"], "shape": [-2]}}, b"\0" * 8), "sizes that are none"),
-        (file_of({"a": {**GOOD["a"], "shape": [2**40, 2**40]}}, b"\0" * 8), "does not lie where"),
+        (file_of({"a": {**GOOD["a"], "shape": [2**40, 2**40]}}, b"\0" * 8), "sizes that are none"),
+        (file_of({"a": {**GOOD["a"], "shape": [2**30, 2**30]}}, b"\0" * 8), "does not lie where"),
+        (file_of({"a": {"dtype": "F32", "shape": [0, 2**64], "data_offsets": [0, 0]}}), "sizes that are none"),
+        (file_of({"a": {"dtype": "F32", "shape": [0, 2**40, 2**40], "data_offsets": [0, 0]}}), "sizes that are none"),
         (file_of({"a": GOOD["a"], "b": GOOD["a"]}, b"\0" * 8), "does not lie where"),
         (file_of({"a": {**GOOD["a"], "data_offsets": [4, 12]}}, b"\0" * 12), "does not lie where"),
         (file_of({"a": {**GOOD["a"], "dtype": "F8_E5M2"}}, b"\0" * 8), "holds numbers of type 'F8_E5M2'"),

@@ -31,6 +31,7 @@ DTYPES = {
 _PREFIX = struct.Struct("<Q")
 _LARGEST_HEADER = 2**24
 """Bytes; a thousand layers that share nothing need three million."""
+_LARGEST_NUMBER = 2**62
 _PICKLE_BEGINNINGS = (b"PK\x03\x04", b"\x80")
 
 
@@ -105,7 +106,9 @@ def _tensors(path: Path, entries: dict[str, Any], data: int, size: int) -> dict[
             raise _damaged(path, f"{name} is not described") from error
         if not name.isprintable():
             raise _damaged(path, f"a tensor is called {name!r}")
-        if not all(type(number) is int and number >= 0 for number in numbers):
+        if not all(type(number) is int and 0 <= number < _LARGEST_NUMBER for number in numbers):
+            raise _damaged(path, f"{name} has sizes that are none")
+        if math.prod(max(size, 1) for size in shape) >= _LARGEST_NUMBER:  # none of it, but rows that cannot be counted
             raise _damaged(path, f"{name} has sizes that are none")
         if kind not in DTYPES:
             raise DamagedData(path, f"{name} holds numbers of type {kind!r}", f"known: {', '.join(DTYPES)}")

@@ -1,11 +1,14 @@
 """Normalisation is ALBERT's, and every normalised character knows where it came from."""
 
+import sys
+import unicodedata
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.text.torture import texts
 
-from albert.text.normalization import normalize, normalize_with_alignment
+from albert.text.normalization import keeps_places, normalize, normalize_with_alignment, normalize_words
 
 
 @pytest.mark.parametrize(
@@ -61,3 +64,52 @@ def test_every_character_comes_from_its_place(text, keep_accents):
 def test_nothing_but_single_blanks_separates_words(text):
     normalized = normalize(text)
     assert normalized == " ".join(normalized.split())
+
+
+def by_characters(text, lower_case, keep_accents):
+    """The definition: pairs of quotes, then every character for itself."""
+    changed = []
+    for character in text.replace("``", '"').replace("''", '"'):
+        if "\ud800" <= character <= "\udfff":
+            changed.append("\ufffd")
+            continue
+        parts = unicodedata.normalize("NFKC" if keep_accents else "NFKD", character)
+        parts = character if keep_accents and len(parts) == 1 else parts
+        parts = "".join(part for part in parts if keep_accents or not unicodedata.combining(part))
+        changed += [part.lower() if lower_case else part for part in parts]
+    return " ".join("".join(changed).split())
+
+
+@given(texts, st.booleans(), st.booleans())
+def test_normalising_a_text_is_normalising_its_characters(text, lower_case, keep_accents):
+    assert normalize(text, lower_case, keep_accents) == by_characters(text, lower_case, keep_accents)
+
+
+@given(texts, st.booleans(), st.booleans())
+@example("a´b ´ \u0301 c", True, False)
+def test_words_are_normalised_as_in_their_text(text, lower_case, keep_accents):
+    words = normalize_words(text.split(), lower_case, keep_accents)
+    assert words == [normalize_words([word], lower_case, keep_accents)[0] for word in text.split()]
+    assert " ".join(" ".join(words).split()) == normalize(text, lower_case, keep_accents)
+
+
+@pytest.mark.parametrize("keep_accents", [False, True])
+def test_blanks_stay_blanks_and_no_other_character_breaks_a_line(keep_accents):
+    """What `normalize_words` and words remembered as they are written rest on."""
+    for code in range(sys.maxunicode + 1):
+        character = chr(code)
+        if character.isspace() or not unicodedata.is_normalized("NFKC", character):
+            (changed,) = normalize_words(["x" + character.replace("\n", " ") + "x"], True, keep_accents)
+            assert "\n" not in changed.strip("\n") or character.isspace(), hex(code)
+            assert len(changed.split()) == 2 or not character.isspace(), hex(code)
+
+
+@given(texts, st.booleans(), st.booleans())
+def test_places_are_kept_where_each_character_becomes_one(text, lower_case, keep_accents):
+    for word in text.split():
+        (changed,) = normalize_words([word], lower_case, keep_accents)
+        if keeps_places(word, lower_case, keep_accents) and len(changed) == len(word) and " " not in changed:
+            found = normalize_with_alignment(word, lower_case, keep_accents)
+            assert found.text == changed
+            assert found.starts.tolist() == list(range(len(word)))
+            assert found.ends.tolist() == list(range(1, len(word) + 1))

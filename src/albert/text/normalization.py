@@ -8,6 +8,7 @@ the way back to the original text is exact and no answer ever has to be searched
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,6 +17,7 @@ from jaxtyping import Int64
 
 _QUOTE_PAIR = re.compile("``|''")
 _WORD = re.compile(r"\S+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 REPLACEMENT_CHARACTER = "\ufffd"
 
 
@@ -45,19 +47,33 @@ def normalize(text: str, lower_case: bool = True, keep_accents: bool = False, co
         compatibility: with accents kept, whether compatibility characters that are several are written out, "½" say.
             A SentencePiece model with a character map does so, one without does not.
     """
-    return " ".join(normalized_words(text, lower_case, keep_accents, compatibility))
+    return " ".join(_replaced(text, lower_case, keep_accents, compatibility).split())
 
 
-def normalized_words(
-    text: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
+def normalize_words(
+    words: Sequence[str], lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
 ) -> list[str]:
-    """The words of the normalised text: what stands between blanks."""
+    """Words of a text, as `str.split` gives them, each normalised by itself.
+
+    The same as normalising the text, for what is a blank stays one, and only quotes within a word make a pair. One word
+    can become several, with blanks between and around them, or nothing.
+    """
+    return _replaced("\n".join(words), lower_case, keep_accents, compatibility).split("\n") if words else []
+
+
+def keeps_places(word: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True) -> bool:
+    """Whether every character of a word becomes one character, pairs of quotes aside."""
+    table = _characters(lower_case, keep_accents, compatibility)
+    return word.isascii() or all(len(table[ord(character)]) == 1 for character in word)
+
+
+def _replaced(text: str, lower_case: bool, keep_accents: bool, compatibility: bool) -> str:
+    """What `normalize` does, but for the blanks."""
     text = text.replace("``", '"').replace("''", '"')
-    if text.isascii():
-        text = text.lower() if lower_case else text
-    else:
-        text = text.translate(_characters(lower_case, keep_accents, compatibility))
-    return text.split()
+    if not text.isascii():
+        table = _characters(lower_case, keep_accents, compatibility)
+        text = _NOT_ASCII.sub(lambda run: run.group().translate(table), text)
+    return text.lower() if lower_case else text  # letters beyond ASCII are lower-cased already, and stay as they are
 
 
 def normalize_with_alignment(

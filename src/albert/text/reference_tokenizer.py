@@ -92,6 +92,10 @@ class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
                 spans.append((start, start if piece == BLANK else max(start, end)))
         return ids, _in_the_text(spans, placed, len(text))
 
+    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """`encode_with_offsets` of many texts."""
+        return Tokenizer.encode_batch_with_offsets(self, texts)
+
     def save(self, directory: Path) -> None:
         """Write `spiece.model`, and the files of the Hugging Face libraries, which know no such mode."""
         super().save(directory)

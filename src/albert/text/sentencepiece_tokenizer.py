@@ -14,8 +14,9 @@ from jaxtyping import Bool
 from albert.runtime.durable_files import write_bytes, write_text
 from albert.runtime.errors import DamagedData
 from albert.text.fingerprints import CONTENT_PREFIX, byte_fingerprint, content_fingerprint
-from albert.text.normalization import normalize, normalize_with_alignment, normalized_words
+from albert.text.normalization import normalize
 from albert.text.sentencepiece_model import is_rebuilt, parse_model, without_digit_comma_pieces
+from albert.text.text_encoding import encode_texts, encode_texts_with_places
 from albert.text.tokenizer import CONFIG_NAME, JSON_NAME, MODEL_NAME, Tokenizer
 from albert.text.tokenizer_files import BLANK, special_tokens_map, tokenizer_config, tokenizer_json
 from albert.text.vocabulary_training import (
@@ -53,7 +54,9 @@ class SentencePieceTokenizer(Tokenizer):
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
         except RuntimeError as error:
             raise DamagedData(source, "SentencePiece cannot read it") from error
-        self._word_ids, self._word_spans = WordIds(self._processor), WordSpans(self._processor)
+        self._word_ids = WordIds(self._processor, self._normalization)
+        pieces = (piece for piece, _ in self._vocabulary)
+        self._word_spans = WordSpans(self._processor, self._normalization, pieces, self.unk_id)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.model, self.lower_case, self.keep_accents)
@@ -90,35 +93,20 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without specials. A literal "[MASK]" in it is text."""
-        known = self._word_ids
-        words = normalized_words(text, *self._normalization)
-        return [number for word in words for number in known[word]]
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many texts."""
+        return [ids.tolist() for ids in encode_texts(texts, self._word_ids)]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Ids of a text and where each piece stands in it.
+        """Ids of a text and where each piece stands in it (see `Tokenizer.encode_with_offsets`)."""
+        return self.encode_batch_with_offsets([text])[0]
 
-        Returns:
-            ids, and for each the characters (start, end) of the original text that it covers, without
-            blanks around it. Offsets never go back. A piece that is only a blank covers nothing and stands
-            where the next one begins; all pieces of one decomposed character cover that character.
-        """
-        normalized = normalize_with_alignment(text, *self._normalization)
-        starts, ends = normalized.starts.tolist(), normalized.ends.tolist()
-        starts.append(len(text))
-        ids: list[int] = []
-        offsets: list[tuple[int, int]] = []
-        first = 0
-        for word in normalized.text.split():
-            pieces = self._word_spans[word]
-            ids += pieces.ids
-            for start, end in pieces.spans:
-                place = starts[first + start]
-                if end > start:
-                    offsets.append((place, ends[first + end - 1]))
-                else:  # a blank, which can also be part of a decomposed character
-                    offsets.append((place, max(place, offsets[-1][1]) if offsets else place))
-            first += len(word) + 1
-        return ids, offsets
+    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """`encode_with_offsets` of many texts."""
+        encoded = encode_texts_with_places(texts, self._word_spans)
+        return [(ids.tolist(), list(zip(*places.T.tolist(), strict=True))) for ids, places in encoded]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The normalised text of some ids; special pieces vanish, or are written out."""

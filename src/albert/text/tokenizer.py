@@ -79,6 +79,10 @@ class Tokenizer(ABC):
             that were dropped belong to their letter.
         """
 
+    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """`encode_with_offsets` of many texts."""
+        return [self.encode_with_offsets(text) for text in texts]
+
     @abstractmethod
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The normalised text of some ids; special pieces vanish, or are written out."""

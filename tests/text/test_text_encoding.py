@@ -1,0 +1,119 @@
+"""Encoding by way of remembered words gives what encoding word by word, from nothing, gives: ids and places."""
+
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.text.torture import texts
+
+from albert.text import word_cache
+from albert.text.normalization import normalize
+from albert.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert.text.text_encoding import word_places
+from albert.text.word_cache import FEW_WORDS, LONGEST_WORD
+
+WORD = re.compile(r"\S+")
+flags = pytest.mark.parametrize(
+    ("lower_case", "keep_accents"), [(True, False), (True, True), (False, False), (False, True)]
+)
+
+
+@cache
+def variant(model, lower_case, keep_accents):
+    return SentencePieceTokenizer(model, lower_case, keep_accents)
+
+
+def plain_ids(tokenizer, text):
+    """The definition: normalise the text, encode each of its words."""
+    return [number for word in tokenizer.normalize(text).split() for number in tokenizer._processor.encode(word)]
+
+
+def plain_offsets(tokenizer, text):
+    """The definition: each word with the alignments of both normalisations, moved to where it stands."""
+    spans = tokenizer._word_spans
+    places = []
+    for word in WORD.finditer(text):
+        triples = list(spans._aligned(word.group()))
+        places += [(word.start() + a, word.start() + b) for a, b in zip(triples[1::3], triples[2::3], strict=True)]
+    return places
+
+
+@flags
+@given(batch=st.lists(texts, max_size=4))
+@example(batch=["½ﷺ a½b", "it's ``so'' — ''", "a▁b ▁c d▁", "x\u200by ﬄ", ""])
+@example(batch=[" ".join(f"w{number}´x´" for number in range(2 * FEW_WORDS)), "ẞ" * 2 * LONGEST_WORD])
+def test_remembered_words_give_what_the_definition_gives(tokenizer, lower_case, keep_accents, batch):
+    ours = variant(tokenizer.model, lower_case, keep_accents)
+    ours._word_ids.clear()
+    ours._word_spans.clear()
+    for _ in range(2):  # words that are new, words that are known
+        ids, encoded = ours.encode_batch(batch), ours.encode_batch_with_offsets(batch)
+        assert ids == [plain_ids(ours, text) for text in batch]
+        assert encoded == [(plain_ids(ours, text), plain_offsets(ours, text)) for text in batch]
+    assert ids == [ours.encode(text) for text in batch]
+    assert encoded == [ours.encode_with_offsets(text) for text in batch]
+
+
+def test_text_of_everyday_takes_the_short_way(tokenizer, monkeypatch):
+    def never(*_):
+        pytest.fail("the long way")
+
+    monkeypatch.setattr(word_cache.WordSpans, "_aligned", never)
+    ids, offsets = SentencePieceTokenizer(tokenizer.model).encode_with_offsets("The  Café, bating 2010.")
+    assert [tokenizer.piece(number).strip("▁") for number in ids] == [
+        "The  Café, bating 2010."[start:end].lower().replace("é", "e") for start, end in offsets
+    ]
+
+
+def test_text_beyond_one_group_is_put_together_in_order(tokenizer, documents):
+    long = " \n".join(documents[:40])
+    batch = [*documents[:20], long, "", *documents[20:30], "  "]
+    assert tokenizer.encode_batch(batch) == [plain_ids(tokenizer, text) for text in batch]
+    for text, (ids, offsets) in zip(batch, tokenizer.encode_batch_with_offsets(batch), strict=True):
+        assert (ids, offsets) == (plain_ids(tokenizer, text), plain_offsets(tokenizer, text))
+    assert tokenizer.encode_batch([]) == tokenizer.encode_batch_with_offsets([]) == []
+
+
+def test_no_more_words_are_remembered_than_there_is_room_for(tokenizer, documents, monkeypatch):
+    monkeypatch.setattr(word_cache, "MOST_WORDS", 40)
+    small = SentencePieceTokenizer(tokenizer.model)
+    for text in documents[:20]:
+        assert small.encode(text) == plain_ids(small, text)
+        assert small.encode_with_offsets(text) == (plain_ids(small, text), plain_offsets(small, text))
+        assert 0 < len(small._word_ids) <= 40
+        assert 0 < len(small._word_spans) <= 40
+    small.encode("x" * (LONGEST_WORD + 1))
+    assert "x" * (LONGEST_WORD + 1) not in small._word_ids
+
+
+def test_threads_share_what_they_remember(tokenizer, documents, monkeypatch):
+    monkeypatch.setattr(word_cache, "MOST_WORDS", 50)
+    shared, batch = SentencePieceTokenizer(tokenizer.model), documents[:12]
+    expected = [(plain_ids(tokenizer, text), plain_offsets(tokenizer, text)) for text in batch]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda _: shared.encode_batch_with_offsets(batch), range(8)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [expected] * 8
+
+
+@given(st.lists(texts, max_size=5))
+def test_words_stand_where_they_are_found(batch):
+    words = [list(WORD.finditer(text)) for text in batch]
+    found = word_places(batch, np.array(list(map(len, words)), np.int64))
+    assert found.tolist() == [word.start() for each in words for word in each]
+
+
+def test_blanks_are_those_of_python():
+    blanks = "".join(chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace())
+    text = "x".join(blanks) + "x"
+    assert word_places([text], np.array([len(blanks)])).tolist() == list(range(1, 2 * len(blanks), 2))
+    assert normalize(text) == " ".join("x" * len(blanks))

@@ -6,8 +6,8 @@ from albert.pretraining.draws import below, draw, high
 from albert.pretraining.segments import SequenceTable
 from albert.pretraining.sentence_order import Runs
 
-EQUAL_TRIES = 8
-TRIES = 64
+EQUAL_TRIES, TRIES = 8, 40
+"""Draws among segments of equal length, and all draws, each from twice as far around as the one before."""
 
 
 class SecondSegments:
@@ -44,16 +44,24 @@ class SecondSegments:
         last = np.searchsorted(self._length, length, side="right")
         fitting = np.searchsorted(self._length, room, side="right")
         chosen = np.zeros(len(keys), dtype=np.int64)
-        open_ = np.arange(len(keys))
-        place = 0
-        while len(open_):
-            wider = 0 if place < EQUAL_TRIES else 1 << min(place - EQUAL_TRIES, 40)
-            begin = np.maximum(first[open_] - wider, 0)
-            end = np.minimum(last[open_] + wider, fitting[open_] if place < TRIES else len(self._length))
-            drawn = np.minimum(begin, len(self._length) - 1) + below(
-                high(draw(keys[open_], place)), np.maximum(end - begin, 1)
-            )
-            found = (self._document[drawn] != document[open_]) & (begin < end)
-            chosen[open_[found]] = drawn[found]
-            open_, place = open_[~found], place + 1
+        waiting = np.arange(len(keys))
+        for place in range(TRIES):
+            wider = 0 if place < EQUAL_TRIES else 1 << (place - EQUAL_TRIES)
+            begin = np.maximum(first[waiting] - wider, 0)
+            end = np.minimum(last[waiting] + wider, fitting[waiting])
+            drawn = begin + below(high(draw(keys[waiting], place)), np.maximum(end - begin, 1))
+            drawn = np.minimum(drawn, len(self._length) - 1)
+            found = (self._document[drawn] != document[waiting]) & (begin < end)
+            chosen[waiting[found]] = drawn[found]
+            waiting = waiting[~found]
+            if len(waiting) == 0:
+                break
+        else:
+            chosen[waiting] = self._next_of_another(first[waiting] % len(self._length), document[waiting])
         return Runs(self._begin[chosen], np.minimum(self._length[chosen], room))
+
+    def _next_of_another(self, places: np.ndarray, document: np.ndarray) -> np.ndarray:
+        """From each place on, the first segment that is of another document; behind the last the first one follows."""
+        ends = np.flatnonzero(self._document != np.roll(self._document, -1))
+        next_run = (ends[np.searchsorted(ends, places) % len(ends)] + 1) % len(self._document)
+        return np.where(self._document[places] != document, places, next_run)

@@ -11,9 +11,9 @@ from albert.pretraining import epoch_order
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.recipes import RECIPES, PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples, Sample, Samples, SequenceRecipe
-from albert.pretraining.sentence_order import IN_ORDER, NO_LABEL, SWAPPED, Runs, order_segments
+from albert.pretraining.sentence_order import IN_ORDER, NO_LABEL, SWAPPED, Runs, head_task, order_segments
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 CLS, SEP = 2, 3
 BEGIN, END = 10, 11
@@ -220,6 +220,12 @@ def test_without_an_objective_there_is_never_a_label_and_text_stays_in_order(cor
         assert sample.order_label == NO_LABEL
         text = np.concatenate(segments(sample))
         assert (np.diff(text) == 1).all()
+
+
+def test_the_sentence_head_of_the_reference_s_pairs_is_that_of_the_order():
+    assert [head_task(objective) for objective in ("sop", "nsp", "none", "sop-reference")] == [
+        "sop", "nsp", "none", "sop"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])

@@ -13,6 +13,11 @@ NO_LABEL = -100
 """Of sequences that have no order to predict; the loss leaves them out."""
 
 
+def head_task(objective: SentenceObjective) -> Literal["sop", "nsp", "none"]:
+    """What a model's sentence head learns, as its `config.json` says: the reference's pairs ask for the order, too."""
+    return "sop" if objective == "sop-reference" else objective
+
+
 class Runs(NamedTuple):
     """Runs of tokens of the corpus."""
 

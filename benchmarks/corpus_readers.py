@@ -26,8 +26,8 @@ import pyarrow.parquet
 import zstandard
 
 from albert.cli.command_line import parse
-from albert.text.corpus import read_corpus
-from albert.text.reading import Reading
+from albert.text.readers.corpus import read_corpus
+from albert.text.readers.reading import Reading
 
 csv.field_size_limit(2**31 - 1)
 PACK: dict[str, Callable[[bytes], bytes]] = {

@@ -23,7 +23,7 @@ from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.progress import progress
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 COLUMNS = ("objective", "max_length", "short", "pairs", "accuracy", "deviation", "majority", "text_allows", "above")
 

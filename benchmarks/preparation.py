@@ -36,8 +36,8 @@ from transformers import AutoTokenizer
 
 from albert.cli.command_line import parse
 from albert.runtime.devices import describe_machine
-from albert.text.corpus import read_corpus
-from albert.text.prepare import prepare
+from albert.text.preparation.prepare import prepare
+from albert.text.readers.corpus import read_corpus
 from albert.text.sentences import split_sentences
 from albert.text.tokenizer_directory import load_tokenizer
 

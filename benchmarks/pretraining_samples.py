@@ -35,7 +35,7 @@ from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.pretraining.words import Words
 from albert.runtime.devices import describe_machine
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 H200_FLOPS, USED = 990e12, 0.4
 """Dense bf16, and the share of it that a good training step reaches."""

@@ -31,7 +31,7 @@ from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, Sample, SequenceRecipe
 from albert.pretraining.sentence_order import NO_LABEL
 from albert.runtime.devices import describe_machine
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from albert.cli.command_line import parse
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.sample_statistics import Figure, measure, short_sequences
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 KINDS = {
     "sop 128": (SequenceRecipe(max_length=128), MaskingRecipe()),

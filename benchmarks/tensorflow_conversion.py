@@ -37,7 +37,7 @@ import json, time
 from pathlib import Path
 from albert.checkpoints.conversion import TokenizerOptions, convert
 from albert.checkpoints.conversion_source import ConversionOptions
-from albert.checkpoints.tensorflow_checkpoint import read_tensorflow_checkpoint
+from albert.checkpoints.tensorflow.tensorflow_checkpoint import read_tensorflow_checkpoint
 def memory(key):
     with open("/proc/self/status") as file:
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(key + ":"))

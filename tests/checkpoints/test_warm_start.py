@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.checkpoints.warm_start import warm_start
-from albert.checkpoints.warm_start_layers import block_origins, layer_origins
+from albert.checkpoints.warm_start.warm_start import warm_start
+from albert.checkpoints.warm_start.warm_start_layers import block_origins, layer_origins
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import pack

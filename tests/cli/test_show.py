@@ -8,10 +8,10 @@ import pytest
 from albert.cli.main import run
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.text.prepare import prepare
-from albert.text.sentencepiece_tokenizer import train_tokenizer
-from albert.text.shards import TokenCorpus
-from albert.text.unit_preparation import PreparationSettings
+from albert.text.preparation.prepare import prepare
+from albert.text.preparation.shards import TokenCorpus
+from albert.text.preparation.unit_preparation import PreparationSettings
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 SYLLABLES = [a + b for a in "bcdfghlmnprstvw" for b in "aeiou"]
 

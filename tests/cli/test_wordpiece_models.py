@@ -23,7 +23,7 @@ from albert.tasks.examples import Example
 from albert.tasks.features import text_features
 from albert.tasks.task import Answer
 from albert.tasks.windows import span_features
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.text.tokenizer_directory import load_tokenizer
 
 IDEOGRAPHS = (

@@ -10,7 +10,7 @@ from albert.experiments.directory_reports import model_report, tokenizer_report
 from albert.experiments.sample_corpus import load_chapters
 from albert.model.albert import AlbertForMultipleChoice, AlbertForPreTraining, AlbertForTokenClassification, AlbertModel
 from albert.model.config import AlbertConfig
-from albert.text.sentencepiece_tokenizer import train_tokenizer
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 SMALL = AlbertConfig(
     vocab_size=200,

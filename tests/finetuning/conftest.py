@@ -13,9 +13,9 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.tasks.declared import DECLARED
 from albert.tasks.task import Task
-from albert.text.sentencepiece_tokenizer import train_tokenizer
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
 

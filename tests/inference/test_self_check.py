@@ -17,8 +17,8 @@ from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import pack
 from albert.model.presets import PRESETS
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.sentencepiece_tokenizer import train_tokenizer
 from albert.text.tokenizer import Tokenizer
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 Save = Callable[..., Path]
 TEXT = (files("albert.inference") / "self_check.txt").read_text("utf-8")

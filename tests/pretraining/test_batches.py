@@ -9,7 +9,7 @@ from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.pretraining.sentence_order import NO_LABEL
 from albert.runtime.distributed import world
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.training.loop import TrainingPlan, _batches
 
 

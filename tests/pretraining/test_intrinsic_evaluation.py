@@ -12,7 +12,7 @@ from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamp
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 CPU = torch.device("cpu")
 

@@ -12,9 +12,9 @@ from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.pretrain import pretrain
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.prepare import prepare
-from albert.text.sentencepiece_tokenizer import train_tokenizer
-from albert.text.unit_preparation import PreparationSettings
+from albert.text.preparation.prepare import prepare
+from albert.text.preparation.unit_preparation import PreparationSettings
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.pretraining.sentence_order import NO_LABEL
 from albert.runtime.distributed import world
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.training.update import update
 
 

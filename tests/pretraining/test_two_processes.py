@@ -18,7 +18,7 @@ from albert.pretraining.warm_start import Init
 from albert.runtime.devices import seed_torch
 from albert.runtime.journal import read_journal
 from albert.runtime.strict_json import save_json
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 from albert.training.training_state import TENSORS_NAME
 

@@ -16,9 +16,9 @@ from albert.pretraining.warm_start import Init, recipe_like
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
 from albert.runtime.strict_json import load_json
-from albert.text.prepare import prepare
-from albert.text.sentencepiece_tokenizer import train_tokenizer
-from albert.text.unit_preparation import PreparationSettings
+from albert.text.preparation.prepare import prepare
+from albert.text.preparation.unit_preparation import PreparationSettings
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 

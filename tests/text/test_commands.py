@@ -6,7 +6,7 @@ import pytest
 
 from albert.cli import prepare, tokenizer
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.text.tokenizer_directory import load_tokenizer
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from albert.cli import prepare, tokenizer
 from albert.runtime.errors import InvalidConfiguration
+from albert.text.preparation.shards import TokenCorpus, read_description
 from albert.text.sentences import split_sentences
-from albert.text.shards import TokenCorpus, read_description
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra [data]: pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra [data]: pyarrow")

@@ -10,11 +10,11 @@ import pytest
 
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.text.fingerprints import byte_fingerprint
-from albert.text.prepare import prepare
+from albert.text.preparation.prepare import prepare
+from albert.text.preparation.shard_encoding import is_held_out, token_type
+from albert.text.preparation.shards import TokenCorpus
+from albert.text.preparation.unit_preparation import PreparationSettings
 from albert.text.sentences import split_sentences
-from albert.text.shard_encoding import is_held_out, token_type
-from albert.text.shards import TokenCorpus
-from albert.text.unit_preparation import PreparationSettings
 
 
 def write_corpus(path: Path, texts: list[str]) -> Path:

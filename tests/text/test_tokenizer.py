@@ -13,11 +13,11 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert.text.tokenizer import MODEL_NAME
 from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.wordpiece_normalization import WordPieceNormalization
-from albert.text.wordpiece_tokenizer import WordPieceTokenizer
+from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert.text.wordpiece.wordpiece_normalization import WordPieceNormalization
+from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
 
 
 @given(text=texts)

@@ -13,10 +13,10 @@ from transformers import AutoTokenizer
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration
 from albert.text.fingerprints import byte_fingerprint
-from albert.text.sentencepiece_model import USER_DEFINED
-from albert.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert.text.tokenizer import MODEL_NAME
 from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
+from albert.text.unigram.sentencepiece_model import USER_DEFINED
+from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
 
 FLAGS = [(True, False), (True, True), (False, False), (False, True)]
 WORDS = [

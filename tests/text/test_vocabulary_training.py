@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.text.sentencepiece_tokenizer import train_tokenizer
-from albert.text.vocabulary_training import (
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.unigram.vocabulary_training import (
     TrainingReport,
     VocabularySettings,
     cut_to_bytes,

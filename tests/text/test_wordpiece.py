@@ -14,8 +14,8 @@ from tests.text.torture import ALPHABET, check_offsets, texts
 from transformers import AutoTokenizer
 
 from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.wordpiece_normalization import WordPieceNormalization, basic_words
-from albert.text.wordpiece_tokenizer import WordPieceTokenizer
+from albert.text.wordpiece.wordpiece_normalization import WordPieceNormalization, basic_words
+from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
 
 FLAGS = [
     WordPieceNormalization(),
@@ -207,7 +207,7 @@ def test_it_crosses_processes(wordpiece):
 
 
 def test_many_words_do_not_fill_the_memory(wordpiece, monkeypatch):
-    monkeypatch.setattr("albert.text.wordpiece_matching._MOST_KNOWN", 100)
+    monkeypatch.setattr("albert.text.wordpiece.wordpiece_matching._MOST_KNOWN", 100)
     numbers = random.Random(0)
     fresh = WordPieceTokenizer(wordpiece.vocabulary)
     text = " ".join("".join(numbers.choices("abcdexyz", k=6)) for _ in range(1000))

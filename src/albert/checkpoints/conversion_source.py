@@ -15,9 +15,9 @@ from albert.checkpoints.known_quirks import known_quirks
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import CARD_NAME
 from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME, stored_tensors
-from albert.checkpoints.tensorflow_checkpoint import OneOutput, read_tensorflow_checkpoint
-from albert.checkpoints.tensorflow_config import read_albert_config
-from albert.checkpoints.tensorflow_files import holds_tensorflow
+from albert.checkpoints.tensorflow.tensorflow_checkpoint import OneOutput, read_tensorflow_checkpoint
+from albert.checkpoints.tensorflow.tensorflow_config import read_albert_config
+from albert.checkpoints.tensorflow.tensorflow_files import holds_tensorflow
 from albert.checkpoints.uneven_groups import spread_over_layers, uneven_groups_note
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import MissingInput, UsageError

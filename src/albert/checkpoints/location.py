@@ -16,7 +16,7 @@ from huggingface_hub.errors import (
 
 from albert.checkpoints.archives import is_archive
 from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
-from albert.checkpoints.tensorflow_files import holds_tensorflow
+from albert.checkpoints.tensorflow.tensorflow_files import holds_tensorflow
 from albert.runtime.errors import MissingInput, Unavailable, UsageError
 from albert.runtime.manifests import MANIFEST_NAME
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from albert.text.reading import BadUtf8, DocumentBoundary, Reading
+from albert.text.readers.reading import BadUtf8, DocumentBoundary, Reading
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from albert.model.presets import OTHER_NAMES, PRESETS, preset_name
 from albert.runtime.devices import PrecisionChoice, describe_machine, fastest_precision, pick_device
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean
 from albert.runtime.strict_json import to_json
-from albert.text.shards import DESCRIPTION_NAME
+from albert.text.preparation.shards import DESCRIPTION_NAME
 from albert.text.tokenizer_directory import vocabulary_file
 
 MEASURED_LENGTH = 128

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.runtime.errors import UsageError
-from albert.text.corpus_assembly import merge_corpora
+from albert.text.preparation.corpus_assembly import merge_corpora
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from albert.pretraining.recipes import RECIPES
-from albert.text.preparation_estimate import PreparationEstimate
+from albert.text.preparation.preparation_estimate import PreparationEstimate
 
 FULL = 0.75
 """How full sequences are, of the longest: documents are halved until they fit."""

@@ -12,14 +12,14 @@ from rich.table import Table
 from albert.cli.command_line import parse
 from albert.cli.corpus_options import CorpusOptions
 from albert.runtime.late_modules import load_by_name
-from albert.text.corpus_assembly import SHOWN_NAME
-from albert.text.corpus_files import find_corpus_files
-from albert.text.duplicates import ALIKE, EQUAL
-from albert.text.preparation_estimate import estimate_preparation
-from albert.text.prepare import NO_TOKENS, PreparationReport, prepare
+from albert.text.preparation.corpus_assembly import SHOWN_NAME
+from albert.text.preparation.duplicates import ALIKE, EQUAL
+from albert.text.preparation.preparation_estimate import estimate_preparation
+from albert.text.preparation.prepare import NO_TOKENS, PreparationReport, prepare
+from albert.text.preparation.unit_preparation import SHARD_BYTES, Duplicates, PreparationSettings, SlurmSettings
+from albert.text.preparation.unit_sharing import Engine
+from albert.text.readers.corpus_files import find_corpus_files
 from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unit_preparation import SHARD_BYTES, Duplicates, PreparationSettings, SlurmSettings
-from albert.text.unit_sharing import Engine
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from albert.checkpoints.warm_start_positions import Extension
+from albert.checkpoints.warm_start.warm_start_positions import Extension
 from albert.cli.command_line import parse
 from albert.pretraining.pretrain import PretrainingResult, pretrain
 from albert.pretraining.recipes import RECIPES, PretrainingRecipe

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from albert.pretraining.samples import PretrainingSamples
 from albert.pretraining.sentence_order import IN_ORDER, NO_LABEL, SentenceObjective
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_files import BLANK
-from albert.text.wordpiece_matching import CONTINUES
-from albert.text.wordpiece_tokenizer import WordPieceTokenizer
+from albert.text.unigram.tokenizer_files import BLANK
+from albert.text.wordpiece.wordpiece_matching import CONTINUES
+from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
 
 THERE, MASK, STRANGER, KEPT, MARK = "bold green", "cyan", "bold red", "yellow", "dim"
 SENTENCES = " ¦"

@@ -16,7 +16,7 @@ from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.sample_statistics import Figure, measure
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import UsageError
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 NARROWEST, WIDEST = 60, 100
 SEQUENCES, MASKING = SequenceRecipe(max_length=128), MaskingRecipe()

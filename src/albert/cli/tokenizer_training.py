@@ -10,11 +10,11 @@ from albert.cli.command_line import parse
 from albert.cli.corpus_options import CorpusOptions
 from albert.runtime.durable_files import new_directory
 from albert.runtime.progress import progress
-from albert.text.corpus import read_corpus
-from albert.text.corpus_files import find_corpus_files
-from albert.text.reading import CorpusReport, Reading
-from albert.text.sentencepiece_tokenizer import train_on_documents
-from albert.text.vocabulary_training import (
+from albert.text.readers.corpus import read_corpus
+from albert.text.readers.corpus_files import find_corpus_files
+from albert.text.readers.reading import CorpusReport, Reading
+from albert.text.unigram.sentencepiece_tokenizer import train_on_documents
+from albert.text.unigram.vocabulary_training import (
     TrainingReport,
     VocabularySettings,
     accents_per_million,

@@ -15,7 +15,7 @@ from albert.pretraining.epoch_order import CorpusBlocks
 from albert.pretraining.samples import PretrainingSamples
 from albert.pretraining.segments import Documents, SequenceTable, pack_sentences
 from albert.pretraining.sentence_order import NO_LABEL, Runs, Segments, order_segments, segments_of
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 EDGE = 3
 """Tokens seen at each end of a segment."""

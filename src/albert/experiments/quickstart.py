@@ -30,12 +30,12 @@ from albert.runtime.durable_files import new_directory
 from albert.runtime.strict_json import save_json
 from albert.tasks.custom import declare_custom_task
 from albert.tasks.task import TaskRecipe
-from albert.text.corpus import read_corpus
-from albert.text.prepare import prepare
-from albert.text.sentencepiece_tokenizer import train_tokenizer
+from albert.text.preparation.prepare import prepare
+from albert.text.preparation.unit_preparation import PreparationSettings
+from albert.text.readers.corpus import read_corpus
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unit_preparation import PreparationSettings
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 PIECES = QUICKSTART.model.vocab_size
 AUTHORSHIP = TaskRecipe(learning_rate=2e-3, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=128)

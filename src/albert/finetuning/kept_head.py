@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from albert.checkpoints.model_directory import OpenedModel
-from albert.checkpoints.warm_start_heads import outputs_by_name
+from albert.checkpoints.warm_start.warm_start_heads import outputs_by_name
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.task import Choice, Span, Target
 

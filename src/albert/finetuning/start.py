@@ -14,8 +14,8 @@ from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import OpenedModel, open_model, read_config
 from albert.checkpoints.model_tokenizer import tokenizer_of
-from albert.checkpoints.warm_start import warm_start
-from albert.checkpoints.warm_start_positions import trained_length
+from albert.checkpoints.warm_start.warm_start import warm_start
+from albert.checkpoints.warm_start.warm_start_positions import trained_length
 from albert.finetuning.architecture_changes import ArchitectureChanges
 from albert.finetuning.kept_head import order_kept_head
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification

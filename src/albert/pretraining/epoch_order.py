@@ -18,7 +18,7 @@ from albert.pretraining.segments import Documents, SequenceTable
 from albert.runtime.distributed import world
 from albert.runtime.progress import progress
 from albert.runtime.randomness import stream
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 BLOCK_TOKENS = 1 << 20
 WINDOW_BLOCKS = 128

@@ -19,7 +19,7 @@ from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision, autocast, pick_device
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 EVALUATION_SEED = 20190926
 """Held-out samples are the same for every model and every run; the date of the paper's first version."""

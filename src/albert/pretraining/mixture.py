@@ -15,7 +15,7 @@ from jaxtyping import Int64
 
 from albert.pretraining.samples import PretrainingSamples, Samples
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 GRAIN = 1_000_000
 """Shares are rounded to millionths."""

@@ -31,7 +31,7 @@ from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
 from albert.runtime.manifests import MANIFEST_NAME, file_hash
 from albert.runtime.strict_json import save_json
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.training.curves import Curves
 from albert.training.loop import TrainingPlan, TrainingResult, train
 from albert.training.run_folder import RunFolder

@@ -9,7 +9,7 @@ from albert.pretraining.run_recipe import flat
 from albert.pretraining.start_record import StartRecord
 from albert.runtime.devices import describe_machine
 from albert.runtime.strict_json import to_json
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.training.loop import TrainingResult
 
 

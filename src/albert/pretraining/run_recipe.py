@@ -14,7 +14,7 @@ from albert.runtime.devices import fastest_precision
 from albert.runtime.distributed import World, sum_over_ranks
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.strict_json import load_json, save_json, to_json
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 
 FREE_TO_CHANGE = ("workers", "checkpoint_minutes", "checkpoint_every", "keep_checkpoints")

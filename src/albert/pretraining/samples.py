@@ -14,7 +14,7 @@ from albert.pretraining.reference_segments import order_as_reference, pack_as_re
 from albert.pretraining.segments import Documents, SequenceTable, pack_sentences
 from albert.pretraining.sentence_order import Runs, Segments, SentenceObjective, order_segments, segments_of
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 SPECIAL_TOKENS_OF_A_PAIR = 3
 TOKENS_AT_ONCE = 1 << 17

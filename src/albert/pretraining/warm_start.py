@@ -12,9 +12,9 @@ from albert.checkpoints.config_file import read_config
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel, open_model
 from albert.checkpoints.model_tokenizer import tokenizer_of
-from albert.checkpoints.warm_start import refuse_other_widths, warm_start
-from albert.checkpoints.warm_start_positions import Extension, trained_length
-from albert.checkpoints.warm_start_vocabulary import PieceOrigins, pieces_by_text, same_pieces
+from albert.checkpoints.warm_start.warm_start import refuse_other_widths, warm_start
+from albert.checkpoints.warm_start.warm_start_positions import Extension, trained_length
+from albert.checkpoints.warm_start.warm_start_vocabulary import PieceOrigins, pieces_by_text, same_pieces
 from albert.checkpoints.weights_fingerprint import weights_fingerprint
 from albert.model.albert import AlbertForPreTraining
 from albert.pretraining.recipes import PretrainingRecipe, continue_recipe
@@ -22,7 +22,7 @@ from albert.pretraining.sentence_order import SentenceObjective
 from albert.pretraining.start_record import Head, StartRecord
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.text.shards import TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 from albert.text.tokenizer_directory import vocabulary_file
 
 _HEADS: dict[Head, str] = {"masked_tokens": "predictions.", "sentence_order": "sop_classifier."}

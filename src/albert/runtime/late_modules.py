@@ -10,7 +10,7 @@ def load_by_name(module: str, extra: str | None = None) -> ModuleType:
     """Import a module of ours.
 
     Args:
-        module: its full name, "albert.text.preparation_engines" say.
+        module: its full name, "albert.text.preparation.preparation_engines" say.
         extra: the extra of the package that brings the library on which it stands.
 
     Raises:

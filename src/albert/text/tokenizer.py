@@ -97,7 +97,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:
-        """Which pieces begin a word, for whole-word masking (see `albert.text.word_starts`)."""
+        """Which pieces begin a word, for whole-word masking (see `albert.text.unigram.word_starts`)."""
 
     @abstractmethod
     def save(self, directory: Path) -> None:

@@ -5,8 +5,6 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.strict_json import read_json_object
-from albert.text.reference_tokenizer import ReferenceSentencePieceTokenizer
-from albert.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert.text.tokenizer import (
     CONFIG_NAME,
     JSON_NAME,
@@ -15,11 +13,13 @@ from albert.text.tokenizer import (
     VOCABULARY_NAME,
     Tokenizer,
 )
-from albert.text.tokenizer_json import model_from_tokenizer_json
-from albert.text.wordpiece_json import BERT_CLASSES, normalization_settings, vocabulary_from_json
-from albert.text.wordpiece_normalization import WordPieceNormalization
-from albert.text.wordpiece_tokenizer import WordPieceTokenizer
-from albert.text.wordpiece_vocabulary import read_vocabulary
+from albert.text.unigram.reference_tokenizer import ReferenceSentencePieceTokenizer
+from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert.text.unigram.tokenizer_json import model_from_tokenizer_json
+from albert.text.wordpiece.wordpiece_json import BERT_CLASSES, normalization_settings, vocabulary_from_json
+from albert.text.wordpiece.wordpiece_normalization import WordPieceNormalization
+from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
+from albert.text.wordpiece.wordpiece_vocabulary import read_vocabulary
 
 
 def load_tokenizer(

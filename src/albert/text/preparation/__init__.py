@@ -1,0 +1,1 @@
+"""Documents to token shards: planned, shared out, put together."""

@@ -1,0 +1,244 @@
+"""Text and a tokenizer to token shards: planned, shared out, put together; the same bytes whoever does the work.
+
+A preparation that was stopped goes on: what is finished lies in OUTPUT.unfinished until the corpus is whole.
+"""
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+from albert import __version__
+from albert.runtime.durable_files import remove_directory
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
+from albert.runtime.late_modules import load_by_name
+from albert.runtime.locks import locked
+from albert.runtime.strict_json import load_json, save_json, to_json
+from albert.text.preparation.corpus_assembly import CorpusPart, assemble, prepared_part
+from albert.text.preparation.duplicates import Leftovers, leave_out_duplicates
+from albert.text.preparation.shard_encoding import SPLITS, SplitCounts, token_type
+from albert.text.preparation.shards import FORMAT, CorpusDescription, ShardDescription
+from albert.text.preparation.unit_preparation import (
+    ENCODING,
+    ENGINE_LOGS,
+    RESULTS,
+    PreparationSettings,
+    SlurmSettings,
+    UnitJob,
+    UnitResult,
+    add_reports,
+    sums_of,
+)
+from albert.text.preparation.unit_sharing import Engine, Workforce, run_stage
+from albert.text.preparation.work_units import WorkUnit, plan_units
+from albert.text.readers.corpus_files import find_corpus_files
+from albert.text.readers.reading import CorpusReport
+from albert.text.sentences import check_language
+from albert.text.tokenizer import Tokenizer
+
+NO_TOKENS = "no tokens"
+
+
+@dataclass
+class PreparationReport:
+    """What became of the text. Documents and bytes in equal those of the splits plus the dropped ones."""
+
+    documents_in: int = 0
+    bytes_in: int = 0
+    documents_dropped: Counter[str] = field(default_factory=Counter)
+    bytes_dropped: Counter[str] = field(default_factory=Counter)
+    sentences_dropped: int = 0
+    read: CorpusReport = field(default_factory=CorpusReport)
+    splits: dict[str, SplitCounts] = field(default_factory=lambda: {split: SplitCounts() for split in SPLITS})
+    seconds: float = 0.0
+    workers: int = 1
+    shards_found: int = 0
+    """Shards that an earlier, stopped preparation had finished."""
+    duplicates_shown: int = 0
+    """Of the duplicates that were left out, those which the corpus names, to be looked at."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What decides the bytes of a corpus, and which files it is made of; kept beside unfinished work."""
+
+    settings: PreparationSettings
+    tokenizer_fingerprint: str
+    units: tuple[WorkUnit, ...]
+    libraries: dict[str, str] = field(default_factory=dict)
+
+
+def prepare(
+    corpus_paths: Sequence[Path],
+    tokenizer: Tokenizer,
+    output: Path,
+    settings: PreparationSettings | None = None,
+    *,
+    workers: int | None = None,
+    replace: bool = False,
+    append: bool = False,
+    engine: Engine = "processes",
+    slurm: SlurmSettings | None = None,
+) -> PreparationReport:
+    """Write a prepared corpus (see `shards.py`), whole or not at all; the same call goes on after a stop.
+
+    Args:
+        corpus_paths: files, folders and patterns (see `albert.text.readers.corpus.read_corpus`).
+        tokenizer: encodes the text, and is kept beside the tokens.
+        output: the directory to make.
+        settings: everything else that decides the bytes; None takes the usual ones.
+        workers: processes; None is one per processor. The result does not depend on it.
+        replace: whether an existing output may be replaced.
+        append: add to the corpus that `output` is; its shards stay as they are.
+        engine: who does the work (see `albert.text.preparation.preparation_engines`); the result does not depend on it.
+        slurm: for the engine "slurm".
+
+    Raises:
+        CannotCreate: the output exists and `replace` is false; unfinished work of other settings is in the way.
+        InvalidConfiguration: a share, worker or shard size out of range; appending to a corpus of another kind.
+        MissingInput, UsageError, DamagedData: the corpus cannot be read.
+        WriteFailed: the disk is full; finished shards are kept.
+        OutOfResources: a worker process was killed.
+        Unavailable: the engine is not installed.
+        TryAgain: the work was handed to Slurm, or a part of it failed; the same call goes on.
+    """
+    settings = settings or PreparationSettings()
+    workers = workers if workers is not None else (os.cpu_count() or 1)
+    _check(settings, workers)
+    begin = time.monotonic()
+    if os.path.lexists(output) and not (replace or append):
+        raise CannotCreate(output, "exists already", "choose another name, or remove it first")
+    base = [prepared_part(output)] if append else []
+    files, ignored, repeated = find_corpus_files(corpus_paths)
+    units = tuple(plan_units(files, settings.unit_bytes))
+    plan = Plan(settings, tokenizer.fingerprint, units, _libraries(settings))
+    work = output.parent / f"{output.name}.unfinished"
+    with locked(work, "this preparation"):
+        try:
+            _keep_plan(work, plan)
+            jobs = [UnitJob(unit, settings, tokenizer, work) for unit in units]
+            found = len(list((work / RESULTS).glob("*-*.json")))
+            force = Workforce(workers, engine, slurm or SlurmSettings())
+            jobs, left_out = leave_out_duplicates(jobs, force)
+            results = run_stage(ENCODING, jobs, force, "Preparing")
+            subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
+            report = _report(results, left_out, workers, subject)
+            report.read.files_ignored, report.read.files_repeated = ignored, repeated
+            report.shards_found = found
+            part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums_of(results))
+            assemble([*base, part], tokenizer, output, replace or append)
+        except BaseException:
+            if not any(work.glob("*/*-*.json")) and not (work / ENGINE_LOGS).exists():
+                shutil.rmtree(work, ignore_errors=True)  # nothing is lost
+            raise
+    remove_directory(work)
+    report.seconds = time.monotonic() - begin
+    return report
+
+
+def _check(settings: PreparationSettings, workers: int) -> None:
+    check_language(settings.language)
+    for name, value, fine in (
+        ("held-out share", settings.held_out, 0 <= settings.held_out < 1),
+        ("workers", workers, workers >= 1),
+        ("shard bytes", settings.shard_bytes, settings.shard_bytes >= 1),
+        ("unit bytes", settings.unit_bytes, settings.unit_bytes >= 1),
+    ):
+        if not fine:
+            raise InvalidConfiguration(name, f"{value} is out of range")
+
+
+def _keep_plan(work: Path, plan: Plan) -> None:
+    """Write the plan; refuse to go on with the unfinished work of another one."""
+    place = work / "plan.json"
+    if place.is_file():
+        kept = load_json(Plan, place)
+        differences = [
+            f"{name} {before!r} (now {now!r})"
+            for (name, before), now in zip(
+                [*to_json(kept.settings).items(), ("tokenizer", kept.tokenizer_fingerprint)],
+                [*to_json(plan.settings).values(), plan.tokenizer_fingerprint],
+                strict=True,
+            )
+            if before != now
+        ]
+        differences += [
+            f"{name} {before} (now {plan.libraries.get(name)})"
+            for name, before in kept.libraries.items()
+            if plan.libraries.get(name) != before
+        ]
+        if differences:
+            why = f"holds an unfinished preparation with {', '.join(differences)}"
+            raise CannotCreate(work, why, "use the same settings to go on, or remove it to start anew")
+    save_json(place, plan)
+
+
+def _libraries(settings: PreparationSettings) -> dict[str, str]:
+    """The versions of the libraries that decide the bytes."""
+    names = ["sentencepiece", "sentencex"]
+    if settings.duplicates == "near":
+        load_by_name(
+            "albert.text.preparation.duplicate_sketches", "duplicates"
+        )  # a missing library is said before all work
+        names.append("rensa")
+    return {name: version(name) for name in names}
+
+
+def _report(results: Sequence[UnitResult], left_out: Leftovers, workers: int, subject: Path | str) -> PreparationReport:
+    report = PreparationReport(workers=workers, duplicates_shown=left_out.shown)
+    read = report.read
+    for result in results:
+        add_reports(read, result.read)
+        for shard in result.shards:
+            for split, counts in shard.splits.items():
+                report.splits[split].add(counts)
+            if shard.documents_dropped:
+                report.documents_dropped[NO_TOKENS] += shard.documents_dropped
+                report.bytes_dropped[NO_TOKENS] += shard.bytes_dropped
+            report.sentences_dropped += shard.sentences_dropped
+    report.documents_in, report.bytes_in = read.documents_in, read.bytes_in
+    report.documents_dropped.update(read.dropped)
+    report.documents_dropped.update(left_out.documents)
+    report.bytes_dropped.update(read.dropped_bytes)
+    report.bytes_dropped.update(left_out.bytes)
+    if read.documents == 0:
+        raise MissingInput(subject, f"no document with text ({read.documents_in} read)")
+    if not any(counts.documents for counts in report.splits.values()):
+        raise MissingInput(subject, f"not one token is left of {read.documents_in:,} documents")
+    return report
+
+
+def _describe(
+    plan: Plan, tokenizer: Tokenizer, results: Sequence[UnitResult], report: PreparationReport
+) -> CorpusDescription:
+    shards = [shard for result in results for shard in result.shards]
+    return CorpusDescription(
+        format=FORMAT,
+        tokenizer_fingerprint=tokenizer.fingerprint,
+        vocab_size=tokenizer.vocab_size,
+        token_type=token_type(tokenizer.vocab_size).name,
+        language=plan.settings.language,
+        held_out_share=float(plan.settings.held_out),
+        seed=plan.settings.seed,
+        documents_in=report.documents_in,
+        bytes_in=report.bytes_in,
+        documents_dropped=dict(report.documents_dropped),
+        bytes_dropped=dict(report.bytes_dropped),
+        sentences_dropped=report.sentences_dropped,
+        counts=report.splits,
+        shards={
+            split: tuple(
+                ShardDescription(shard.name, counts.documents, counts.sentences, counts.tokens)
+                for shard in shards
+                if (counts := shard.splits[split]).documents
+            )
+            for split in SPLITS
+        },
+        noted=dict(report.read.noted),
+        sources=report.read.sources,
+        versions=plan.libraries | {"albert": __version__},
+    )

@@ -1,0 +1,276 @@
+"""A prepared corpus on disk: token shards with sentence and document boundaries, memory-mapped.
+
+`OUT/corpus.json` describes it; `OUT/train` and `OUT/held_out` hold, for each shard, the token ids one after
+the other, the length of every sentence in tokens, and the length of every document in sentences.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int64
+
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.manifests import verify_directory
+from albert.runtime.strict_json import load_json
+from albert.text.preparation.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, TOKENS_NAME, SplitCounts, token_type
+from albert.text.readers.reading import SourceCounts
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_directory import load_tokenizer
+
+DESCRIPTION_NAME = "corpus.json"
+FORMAT = 1
+OPEN_SHARDS = 128
+"""Most token files that are mapped at a time: each takes a file descriptor, of which many systems give out 1,024."""
+Split = Literal["train", "held_out"]
+
+
+@dataclass(frozen=True)
+class ShardDescription:
+    """The size of one shard of one split."""
+
+    name: str
+    documents: int
+    sentences: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class CorpusDescription:
+    """`corpus.json`: what a prepared corpus is and how it was made."""
+
+    format: int
+    tokenizer_fingerprint: str
+    vocab_size: int
+    token_type: str
+    language: str
+    held_out_share: float
+    seed: int
+    documents_in: int
+    bytes_in: int
+    documents_dropped: dict[str, int]
+    bytes_dropped: dict[str, int]
+    sentences_dropped: int
+    counts: dict[str, SplitCounts]
+    shards: dict[str, tuple[ShardDescription, ...]]
+    sources: tuple[SourceCounts, ...]
+    versions: dict[str, str]
+    noted: dict[str, int] = field(default_factory=dict)
+    """What was mended while reading, and how often."""
+
+
+def read_description(directory: Path) -> CorpusDescription:
+    """What `corpus.json` says.
+
+    Raises:
+        MissingInput: no such corpus.
+        DamagedData: no JSON.
+        InvalidConfiguration: written by a version that this one does not understand.
+    """
+    if not (directory / DESCRIPTION_NAME).is_file():
+        raise MissingInput(directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory")
+    description = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
+    if description.format != FORMAT:
+        why = f"has format {description.format}, this version reads {FORMAT}"
+        raise InvalidConfiguration(directory, why, "prepare the corpus again")
+    return description
+
+
+@dataclass(frozen=True)
+class ShardLengths:
+    """Where the sentences and documents of a shard end."""
+
+    sentences: np.ndarray
+    """uint32 [sentences]: tokens of each."""
+    documents: np.ndarray
+    """uint32 [documents]: sentences of each."""
+
+
+class TokenCorpus:
+    """One split of a prepared corpus as one long run of tokens, of which nothing but sizes is held in memory.
+
+    Attributes:
+        directory: where the prepared corpus is.
+        split: "train" or "held_out".
+        description: what `corpus.json` says.
+        shard_starts: [n_shards + 1] where in the run each shard begins; the last entry is the end.
+    """
+
+    shard_starts: Int64[np.ndarray, " shards_and_end"]
+
+    def __init__(self, directory: Path, split: Split, description: CorpusDescription) -> None:
+        self.directory, self.split, self.description = directory, split, description
+        self._shards = description.shards[split]
+        self._mapped: dict[int, np.ndarray] = {}
+        for number, shard in enumerate(self._shards):
+            self._check_size(self._path(shard, TOKENS_NAME), shard.tokens * token_type(self.vocab_size).itemsize)
+            self._check_lengths(number)
+        self.shard_starts = np.cumsum([0, *(shard.tokens for shard in self._shards)], dtype=np.int64)
+
+    @classmethod
+    def open(cls, directory: Path, split: Split = "train", verify: bool = True) -> "TokenCorpus":
+        """Open one split of what `albert prepare` wrote.
+
+        Args:
+            directory: the prepared corpus.
+            split: "train" or "held_out".
+            verify: whether every file is checked against its SHA-256 first (a pass over the whole corpus).
+
+        Raises:
+            MissingInput: no such corpus, or nothing in this split.
+            DamagedData: a file is damaged, or the tokenizer is not the one the corpus was made with.
+            InvalidConfiguration: written by a version that this one does not understand.
+        """
+        if verify and (directory / DESCRIPTION_NAME).is_file():
+            verify_directory(directory)
+        description = read_description(directory)
+        if not load_tokenizer(directory).answers_to(description.tokenizer_fingerprint):
+            raise DamagedData(directory, "its tokenizer files are not those it was made with", "prepare it again")
+        if not description.shards.get(split):
+            raise MissingInput(directory, f"holds no {split} documents", "prepare it with another --held-out share")
+        return cls(directory, split, description)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of this split."""
+        return int(self.shard_starts[-1])
+
+    @property
+    def n_sentences(self) -> int:
+        """Sentences of this split."""
+        return sum(shard.sentences for shard in self._shards)
+
+    @property
+    def n_documents(self) -> int:
+        """Documents of this split."""
+        return sum(shard.documents for shard in self._shards)
+
+    @property
+    def n_shards(self) -> int:
+        """Shards of this split."""
+        return len(self._shards)
+
+    @property
+    def sentence_starts(self) -> Int64[np.ndarray, " sentences_and_end"]:
+        """[n_sentences + 1] where in the run each sentence begins; the last entry is the end. Made anew every time."""
+        return _starts([self.lengths(number).sentences for number in range(self.n_shards)])
+
+    @property
+    def document_starts(self) -> Int64[np.ndarray, " documents_and_end"]:
+        """[n_documents + 1] the first sentence of each document; the last entry is the end. Made anew every time."""
+        return _starts([self.lengths(number).documents for number in range(self.n_shards)])
+
+    @property
+    def tokenizer_fingerprint(self) -> str:
+        """The fingerprint of the tokenizer that made the tokens; of the present kind, whichever is recorded."""
+        return self.tokenizer().fingerprint
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of pieces of that tokenizer; every token is smaller."""
+        return self.description.vocab_size
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that made the tokens."""
+        return self._tokenizer
+
+    def read(self, start: int, stop: int) -> Int64[np.ndarray, " tokens"]:
+        """The tokens of places start..stop of the run, wherever shards end.
+
+        Raises:
+            IndexError: the places are not within the run.
+        """
+        if not 0 <= start <= stop <= self.n_tokens:
+            raise IndexError(f"tokens {start}..{stop} of {self.n_tokens}")
+        tokens = np.empty(stop - start, dtype=np.int64)
+        self.copy_runs(tokens, np.array([0]), np.array([start]), np.array([stop - start]))
+        return tokens
+
+    def copy_runs(
+        self,
+        out: Int64[np.ndarray, " places"],
+        places: Int64[np.ndarray, " runs"],
+        starts: Int64[np.ndarray, " runs"],
+        lengths: Int64[np.ndarray, " runs"],
+    ) -> None:
+        """Copy many runs of tokens at once, wherever shards end.
+
+        Args:
+            out: where the tokens go.
+            places: where in `out` each run begins.
+            starts, lengths: each run, in the run that is the whole corpus; nothing checks that it is within.
+        """
+        shards = np.searchsorted(self.shard_starts, starts, side="right") - 1
+        room = self.shard_starts[np.minimum(shards + 1, self.n_shards)] - starts
+        over = lengths > room
+        if over.any():  # the rest is another run, of the next shard
+            rest = (column[over] for column in (places + room, starts + room, lengths - room))
+            self.copy_runs(out, *rest)
+            lengths = np.minimum(lengths, room)
+        tokens = {shard: self.tokens(shard) for shard in np.unique(shards[lengths > 0]).tolist()}
+        first = starts - self.shard_starts[shards]
+        ends = (places.tolist(), (places + lengths).tolist(), first.tolist(), (first + lengths).tolist())
+        for shard, place, place_end, begin, end in zip(shards.tolist(), *ends, strict=True):
+            if begin < end:
+                out[place:place_end] = tokens[shard][begin:end]
+
+    def tokens(self, shard: int) -> np.ndarray:
+        """The tokens of a shard, memory-mapped, in their type on disk."""
+        mapped = self._mapped.get(shard)
+        if mapped is None:
+            path = self._path(self._shards[shard], TOKENS_NAME)
+            mapped = np.memmap(path, dtype=token_type(self.vocab_size), mode="r").view(np.ndarray)
+            if len(self._mapped) >= OPEN_SHARDS:
+                self._mapped.pop(next(iter(self._mapped)))  # the one that was opened first
+            self._mapped[shard] = mapped
+        return mapped
+
+    def lengths(self, shard: int) -> ShardLengths:
+        """The lengths of sentences and documents of a shard, memory-mapped."""
+        sentences, documents = (self._path(self._shards[shard], name) for name in (SENTENCES_NAME, DOCUMENTS_NAME))
+        return ShardLengths(_mapped_lengths(sentences), _mapped_lengths(documents))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process maps the files itself."""
+        return self.__dict__ | {"_mapped": {}}
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self.directory)
+
+    def _path(self, shard: ShardDescription, name: str) -> Path:
+        return self.directory / self.split / name.format(shard.name)
+
+    def _check_lengths(self, number: int) -> None:
+        shard, lengths = self._shards[number], self.lengths(number)
+        for name, found, count, total in (
+            (SENTENCES_NAME, lengths.sentences, shard.sentences, shard.tokens),
+            (DOCUMENTS_NAME, lengths.documents, shard.documents, shard.sentences),
+        ):
+            if found.shape != (count,) or int(found.sum(dtype=np.int64)) != total:
+                why = f"does not hold {count:,} lengths with the sum {total:,}"
+                raise DamagedData(self._path(shard, name), why)
+
+    @staticmethod
+    def _check_size(path: Path, expected: int) -> None:
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise DamagedData(path, error.strerror or "cannot be read") from error
+        if size != expected:
+            raise DamagedData(path, f"has {size:,} bytes, {DESCRIPTION_NAME} says {expected:,}")
+
+
+def _mapped_lengths(path: Path) -> np.ndarray:
+    try:
+        return np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
+    except (OSError, ValueError, EOFError) as error:
+        raise DamagedData(path, "is not an array of lengths") from error
+
+
+def _starts(lengths: list[np.ndarray]) -> np.ndarray:
+    starts = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
+    np.cumsum(np.concatenate(lengths), dtype=np.int64, out=starts[1:])
+    return starts

@@ -1,0 +1,1 @@
+"""Files of all kinds to documents, each of them counted."""

@@ -1,0 +1,1 @@
+"""ALBERT's own tokenizer: a unigram vocabulary by SentencePiece, and its files."""

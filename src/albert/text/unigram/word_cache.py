@@ -1,0 +1,171 @@
+"""Pieces of single words, looked up after the first time.
+
+No piece crosses a blank, so a text is encoded word by word: the ids of a word never depend on its neighbours (scores
+summed over a long text in single precision break ties by chance), they equal those of the `tokenizers` library, which
+does the same, and most words of a text have been met before. Words are remembered as they are written, so that
+normalising them, too, is done once for each.
+"""
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from albert.text.normalization import keeps_places, normalize_with_alignment, normalize_words
+from albert.text.unigram.tokenizer_files import BLANK
+
+LONGEST_WORD = 48  # characters; longer ones are hardly ever met again
+MOST_WORDS = 1 << 19
+FEW_WORDS = 16  # SentencePiece starts a thread for a list, which takes as long as so many words
+NO_LETTERS = "\n"  # which is in no word
+
+
+class WordCache(dict[str, bytes], ABC):
+    """From a word as written to what is to be known about it; fills itself, and starts anew when it is full.
+
+    Threads may share one: what another thread threw away is found again.
+
+    Args:
+        processor: the SentencePiece model.
+        normalization: the arguments of `albert.text.normalization.normalize` after the text.
+    """
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, normalization: tuple[bool, bool, bool]) -> None:
+        super().__init__()
+        self._processor, self._normalization = processor, normalization
+
+    def __missing__(self, word: str) -> bytes:
+        (found,) = self._found([word])
+        if len(word) <= LONGEST_WORD:
+            if len(self) >= MOST_WORDS:
+                self.clear()
+            self[word] = found
+        return found
+
+    def look_up(self, words: Sequence[str]) -> list[bytes]:
+        """What is known about each of some words; new ones are met together, in less time than one by one."""
+        found: list[Any] = list(map(self.get, words))
+        if not all(found):
+            new = [index for index, value in enumerate(found) if value is None]
+            self._meet({words[index] for index in new})
+            for index in new:
+                found[index] = self[words[index]]
+        return found
+
+    def _meet(self, words: Iterable[str]) -> None:
+        new = [word for word in words if len(word) <= LONGEST_WORD][:MOST_WORDS]
+        if len(self) + len(new) > MOST_WORDS:
+            self.clear()
+        self.update(zip(new, self._found(new), strict=True))
+
+    @abstractmethod
+    def _found(self, words: Sequence[str]) -> Iterable[bytes]:
+        """What is to be known about each of some words."""
+
+    def _ids(self, normalized: Sequence[str]) -> list[list[int]]:
+        """Ids of what `normalize_words` gives."""
+        if len(normalized) < FEW_WORDS:
+            ids = [self._processor.encode(word) for word in normalized]
+        else:
+            ids = self._processor.encode(list(normalized), num_threads=1)
+        for index, word in enumerate(normalized):
+            if " " in word:
+                ids[index] = [number for part in word.split() for number in self._processor.encode(part)]
+        return ids
+
+
+class WordIds(WordCache):
+    """From a word to the ids of its pieces, int32 [pieces]."""
+
+    def _found(self, words: Sequence[str]) -> Iterator[bytes]:
+        ids = self._ids(normalize_words(words, *self._normalization))
+        return (array("i", numbers).tobytes() for numbers in ids)
+
+
+class WordSpans(WordCache):
+    """From a word to its pieces, int32 [pieces, 3]: id, start and end in characters of the word.
+
+    Args:
+        pieces: the vocabulary.
+        unk_id: the id of whatever is not in it.
+    """
+
+    def __init__(
+        self,
+        processor: sentencepiece.SentencePieceProcessor,
+        normalization: tuple[bool, bool, bool],
+        pieces: Iterable[str],
+        unk_id: int,
+    ) -> None:
+        super().__init__(processor, normalization)
+        self._letters = [piece.replace(BLANK, "") for piece in pieces]
+        self._letters[unk_id] = NO_LETTERS
+        self._lengths = np.array(list(map(len, self._letters)))
+        self._invisible: dict[str, bool] = {" ": True, BLANK: True}
+
+    def _found(self, words: Sequence[str]) -> Iterator[bytes]:
+        normalized = normalize_words(words, *self._normalization)
+        for word, text, (pieces, letters) in zip(
+            words, normalized, self._side_by_side(self._ids(normalized)), strict=True
+        ):
+            if letters == text and len(text) == len(word) and keeps_places(word, *self._normalization):
+                yield pieces
+            else:
+                yield array("i", self._aligned(word)).tobytes()
+
+    def _side_by_side(self, ids: Sequence[Sequence[int]]) -> Iterator[tuple[bytes, str]]:
+        """What is to be known about words that consist of the letters of their pieces, and those letters."""
+        bounds = np.cumsum([0, *map(len, ids)])
+        numbers = np.fromiter(chain.from_iterable(ids), np.int32, bounds[-1])
+        lengths = self._lengths[numbers]
+        ends = np.cumsum(lengths)
+        word_bounds = np.append(0, ends)[bounds]
+        origins = np.repeat(word_bounds[:-1], np.diff(bounds))
+        pieces = np.stack([numbers, ends - lengths - origins, ends - origins], axis=1).astype(np.int32)
+        packed, letters = pieces.tobytes(), "".join(map(self._letters.__getitem__, numbers.tolist()))
+        places = pairwise((bounds * pieces.strides[0]).tolist())
+        for (first, last), (start, end) in zip(places, pairwise(word_bounds.tolist()), strict=True):
+            yield packed[first:last], letters[start:end]
+
+    def _aligned(self, word: str) -> Iterator[int]:
+        """Id, start and end of each piece of any word, by way of the alignments of both normalisations."""
+        normalized = normalize_with_alignment(word, *self._normalization)
+        starts, ends = [*normalized.starts.tolist(), len(word)], normalized.ends.tolist()
+        first = last_end = 0
+        for part in normalized.text.split():
+            for number, (start, end) in self._spans(part):
+                place = starts[first + start]
+                # A blank ends where it stands, but it can also be part of a decomposed character.
+                last_end = ends[first + end - 1] if end > start else max(place, last_end)
+                yield from (number, place, last_end)
+            first += len(part) + 1
+
+    def _spans(self, word: str) -> Iterator[tuple[int, tuple[int, int]]]:
+        """The ids of one normalised word, and the characters of the word that each piece covers."""
+        found: Any = self._processor.encode(word, return_type="offset_mapping")
+        spans: list[tuple[int, int]] = []
+        following = len(word)
+        for piece, (start, end) in zip(reversed(found["pieces"]), reversed(found["offsets"]), strict=True):
+            if piece != BLANK:
+                end = min(max(end, start + 1), len(word))  # the rest of a character that SentencePiece expanded
+            while start < end and self._is_invisible(word[start]):
+                start += 1
+            while start < end and self._is_invisible(word[end - 1]):
+                end -= 1
+            if start >= end:  # a blank alone stands where the next piece begins
+                start = end = following
+            following = start
+            spans.append((start, end))
+        return zip(found["ids"], spans[::-1], strict=True)
+
+    def _is_invisible(self, character: str) -> bool:
+        """Whether SentencePiece drops a character or takes it for a blank."""
+        known = self._invisible.get(character)
+        if known is None:
+            left = self._processor.normalize(character)
+            known = self._invisible[character] = not left.strip(" " + BLANK)
+        return known

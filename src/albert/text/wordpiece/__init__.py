@@ -1,0 +1,1 @@
+"""BERT's tokenizer, which the Chinese models have."""

@@ -9,13 +9,20 @@ from albert.cli.main import run
 COMMANDS = {
     "quickstart": "--output PATH",
     "tokenizer train": "[OPTIONS] CORPUS...",
+    "tokenizer encode": "albert tokenizer encode",
+    "tokenizer decode": "albert tokenizer decode",
+    "tokenizer convert": "albert tokenizer convert",
     "prepare": "[OPTIONS] CORPUS...",
+    "merge": "CORPUS... --output PATH",
+    "show": "albert show",
     "pretrain": "albert pretrain RECIPE",
     "pretrain base": "albert pretrain base",
     "finetune": "[OPTIONS] [TASK]",
     "evaluate": "[OPTIONS] [TASK]",
     "predict": "[OPTIONS] MODEL",
+    "convert": "[OPTIONS] SOURCE",
     "info": "[WHAT]",
+    "verify": "PATH...",
 }
 
 

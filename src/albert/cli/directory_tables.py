@@ -52,8 +52,9 @@ def _tensors(report: ModelReport) -> dict[str, object]:
         "in the file, not used": found.unexpected,
         "in the file, saying nothing new": found.dropped,
     }
-    return {words: f"{len(names)}: {', '.join(names[:4])}" + (" ..." if len(names) > 4 else "") if names else "none"
-            for words, names in named.items()}  # fmt: skip
+    lines = {words: f"{len(names)}: {', '.join(names[:4])}" + (" ..." if len(names) > 4 else "") if names else "none"
+             for words, names in named.items()}  # fmt: skip
+    return lines | ({"doubtful": "; ".join(found.notes)} if found.notes else {})
 
 
 def show_tokenizer(console: Console, report: TokenizerReport | None) -> None:

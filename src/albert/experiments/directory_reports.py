@@ -82,7 +82,7 @@ class ModelReport:
         return {**values, "directory": str(self.directory), "tensors": tensors, "tokenizer": tokenizer}
 
 
-_FINDINGS = ("missing", "newly_initialised", "unexpected", "dropped")
+_FINDINGS = ("missing", "newly_initialised", "unexpected", "dropped", "notes")
 
 
 def model_report(directory: Path) -> ModelReport:

@@ -185,7 +185,7 @@ def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
     if report.unexpected:
         heads = Counter(name.split(".")[0] for name in report.unexpected)
         lines.append("in the file, not used here: " + ", ".join(f"{n} of {head}" for head, n in heads.items()))
-    return tuple(lines)
+    return (*lines, *report.notes)
 
 
 def n_outputs(target: Target) -> int:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -135,13 +136,9 @@ def encode_shard(job: ShardJob) -> ShardResult:
 
 def _encoded(text: str, job: ShardJob) -> tuple[np.ndarray, np.ndarray]:
     """All tokens of a document and how many each of its sentences has."""
-    tokens: list[int] = []
-    lengths: list[int] = []
-    for sentence in split_sentences(text, job.language, job.as_lines):
-        ids = job.tokenizer.encode(sentence)
-        tokens += ids
-        lengths.append(len(ids))
-    return np.array(tokens, dtype=np.int64), np.array(lengths, dtype=np.int64)
+    ids = job.tokenizer.encode_batch(split_sentences(text, job.language, job.as_lines))
+    lengths = np.array(list(map(len, ids)), dtype=np.int64)
+    return np.fromiter(chain.from_iterable(ids), dtype=np.int64, count=lengths.sum()), lengths
 
 
 def _write(directory: Path, split: str, name: str, part: _Arrays) -> dict[str, FileSum]:

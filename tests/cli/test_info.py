@@ -16,8 +16,9 @@ from albert.runtime.errors import Unavailable
 
 
 @pytest.fixture
-def info(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Runs the command; with --json, what it says, else the text."""
+def info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs the command; with --json, what it says, else the text, as it looks in a terminal of 100 columns."""
+    monkeypatch.setenv("COLUMNS", "100")
 
     def call(*arguments: object) -> Any:
         capsys.readouterr()

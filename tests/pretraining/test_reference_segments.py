@@ -1,11 +1,15 @@
 """The reference's segments, by name: against its rules, written out one token at a time."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.pretraining.ngram_masking import MaskingRecipe
+from albert.pretraining.pretrain import pretrain
 from albert.pretraining.reference_segments import _cut_to, pack_as_reference, target_lengths
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import Documents
@@ -122,3 +126,9 @@ def test_segments_are_cut_at_either_end_and_a_gap_may_open(corpus_of):
 def test_foreign_segments_of_a_single_document_are_refused(corpus_of):
     with pytest.raises(InvalidConfiguration, match='"sop-reference" needs a second train document'):
         samples_of([[[20, 21], [22]]], corpus_of)
+
+
+def test_a_run_with_the_references_segments_ends_in_a_model_that_judges_orders(tiny_recipe, tiny_corpus, tmp_path):
+    sequences = replace(tiny_recipe.sequences, objective="sop-reference")
+    result = pretrain(replace(tiny_recipe, sequences=sequences), tiny_corpus, tmp_path / "run", "cpu")
+    assert json.loads((result.model / "config.json").read_text())["sentence_objective"] == "sop"

@@ -23,6 +23,7 @@ from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.run_card import run_card
 from albert.pretraining.run_recipe import keep_recipe, recipe_fingerprint, settle
 from albert.pretraining.samples import PretrainingSamples
+from albert.pretraining.sentence_order import head_task
 from albert.pretraining.start_record import StartRecord, kept_start, refuse_another_start
 from albert.pretraining.warm_start import Init, warm_start_for_pretraining
 from albert.runtime.devices import pick_device, seed_torch
@@ -198,7 +199,7 @@ class _Run:
         """Keys of `config.json` beside the architecture."""
         longest = self.recipe.sequences.max_length
         return {
-            "sentence_objective": self.recipe.sequences.objective,
+            "sentence_objective": head_task(self.recipe.sequences.objective),
             # Positions beyond it were never trained.
             "max_sequence_length": max(longest, self.start.trained_positions if self.start else 0),
         }

@@ -18,7 +18,7 @@ from albert.checkpoints.warm_start.warm_start_vocabulary import PieceOrigins, pi
 from albert.checkpoints.weights_fingerprint import weights_fingerprint
 from albert.model.albert import AlbertForPreTraining
 from albert.pretraining.recipes import PretrainingRecipe, continue_recipe
-from albert.pretraining.sentence_order import SentenceObjective
+from albert.pretraining.sentence_order import SentenceObjective, head_task
 from albert.pretraining.start_record import Head, StartRecord
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration, MissingInput
@@ -67,7 +67,7 @@ def warm_start_for_pretraining(
     tensors = opened.model.state_dict()
     weights = weights_fingerprint(tensors)
     dropped = {head: _HEADS[head] for head in init.drop_heads}
-    asked, objective = recipe.sequences.objective, sentence_objective(opened.extra)
+    asked, objective = head_task(recipe.sequences.objective), sentence_objective(opened.extra)
     notes = []
     if asked != objective and "none" not in (asked, objective):
         dropped["sentence_order"] = _HEADS["sentence_order"]

@@ -18,7 +18,7 @@ from albert.runtime.durable_files import new_file
 from albert.runtime.late_modules import load_by_name
 from albert.runtime.manifests import FileSum, file_hash
 from albert.text.preparation.unit_preparation import Stage, UnitJob, UnitNotes, batches, documents_of
-from albert.text.readers.reading import CorpusReport, Document, size_in_bytes
+from albert.text.readers.reading import CorpusReport, size_in_bytes
 
 FINGERPRINTS = "fingerprints"
 KEYS_NAME, BANDS_NAME, SIGNATURES_NAME, PLACES_NAME = (
@@ -33,7 +33,8 @@ class FingerprintJob:
     """Some documents to remember; with `near`, by signatures too."""
 
     name: str
-    documents: tuple[Document, ...]
+    sources: tuple[str, ...]
+    texts: tuple[bytes, ...]
     near: bool
     directory: Path
 
@@ -41,10 +42,10 @@ class FingerprintJob:
     def digest(self) -> str:
         """A hash of the documents, and of where they are."""
         digest = hashlib.blake2b(digest_size=16)
-        for document in self.documents:
-            for text in (document.source, document.text):
-                encoded = text.encode("utf-8", "surrogatepass")
-                digest.update(len(encoded).to_bytes(8, "little") + encoded)
+        for source, text in zip(self.sources, self.texts, strict=True):
+            for part in (source.encode("utf-8", "surrogatepass"), text):
+                digest.update(len(part).to_bytes(8, "little"))
+                digest.update(part)
         return digest.hexdigest()
 
 
@@ -83,8 +84,8 @@ def fingerprint_jobs(
 ) -> Iterator[FingerprintJob]:
     """The documents of a unit in batches; `read` counts them."""
     near = job.settings.duplicates == "near"
-    for number, batch in enumerate(batches(documents_of(job, read, advance), job.settings.shard_bytes)):
-        yield FingerprintJob(f"{job.name}-{number:05d}", batch, near, job.directory)
+    for number, (sources, texts) in enumerate(batches(documents_of(job, read, advance), job.settings.shard_bytes)):
+        yield FingerprintJob(f"{job.name}-{number:05d}", sources, texts, near, job.directory)
 
 
 def fingerprint_arrays(texts: Sequence[str], near: bool) -> dict[str, np.ndarray]:
@@ -109,17 +110,18 @@ def fingerprint(job: FingerprintJob) -> Fingerprints:
     Raises:
         Unavailable: as `fingerprint_arrays`.
     """
+    texts = [text.decode("utf-8", "surrogatepass") for text in job.texts]
     files: dict[str, FileSum] = {}
-    for pattern, array in fingerprint_arrays([document.text for document in job.documents], job.near).items():
+    for pattern, array in fingerprint_arrays(texts, job.near).items():
         with new_file(job.directory / (name := pattern.format(job.name))) as temporary:
             with open(temporary, "wb") as opened:
                 np.save(opened, array, allow_pickle=False)
             files[name] = _sum(temporary)
     with new_file(job.directory / (name := PLACES_NAME.format(job.name))) as temporary:
-        places = ([document.source, " ".join(document.text[:BEGINNING].split())] for document in job.documents)
+        places = zip(job.sources, (" ".join(text[:BEGINNING].split()) for text in texts), strict=True)
         temporary.write_text("".join(json.dumps(place) + "\n" for place in places))
         files[name] = _sum(temporary)
-    return Fingerprints(job.name, job.digest, len(job.documents), files)
+    return Fingerprints(job.name, job.digest, len(texts), files)
 
 
 def _sum(path: Path) -> FileSum:

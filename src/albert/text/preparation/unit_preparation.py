@@ -22,7 +22,7 @@ from albert.runtime.strict_json import load_json, save_json
 from albert.text.preparation.shard_encoding import ShardJob, ShardResult, encode_shard
 from albert.text.preparation.work_units import UNIT_BYTES, WorkUnit
 from albert.text.readers.corpus import read_files
-from albert.text.readers.reading import CorpusReport, Document, Reading, size_in_bytes
+from albert.text.readers.reading import CorpusReport, Document, Reading
 from albert.text.tokenizer import Tokenizer
 
 Duplicates = Literal["keep", "exact", "near"]
@@ -164,10 +164,10 @@ def prepare_batch(stage: Stage[Any], batch: Any) -> Any:
 def shard_jobs(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[ShardJob]:
     """The shards of a unit, with their documents; `read` counts what is read."""
     settings = job.settings
-    for number, documents in enumerate(batches(documents_of(job, read, advance), settings.shard_bytes)):
+    for number, (_, texts) in enumerate(batches(documents_of(job, read, advance), settings.shard_bytes)):
         yield ShardJob(
             name=f"{job.name}-{number:05d}",
-            texts=tuple(document.text for document in documents),
+            texts=texts,
             tokenizer=job.tokenizer,
             held_out=settings.held_out,
             seed=settings.seed,
@@ -199,18 +199,20 @@ def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None
             yield document
 
 
-def batches(documents: Iterable[Document], batch_bytes: int) -> Iterator[tuple[Document, ...]]:
-    """Documents in runs of so many bytes of text, at least."""
-    batch: list[Document] = []
+def batches(documents: Iterable[Document], batch_bytes: int) -> Iterator[tuple[tuple[str, ...], tuple[bytes, ...]]]:
+    """Documents in runs of so many bytes of text, at least: where they come from, and their text in UTF-8."""
+    sources: list[str] = []
+    texts: list[bytes] = []
     size = 0
     for document in documents:
-        batch.append(document)
-        size += size_in_bytes(document.text)
+        sources.append(document.source)
+        texts.append(document.text.encode("utf-8", "surrogatepass"))
+        size += len(texts[-1])
         if size >= batch_bytes:
-            yield tuple(batch)
-            batch, size = [], 0
-    if batch:
-        yield tuple(batch)
+            yield tuple(sources), tuple(texts)
+            sources, texts, size = [], [], 0
+    if texts:
+        yield tuple(sources), tuple(texts)
 
 
 def add_reports(total: CorpusReport, part: CorpusReport) -> None:

@@ -18,7 +18,7 @@ from albert.text.preparation.corpus_assembly import merge_corpora
 class Merge:
     """Put prepared corpora of one tokenizer together; their shards are linked, not written again.
 
-    `albert prepare --append` adds text to a corpus; `albert pretrain --data A B` mixes corpora by weight.
+    To add text to a corpus there is albert prepare --append; to mix corpora by weight, albert pretrain --data A B.
 
     Example: albert merge corpus-2024 corpus-2025 --output corpus
     """

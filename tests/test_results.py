@@ -16,7 +16,7 @@ def figures(run: str) -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("figure", ["masked_tokens_accuracy", "sentence_order_accuracy", "authorship_accuracy"])
 def test_the_quickstart_figures_of_the_readme_were_measured(figure):
-    row = figures("2026-11-20-quickstart")[figure]
+    row = figures("2026-11-20-quickstart-2")[figure]
     assert f"| {float(row['value']):.1%} | {float(row['baseline']):.1%}".replace("%", " %") in README
     assert row["commit"] in README
 
@@ -35,3 +35,23 @@ def test_the_speeds_of_the_readme_were_measured():
         for row in csv.DictReader(file):
             ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
             assert f"| {row['precision']} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in README
+
+
+def test_the_other_rates_of_the_readme_were_measured():
+    words = " ".join(README.split())
+    with open(ROOT / "results" / "benchmark-tokenizer-speed.csv", newline="", encoding="utf-8") as file:
+        tokenizer = list(csv.DictReader(file))
+    rate = {(row["texts"], row["work"], row["tokenizer"]): float(row["megabytes_per_cpu_second"]) for row in tokenizer}
+    for work, peer in (("ids", "tokenizers, encode_batch_fast"), ("ids and offsets", "tokenizers, encode_batch")):
+        ours, theirs = rate["documents", work, "albert, new text"], rate["documents", work, peer]
+        assert f"| {ours:.1f} | {theirs:.1f} (`tokenizers`" in words and f"| {ours / theirs:.1f} |" in words
+    raw = rate["plain documents", "ids", "sentencepiece, text as it is"]
+    assert f"encodes {rate['documents', 'ids', 'sentencepiece, text as it is']:.1f} MB/s" in words
+    for state in ("new text", "known words"):
+        assert f"{rate['plain documents', 'ids', f'albert, {state}'] / raw:.0%}".replace("%", " %") in words
+    with open(ROOT / "results" / "benchmark-pretraining-samples.csv", newline="", encoding="utf-8") as file:
+        row = next(row for row in csv.DictReader(file) if row["shape"].startswith("length 512"))
+    ours = int(row["albert, tokens/s"])
+    for peer in ("collator, whole words, tokens/s", "reference, complete, tokens/s"):
+        assert f"| {ours / 1e6:.1f} M | {int(row[peer]) / 1e6:.2f} M" in words
+        assert f"| {ours / int(row[peer]):.0f} |" in words

@@ -52,8 +52,10 @@ def _tensors(report: ModelReport) -> dict[str, object]:
         "in the file, not used": found.unexpected,
         "in the file, saying nothing new": found.dropped,
     }
-    lines = {words: f"{len(names)}: {', '.join(names[:4])}" + (" ..." if len(names) > 4 else "") if names else "none"
-             for words, names in named.items()}  # fmt: skip
+    lines: dict[str, object] = {}
+    for words, names in named.items():
+        shown = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
+        lines[words] = f"{len(names)}: {shown}" if names else "none"
     return lines | ({"doubtful": "; ".join(found.notes)} if found.notes else {})
 
 

@@ -59,6 +59,15 @@ def test_remembered_words_give_what_the_definition_gives(tokenizer, lower_case, 
     assert encoded == [ours.encode_with_offsets(text) for text in batch]
 
 
+@given(batch=st.lists(texts, max_size=4))
+@example(batch=["", "one two", " ", "", "three" * LONGEST_WORD, "\n"])
+def test_joined_ids_are_those_of_the_texts(tokenizer, wordpiece, batch):
+    for each in (tokenizer, wordpiece):
+        ids, counts = each.encode_joined(batch)
+        assert [part.tolist() for part in np.split(ids, np.cumsum(counts))[: len(batch)]] == each.encode_batch(batch)
+        assert len(counts) == len(batch) and counts.sum() == len(ids)
+
+
 def test_text_of_everyday_takes_the_short_way(tokenizer, monkeypatch):
     def never(*_):
         pytest.fail("the long way")

@@ -3,7 +3,8 @@
 import re
 from itertools import pairwise
 
-_LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
+_RARE_LINE_BREAKS = "\r\v\f\x85\u2028\u2029"
+_LINE_BREAK = re.compile(f"\r\n|[\n{_RARE_LINE_BREAKS}]")
 _ENDS_A_SENTENCE = re.compile(r"[.!?:;…][\"'”’)\]]*$")
 WIDEST_WRAPPING = 120
 FEWEST_WRAPPED_LINES = 3
@@ -16,10 +17,8 @@ def split_paragraphs(text: str) -> list[str]:
     A blank line always ends a paragraph. A single line break ends one too, unless the document is
     hard-wrapped (see `is_hard_wrapped`): then the lines of a block are joined by blanks.
     """
-    if "\r" not in text and text.isascii() and "\v" not in text and "\f" not in text:
-        lines = text.split("\n")
-    else:
-        lines = _LINE_BREAK.split(text)
+    rare = any(character in text for character in _RARE_LINE_BREAKS)
+    lines = _LINE_BREAK.split(text) if rare else text.split("\n")
     lines = [line.strip() for line in lines]
     if not is_hard_wrapped(lines):
         return [line for line in lines if line]

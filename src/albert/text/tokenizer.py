@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int32, Int64
 
 MODEL_NAME = "spiece.model"
 VOCABULARY_NAME = "vocab.txt"
@@ -67,6 +68,12 @@ class Tokenizer(ABC):
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts."""
         return [self.encode(text) for text in texts]
+
+    def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
+        """`encode` of many texts in one array, and how many ids each has."""
+        ids = self.encode_batch(texts)
+        counts = np.array(list(map(len, ids)), dtype=np.int64)
+        return np.fromiter(chain.from_iterable(ids), dtype=np.int32, count=counts.sum()), counts
 
     @abstractmethod
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:

@@ -3,7 +3,6 @@
 import hashlib
 import os
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +104,7 @@ def encode_shard(job: ShardJob) -> ShardResult:
     for encoded in job.texts:
         text, size = encoded.decode("utf-8", "surrogatepass"), len(encoded)
         bytes_in += size
-        tokens, lengths = _encoded(text, job)
+        tokens, lengths = job.tokenizer.encode_joined(split_sentences(text, job.language, job.as_lines))
         filled = lengths[lengths > 0]
         sentences_dropped += len(lengths) - len(filled)
         if len(filled) == 0:
@@ -133,13 +132,6 @@ def encode_shard(job: ShardJob) -> ShardResult:
         sentences_dropped=sentences_dropped,
         files=files,
     )
-
-
-def _encoded(text: str, job: ShardJob) -> tuple[np.ndarray, np.ndarray]:
-    """All tokens of a document and how many each of its sentences has."""
-    ids = job.tokenizer.encode_batch(split_sentences(text, job.language, job.as_lines))
-    lengths = np.array(list(map(len, ids)), dtype=np.int64)
-    return np.fromiter(chain.from_iterable(ids), dtype=np.int64, count=lengths.sum()), lengths
 
 
 def _write(directory: Path, split: str, name: str, part: _Arrays) -> dict[str, FileSum]:

@@ -26,7 +26,7 @@ from albert.text.readers.reading import CorpusReport, Document, Reading
 from albert.text.tokenizer import Tokenizer
 
 Duplicates = Literal["keep", "exact", "near"]
-SHARD_BYTES = 16_000_000
+SHARD_BYTES = 8_000_000
 RESULTS = "results"
 STAYING_NAME = "fingerprints/{}.staying.npy"
 ENGINE_LOGS = "logs"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from jaxtyping import Bool
+from jaxtyping import Bool, Int32, Int64
 
 from albert.runtime.durable_files import write_bytes, write_text
 from albert.runtime.errors import DamagedData
@@ -17,7 +17,7 @@ from albert.text.fingerprints import CONTENT_PREFIX, byte_fingerprint, content_f
 from albert.text.normalization import normalize
 from albert.text.tokenizer import CONFIG_NAME, JSON_NAME, MODEL_NAME, Tokenizer
 from albert.text.unigram.sentencepiece_model import is_rebuilt, parse_model, without_digit_comma_pieces
-from albert.text.unigram.text_encoding import encode_texts, encode_texts_with_places
+from albert.text.unigram.text_encoding import encode_joined, encode_texts, encode_texts_with_places
 from albert.text.unigram.tokenizer_files import BLANK, special_tokens_map, tokenizer_config, tokenizer_json
 from albert.text.unigram.vocabulary_training import (
     TrainingReport,
@@ -98,6 +98,10 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts."""
         return [ids.tolist() for ids in encode_texts(texts, self._word_ids)]
+
+    def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
+        """`encode` of many texts in one array, and how many ids each has."""
+        return encode_joined(texts, self._word_ids)
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Ids of a text and where each piece stands in it (see `Tokenizer.encode_with_offsets`)."""

@@ -9,6 +9,8 @@ from jaxtyping import Int, Int32, Int64
 from albert.text.unigram.word_cache import WordIds, WordSpans
 
 GROUP = 1 << 14  # characters: few enough that words are still at hand when they are looked up
+_END_ID = -1  # of a text: no piece has it
+_END = np.int32(_END_ID).tobytes()
 _IS_BLANK = np.array([chr(code).isspace() for code in range(0x3002)])  # U+3000 is the last one
 
 
@@ -19,6 +21,22 @@ def encode_texts(texts: Sequence[str], known: WordIds) -> Iterator[Int32[np.ndar
         found = iter(known.look_up(list(chain.from_iterable(words))))
         for each in words:
             yield np.frombuffer(b"".join(islice(found, len(each))), np.int32)
+
+
+def encode_joined(
+    texts: Sequence[str], known: WordIds
+) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
+    """The ids of all texts, one text after the other, and how many each has."""
+    ids: list[bytes] = []
+    for group in _groups(texts):
+        words = [text.split() for text in group]
+        found = iter(known.look_up(list(chain.from_iterable(words))))
+        for each in words:
+            ids += islice(found, len(each))
+            ids.append(_END)
+    joined = np.frombuffer(b"".join(ids), np.int32)
+    ends = np.flatnonzero(joined == _END_ID)
+    return np.delete(joined, ends), np.diff(ends, prepend=-1) - 1
 
 
 def encode_texts_with_places(

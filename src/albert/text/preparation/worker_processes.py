@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[Result]:
     """The results of jobs in their order, from `workers` processes.
 
-    At most `workers` + 1 jobs are in memory at a time. One worker, or one job, needs no second process. When
+    At most twice as many jobs as processes are in memory at a time. One worker, or one job, needs no second process. When
     anything fails, or the caller stops asking, the processes end at once.
 
     Raises:
@@ -38,7 +38,7 @@ def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -
     try:
         for job in jobs:
             waiting.append(pool.submit(work, job))
-            if len(waiting) > workers:
+            if len(waiting) >= 2 * workers:  # one each in work, one each at hand
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

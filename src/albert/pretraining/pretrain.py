@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,13 @@ from albert.runtime.distributed import process_group, wait_for_all, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
 from albert.runtime.manifests import MANIFEST_NAME, file_hash
+from albert.runtime.sharding import gather_weights, sharded_copy
 from albert.runtime.strict_json import save_json
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.curves import Curves
 from albert.training.loop import TrainingPlan, TrainingResult, train
 from albert.training.run_folder import RunFolder
-from albert.training.training_state import TrainingState, write_training_state
+from albert.training.training_state import TrainingState, training_tensors, write_training_state
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def pretrain(
         Diverged, Stopped: see `training.loop.train`.
     """
     place = pick_device(device, world().local_rank)
-    with process_group(place) as here:
+    with process_group(place, recipe.peer_timeout_minutes) as here:
         corpora = open_corpora([data] if isinstance(data, Path) else data, verify=here.is_first)
         corpus = corpora[0]
         run = RunFolder(output)
@@ -116,7 +118,8 @@ class _Run:
     run: RunFolder
     place: torch.device
     model: AlbertForPreTraining
-    """With the weights that the run begins with, on the first rank."""
+    """The whole model, with the weights that the run begins with on the first rank. A sharded run trains a copy and
+    brings that one's weights here."""
     start: StartRecord | None
 
     @property
@@ -126,11 +129,13 @@ class _Run:
 
     def complete(self) -> PretrainingResult:
         """Train to the end, evaluate, and write everything."""
-        here, recipe, model, run = world(), self.recipe, self.model.to(self.place), self.run
+        here, recipe, run = world(), self.recipe, self.run
         if recipe.sequences.objective == "none":  # nothing asks these, and weight decay alone would shrink them away
-            for part in (model.albert.pooler, model.sop_classifier):
+            for part in (self.model.albert.pooler, self.model.sop_classifier):
                 assert part is not None
                 part.requires_grad_(False)
+        sharded = recipe.parallelism == "sharded" and here.size > 1
+        model = sharded_copy(self.model, here, self.place) if sharded else self.model.to(self.place)
         optimizer = build_optimizer(recipe.optimizer, model)
         identity = self._identity()
         if self.start is not None:
@@ -150,6 +155,7 @@ class _Run:
             device=self.place,
             identity=identity,
             save_model=self._save_model,
+            gather=partial(gather_weights, model, self.model, here) if sharded else None,
             evaluate=None if self.held_out is None else self._evaluate,
             before_step=set_dropout_of,
             description="Pre-training",
@@ -162,7 +168,9 @@ class _Run:
                 evaluation = {k: v for k, v in evaluations[-1].items() if k not in ("event", "time", "step")}
             if not run.model_path.exists():
                 card = run_card(run.path.name, recipe, self.corpora, result, evaluation, self.start)
-                save_model_directory(run.model_path, model, self.tokenizer_directory, extra=self._extra(), card=card)
+                save_model_directory(
+                    run.model_path, self.model, self.tokenizer_directory, extra=self._extra(), card=card
+                )
         wait_for_all(here)
         return PretrainingResult(run.path, run.model_path, result, evaluation, self.start)
 
@@ -179,7 +187,8 @@ class _Run:
 
         def write(directory: Path) -> None:
             self._save_model(directory)
-            write_training_state(directory, self.model, optimizer, TrainingState(identity=identity))
+            tensors = training_tensors(self.model, optimizer, world())
+            write_training_state(directory, tensors, TrainingState(identity=identity))
 
         self.run.save_checkpoint(0, write, self.recipe.keep_checkpoints)
 
@@ -190,7 +199,7 @@ class _Run:
 
     def _evaluate(self) -> dict[str, float]:
         assert self.held_out is not None
-        return self.held_out.evaluate(self.model, self.place, self.recipe.settled_precision)
+        return self.held_out.evaluate(self.model.to(self.place), self.place, self.recipe.settled_precision)
 
     def _save_model(self, directory: Path) -> None:
         write_model(directory, self.model, self.tokenizer_directory, extra=self._extra())

@@ -1,6 +1,7 @@
 """Complete pre-training runs as values, by name; a variant is `dataclasses.replace` of another, or flags over it."""
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from albert.model.config import AlbertConfig
 from albert.model.presets import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
@@ -11,6 +12,7 @@ from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import SequenceRecipe
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision, PrecisionChoice
+from albert.runtime.distributed import PEER_TIMEOUT_MINUTES
 from albert.runtime.errors import InvalidConfiguration
 
 
@@ -53,6 +55,11 @@ class PretrainingRecipe:
     keep_checkpoints: int = 2
     workers: int = 0
     """Processes that make batches; the batches are the same for any number."""
+    parallelism: Literal["data", "sharded"] = "data"
+    """On several processes: "data" keeps all weights and moments on each; "sharded" keeps a share on each (FSDP2), for
+    models as large as xxlarge. A run may go on with the other, and on another number of processes."""
+    peer_timeout_minutes: float = PEER_TIMEOUT_MINUTES
+    """On several processes: minutes to wait for one that hangs. One that died is noticed at once."""
 
     @property
     def settled_precision(self) -> Precision:
@@ -82,7 +89,7 @@ class PretrainingRecipe:
                 raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
         if self.workers < 0:
             raise InvalidConfiguration("workers", f"is {self.workers}, at least 0 is needed")
-        for name in ("clip_norm", "checkpoint_minutes"):
+        for name in ("clip_norm", "checkpoint_minutes", "peer_timeout_minutes"):
             if not getattr(self, name) > 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
         check_dropout_changes(self.dropout_changes)

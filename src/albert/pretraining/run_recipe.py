@@ -17,8 +17,15 @@ from albert.runtime.strict_json import load_json, save_json, to_json
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 
-FREE_TO_CHANGE = ("workers", "checkpoint_minutes", "checkpoint_every", "keep_checkpoints")
-"""What may differ when a run is resumed: it changes no number."""
+FREE_TO_CHANGE = (
+    "workers",
+    "checkpoint_minutes",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "parallelism",
+    "peer_timeout_minutes",
+)
+"""What may differ when a run is resumed: it changes no number, or as parallelism the last bits alone."""
 
 
 def settle(

@@ -10,11 +10,12 @@ from datetime import timedelta
 import torch
 import torch.distributed as torch_distributed
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from albert.runtime.errors import TryAgain
 
-PEER_TIMEOUT = timedelta(minutes=30)
+PEER_TIMEOUT_MINUTES = 30.0
 """A peer that died is noticed at once; this is for one that hangs. The first checks, evaluates and saves meanwhile."""
 _PEER_LOST = re.compile("by peer|time(d )?out", re.IGNORECASE)
 
@@ -41,8 +42,12 @@ def world() -> World:
 
 
 @contextmanager
-def process_group(device: torch.device) -> Iterator[World]:
+def process_group(device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MINUTES) -> Iterator[World]:
     """Join the process group for the length of the block (nothing to join for a single process).
+
+    Args:
+        device: where this process computes.
+        timeout_minutes: how long to wait for another process before it counts as lost.
 
     Raises:
         TryAgain: another process ended or cannot be reached.
@@ -53,7 +58,7 @@ def process_group(device: torch.device) -> Iterator[World]:
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
     try:
-        torch_distributed.init_process_group(backend, timeout=PEER_TIMEOUT)
+        torch_distributed.init_process_group(backend, timeout=timedelta(minutes=timeout_minutes))
         try:
             yield here
         finally:
@@ -67,8 +72,11 @@ def process_group(device: torch.device) -> Iterator[World]:
 
 
 def replicate(model: nn.Module, here: World, device: torch.device) -> nn.Module:
-    """Wrap for data parallelism when there is more than one process; gradients are then averaged over ranks."""
-    if here.size == 1:
+    """Wrap for data parallelism when there is more than one process; gradients are then averaged over ranks.
+
+    A sharded model averages them already.
+    """
+    if here.size == 1 or isinstance(model, FSDPModule):
         return model
     devices = [device.index] if device.type == "cuda" else None
     return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)

@@ -20,11 +20,17 @@ from albert.runtime.devices import Precision, seed_torch
 from albert.runtime.distributed import World, replicate, wait_for_all, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
+from albert.runtime.sharding import is_sharded
 from albert.training.curves import Curves
 from albert.training.objective import Batch, BatchSource, Objective
 from albert.training.run_folder import RunFolder
 from albert.training.stop_signals import Stopped, stop_signals
-from albert.training.training_state import TrainingState, read_training_state, write_training_state
+from albert.training.training_state import (
+    TrainingState,
+    read_training_state,
+    training_tensors,
+    write_training_state,
+)
 from albert.training.update import update
 from albert.training.window import Window
 
@@ -93,6 +99,7 @@ def train(
     device: torch.device,
     identity: dict[str, str],
     save_model: Callable[[Path], None],
+    gather: Callable[[], None] | None = None,
     evaluate: Callable[[], dict[str, float]] | None = None,
     before_step: Callable[[int], Mapping[str, float]] | None = None,
     description: str = "Training",
@@ -109,7 +116,10 @@ def train(
         run: where to write; the caller holds its lock.
         device: where to compute.
         identity: fingerprints (recipe, corpus, …) that must be equal when a run is resumed.
-        save_model: writes the model into a directory, for others to open; called for each checkpoint.
+        save_model: writes the model into a directory, for others to open; called for each checkpoint, on the first
+            rank.
+        gather: brings up to date what `evaluate` and `save_model` see of a model that is trained in another form;
+            called before them, on every rank.
         evaluate: held-out figures of the model as it stands; called on the first rank.
         before_step: sets what update number n changes about the model, on every rank, and says what it was: a line
             of the journal.
@@ -125,16 +135,26 @@ def train(
     state = TrainingState(identity=identity)
     if newest is not None:
         state = read_training_state(newest[1], model, optimizer, identity)
-    _note_changes(state.circumstances, _circumstances(here, device), here)
-    state.circumstances = _circumstances(here, device)
+    circumstances = _circumstances(here, device, model)
+    _note_changes(state.circumstances, circumstances, here)
+    state.circumstances = circumstances
     parallel = replicate(model, here, device)
     curves = Curves(run, state.step, active=here.is_first)
     evaluation: dict[str, float] = {}
     saved_at = time.monotonic()
 
-    def write_checkpoint(directory: Path) -> None:
-        save_model(directory)
-        write_training_state(directory, model, optimizer, state)
+    def save() -> None:
+        if gather is not None:
+            gather()
+        tensors = training_tensors(model, optimizer, here)
+
+        def write_checkpoint(directory: Path) -> None:
+            save_model(directory)
+            write_training_state(directory, tensors, state)
+
+        if here.is_first:
+            run.save_checkpoint(state.step, write_checkpoint, plan.keep_checkpoints)
+        wait_for_all(here)
 
     def due(every: int | None) -> bool:
         return every is not None and state.step % every == 0
@@ -172,6 +192,8 @@ def train(
                     curves.write("train", state.step, **line, learning_rate=rate, tokens=state.tokens)
                     state.window = Window()
                 if due(plan.evaluate_every) or last:
+                    if gather is not None:
+                        gather()
                     if evaluate is not None and here.is_first:
                         model.eval()
                         evaluation = evaluate()
@@ -179,9 +201,7 @@ def train(
                         curves.write("evaluation", state.step, **evaluation, tokens=state.tokens)
                     wait_for_all(here)
                 if due(plan.checkpoint_every) or save_now or stop or last:
-                    if here.is_first:
-                        run.save_checkpoint(state.step, write_checkpoint, plan.keep_checkpoints)
-                    wait_for_all(here)
+                    save()
                     saved_at = time.monotonic()
                 if stop and not last:
                     raise Stopped(run.path, request.number)
@@ -232,10 +252,11 @@ def _note_changes(before: Mapping[str, str | int], now: Mapping[str, str | int],
         print(f"albert: note: the run goes on with {', '.join(changes)}: not bit for bit as before", file=sys.stderr)
 
 
-def _circumstances(here: World, device: torch.device) -> dict[str, str | int]:
+def _circumstances(here: World, device: torch.device, model: nn.Module) -> dict[str, str | int]:
     return {
         "torch": torch.__version__,
         "device": device.type,
         "threads": torch.get_num_threads(),
         "world_size": here.size,
+        "parallelism": "sharded" if is_sharded(model) else "data",
     }

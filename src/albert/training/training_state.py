@@ -1,18 +1,22 @@
 """What resuming needs beyond the data: weights, the optimiser's moments, and how far the run had come.
 
-Random states are not among it: every draw is a pure function of the seed and the step.
+Random states are not among it: every draw is a pure function of the seed and the step. Tensors are written whole,
+whether each process holds all of them or a share: any number of processes, sharded or not, can go on.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import nn
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from albert.runtime.distributed import World
 from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.sharding import share_of, whole
 from albert.runtime.strict_json import load_json, save_json
 from albert.training.update import UpdateFigures
 from albert.training.window import Window
@@ -31,7 +35,7 @@ class TrainingState:
         seconds: time spent in updates, over all parts of the run.
         window: sums since the last line of the journal.
         identity: fingerprints of everything that must not change under a run (recipe, corpus, tokenizer).
-        circumstances: what bit-identity rests on besides: torch, threads, world size, device.
+        circumstances: what bit-identity rests on besides: torch, threads, world size, parallelism, device.
     """
 
     step: int = 0
@@ -49,13 +53,24 @@ class TrainingState:
         self.window.add(figures, seconds)
 
 
-def write_training_state(directory: Path, model: nn.Module, optimizer: Optimizer, state: TrainingState) -> None:
-    """Write weights, moments and `state` into an existing directory."""
-    tensors = {f"model.{name}": parameter.detach().cpu() for name, parameter in model.named_parameters()}
+def training_tensors(model: nn.Module, optimizer: Optimizer, here: World) -> dict[str, Tensor]:
+    """Weights as `model.NAME` and moments as `MOMENT.NAME`, whole and on the CPU; nothing on ranks but the first.
+
+    All ranks must call this. Sharded tensors are brought together one at a time.
+    """
+    tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"{key}.{name}"] = value.detach().cpu()
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, directory / TENSORS_NAME)
+        kept = {f"{key}.{name}": value for key, value in optimizer.state.get(parameter, {}).items()}
+        for full_name, tensor in {f"model.{name}": parameter, **kept}.items():
+            complete = whole(tensor.detach())
+            if here.is_first:
+                tensors[full_name] = complete.cpu().contiguous()
+    return tensors
+
+
+def write_training_state(directory: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
+    """Write `training_tensors` and `state` into an existing directory."""
+    save_file(tensors, directory / TENSORS_NAME)
     save_json(directory / STATE_NAME, state)
 
 
@@ -76,20 +91,27 @@ def read_training_state(
             raise InvalidConfiguration(directory, why, remedy)
     path = directory / TENSORS_NAME
     try:
-        tensors = load_file(path)
+        with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
+            _read_tensors(file, path, model, optimizer)
     except SafetensorError as error:
         raise DamagedData(path, f"is not a safetensors file ({error})") from error
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            saved = tensors.pop(f"model.{name}", None)
-            if saved is None or saved.shape != parameter.shape:
-                raise DamagedData(path, f"does not hold {name} of shape {list(parameter.shape)}")
-            parameter.copy_(saved)
-    names = dict(model.named_parameters())
-    for full_name, tensor in tensors.items():
-        key, _, name = full_name.partition(".")
-        if name not in names:
-            raise DamagedData(path, f"holds {full_name}, which this model does not have")
-        kept = tensor if tensor.dim() == 0 else tensor.to(names[name].device)
-        optimizer.state[names[name]][key] = kept.clone()
     return state
+
+
+@torch.no_grad()
+def _read_tensors(file: Any, path: Path, model: nn.Module, optimizer: Optimizer) -> None:
+    """One tensor at a time, of which a sharded model keeps a share."""
+    names = set(file.keys())
+    parameters = dict(model.named_parameters())
+    for name, parameter in parameters.items():
+        saved = file.get_tensor(f"model.{name}") if f"model.{name}" in names else None
+        if saved is None or saved.shape != parameter.shape:
+            raise DamagedData(path, f"does not hold {name} of shape {list(parameter.shape)}")
+        parameter.copy_(share_of(saved, parameter))
+    for full_name in sorted(names - {f"model.{name}" for name in parameters}):
+        key, _, name = full_name.partition(".")
+        if name not in parameters:
+            raise DamagedData(path, f"holds {full_name}, which this model does not have")
+        tensor = file.get_tensor(full_name)
+        kept = tensor if tensor.dim() == 0 else share_of(tensor, parameters[name])
+        optimizer.state[parameters[name]][key] = kept.clone()

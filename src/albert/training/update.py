@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from albert.runtime.devices import Precision, autocast
 from albert.runtime.distributed import World, sum_over_ranks
 from albert.runtime.errors import Diverged
+from albert.runtime.sharding import hold_gradients, is_sharded, whole
 from albert.training.objective import Batch, Objective
 
 
@@ -77,7 +78,7 @@ def update(
         for kept, new in ((losses, sums.losses), (correct, sums.correct)):
             for name, value in new.items():
                 kept[name] = kept.get(name, torch.zeros_like(value)) + value.detach()
-    norm = float(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
+    norm = float(whole(nn.utils.clip_grad_norm_(model.parameters(), clip_norm)))
     totals = _totals([*losses.values(), *correct.values()], flags, here, device)
     loss_sums = dict(zip(losses, totals, strict=False))
     _refuse_non_finite(loss_sums, norm)
@@ -113,6 +114,8 @@ def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
     """Gradients travel between ranks once a step, with the last micro-batch."""
     if isinstance(model, DistributedDataParallel) and not last:
         return model.no_sync()
+    if is_sharded(model):
+        hold_gradients(model, not last)
     return nullcontext()
 
 

@@ -23,6 +23,7 @@ from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.run_card import run_card
 from albert.pretraining.run_recipe import keep_recipe, recipe_fingerprint, settle
+from albert.pretraining.same_start import refuse_another_start_elsewhere
 from albert.pretraining.samples import PretrainingSamples
 from albert.pretraining.sentence_order import head_task
 from albert.pretraining.start_record import StartRecord, kept_start, refuse_another_start
@@ -85,6 +86,7 @@ def pretrain(
         corpora = open_corpora([data] if isinstance(data, Path) else data, verify=here.is_first)
         corpus = corpora[0]
         run = RunFolder(output)
+        refuse_another_start_elsewhere(recipe, corpora, run, init, change_dropout, here, place)
         recipe = settle(recipe, corpus, run, place, here, change_dropout)
         # Everything that can be refused is, before the first file is written.
         if recipe.batch_size % here.size:

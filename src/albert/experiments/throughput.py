@@ -121,7 +121,7 @@ def measure_throughput(
 def _passes(
     config: AlbertConfig, length: int, sequences: int, device: torch.device, precision: Precision
 ) -> dict[str, Callable[[], None]]:
-    batch = _random_batch(config, length, sequences).to(device)
+    batch = random_batch(config, length, sequences).to(device)
     model = AlbertForPreTraining(config).to(device)
     optimizer = build_optimizer(OptimizerRecipe(), model)
 
@@ -147,7 +147,8 @@ def _passes(
     return {"inference": inference, "training": training}
 
 
-def _random_batch(config: AlbertConfig, length: int, sequences: int) -> PretrainingBatch:
+def random_batch(config: AlbertConfig, length: int, sequences: int) -> PretrainingBatch:
+    """Random tokens without padding, of which the usual share is to be predicted."""
     draws = np.random.default_rng(0)
     masked = max(1, round(MaskingRecipe().share * length))
     samples = []

@@ -52,6 +52,14 @@ with torch.inference_mode():
     hidden = model(**tokenizer("The letter was written by Ada.", return_tensors="pt")).last_hidden_state
 print(hidden.shape)""",
 }
+_WINDOWED = """Tokens see {window} tokens to either side and [CLS]; albert computes that, transformers does not:
+
+```python
+from albert.inference.predictor import Predictor
+
+predictor = Predictor.open("{name}")
+print(predictor.max_length, predictor.abilities)
+```"""
 _PIPELINE_TAGS = {
     "AlbertForPreTraining": "fill-mask",
     "AlbertForMaskedLM": "fill-mask",
@@ -70,6 +78,7 @@ class ModelCard:
     Args:
         name: how the model is called.
         architecture: the transformers class, `AlbertForPreTraining` and so on.
+        attention_window: of a model with such attention, which transformers does not open.
         description: one or two sentences.
         parameters: parameter counts by part, in the order they are shown.
         recipe: how it was trained, as plain values.
@@ -85,6 +94,7 @@ class ModelCard:
 
     name: str
     architecture: str
+    attention_window: int | None = None
     description: str = ""
     parameters: Mapping[str, int] = field(default_factory=dict)
     recipe: Mapping[str, object] = field(default_factory=dict)
@@ -102,10 +112,13 @@ class ModelCard:
         sections = [self._front_matter(), f"# {_line(self.name)}"]
         if self.description:
             sections.append(self.description.strip())
-        example = _EXAMPLES.get(self.architecture)
+        if self.attention_window is not None:
+            example = _WINDOWED.replace("{window}", str(self.attention_window))
+        elif example := _EXAMPLES.get(self.architecture, ""):
+            example = f"```python\n{example}\n```"
         if example:
             location = (self.location or self.name).replace("\\", "/").replace('"', "")
-            sections.append("## Use\n\n```python\n" + example.replace("{name}", location) + "\n```")
+            sections.append("## Use\n\n" + example.replace("{name}", location))
         if self.parameters:
             rows = {key: f"{value:,}" for key, value in self.parameters.items()}
             sections.append("## Parameters\n\n" + _table("part", "parameters", rows))
@@ -124,12 +137,13 @@ class ModelCard:
         return "\n\n".join(sections) + "\n"
 
     def _front_matter(self) -> str:
-        lines = ["---", "library_name: transformers"]
+        opens_there = self.attention_window is None
+        lines = ["---", f"library_name: {'transformers' if opens_there else 'albert'}"]
         if self.license:
             lines.append(f"license: {_yaml(self.license)}")
         if self.language:
             lines += ["language:", *(f"- {_yaml(code)}" for code in self.language)]
-        if self.architecture in _PIPELINE_TAGS:
+        if opens_there and self.architecture in _PIPELINE_TAGS:
             lines.append(f"pipeline_tag: {_PIPELINE_TAGS[self.architecture]}")
         lines += ["tags:", *(f"- {_yaml(tag)}" for tag in dict.fromkeys(["albert", *self.tags]))]
         return "\n".join([*lines, "---"])

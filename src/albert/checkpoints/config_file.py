@@ -1,6 +1,8 @@
 """`config.json`: our configuration under the keys of transformers' AlbertConfig, every one written out.
 
-Every one, because what is left out means the default there, and those are the sizes of xxlarge.
+Every one, because what is left out means the default there, and those are the sizes of xxlarge. An `attention_window`
+that does not cover all positions has no place there: a model with one is written as another type of model, so that
+transformers refuses it and does not run it with dense attention.
 """
 
 from collections.abc import Mapping
@@ -41,11 +43,15 @@ _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 _LARGEST_SIZE = 2**24
 _MOST_LAYERS = 2**10
 _ALWAYS_WRITTEN = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "tie_word_embeddings": True}
+# transformers' Auto classes refuse the unknown type, and its ALBERT, which only warns of it, the unknown attention.
+_DENSE = {"model_type": "albert"}
+_WINDOWED = {"model_type": "albert_window", "attn_implementation": "sliding_window"}
 UNEVEN_GROUPS_KEY = "uneven_groups"
 _NOT_CARRIED = {
     UNEVEN_GROUPS_KEY,
     "architectures",
     "model_type",
+    "attn_implementation",
     "dtype",
     "torch_dtype",
     "transformers_version",
@@ -82,13 +88,15 @@ def config_to_json(
         values["embedding_projection"] = config.projects_embeddings
     else:
         del values["embedding_projection"]
+    if config.attention_window is None:
+        del values["attention_window"]
     labels = {}
     if num_labels is not None:
         names = dict(enumerate(labels_of(extra, num_labels)))
         labels = {"id2label": to_json(names), "label2id": {label: index for index, label in names.items()}}
     return {
         "architectures": [architecture],
-        "model_type": "albert",
+        **(_DENSE if config.effective_window is None else _WINDOWED),
         **values,
         **_ALWAYS_WRITTEN,
         "dtype": str(dtype).removeprefix("torch."),
@@ -131,8 +139,10 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     path = directory / CONFIG_NAME
     content = read_json_object(path)
     kind = content.get("model_type", "albert" if "embedding_size" in content else "no model type")
-    if kind != "albert":
+    if kind not in (_DENSE["model_type"], _WINDOWED["model_type"]):
         raise InvalidConfiguration(path, f"describes a model of type {kind!r}, not 'albert'")
+    if kind == _WINDOWED["model_type"] and content.get("attention_window") is None:
+        raise InvalidConfiguration(f"{path}: attention_window", f"is missing from a model of type {kind!r}")
     values = _TRANSFORMERS_DEFAULTS | {key: content[key] for key in _FIELDS if key in content}
     if values["classifier_dropout_prob"] is None:  # as transformers' token classification takes it
         values["classifier_dropout_prob"] = values["hidden_dropout_prob"]

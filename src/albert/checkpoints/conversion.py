@@ -234,6 +234,7 @@ def _card(name: str, source: ConversionSource, parameters: Mapping[str, int]) ->
         name=name,
         location="path/to/this/directory",
         architecture=source.architecture,
+        attention_window=source.config.effective_window,
         description=f"Converted from a {source.kind} by `albert convert`.",
         parameters={**parameters, "all": sum(parameters.values())},
     ).render()

@@ -239,4 +239,10 @@ def _short_card(name: str, architecture: str, model: nn.Module) -> str:
         part, *inside = parameter.removeprefix(BACKBONE_PREFIX).split(".")
         counts[" ".join((part, *inside[:1])) if part == "encoder" else part] += tensor.numel()
     parts = {**counts, "all": counts.total()}
-    return ModelCard(name=name, location="path/to/this/directory", architecture=architecture, parameters=parts).render()
+    return ModelCard(
+        name=name,
+        location="path/to/this/directory",
+        architecture=architecture,
+        attention_window=_config_of(model).effective_window,
+        parameters=parts,
+    ).render()

@@ -187,6 +187,7 @@ def run_card(name: str, task: Task, started: StartedModel, recipe: TaskRecipe, e
         name=name,
         location="path/to/this/directory",
         architecture=ARCHITECTURES[type(started.model)],
+        attention_window=started.config.effective_window,
         description=f"{task.name}. {task.description}".strip(),
         parameters=parts | {"task head": head},
         recipe=to_json(recipe),

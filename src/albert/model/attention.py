@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import AttentionGroup, PackedSequences
+from albert.model.window_attention import window_attention
 
 
 class AttentionBlock(nn.Module):
@@ -16,6 +17,7 @@ class AttentionBlock(nn.Module):
         super().__init__()
         width = config.hidden_size
         self.heads = config.num_attention_heads
+        self.window = config.attention_window
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
@@ -38,13 +40,17 @@ class AttentionBlock(nn.Module):
         width = qkv.shape[1] // 3
         cells = qkv[group.positions.reshape(-1)].view(sequences, length, 3, self.heads, width // self.heads)
         query, key, value = cells.permute(2, 0, 3, 1, 4)
-        mask = None if group.padded is None else ~group.padded[:, None, None, :]
-        if qkv.device.type == "cpu":  # SDPA's backward is slower than three plain products there
-            mixed = self._plain(query, key, value, mask)
+        if self.window is not None and self.window < length - 1:
+            mixed = window_attention(query, key, value, group.padded, self.window, self._dense)
         else:
-            dropout = self.attention_dropout.p if self.training else 0.0
-            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+            mixed = self._dense(query, key, value, None if group.padded is None else ~group.padded[:, None, None, :])
         return mixed.transpose(1, 2).reshape(-1, width)
+
+    def _dense(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        if query.device.type == "cpu":  # SDPA's backward is slower than three plain products there
+            return self._plain(query, key, value, mask)
+        dropout = self.attention_dropout.p if self.training else 0.0
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
     def _plain(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)

@@ -51,6 +51,8 @@ class AlbertConfig:
     """Which parameters all layers have in common (paper §4.5, Table 4)."""
     embedding_projection: bool | None = None
     """Whether E is mapped to H; None: only where they differ, as the paper has it (transformers always maps)."""
+    attention_window: int | None = None
+    """Tokens to either side that a token sees beside [CLS], which sees all and is seen by all; None: all tokens."""
 
     def __post_init__(self) -> None:
         def refuse(subject: str, why: str, remedy: str | None = None) -> None:
@@ -61,6 +63,9 @@ class AlbertConfig:
                      "type_vocab_size"):  # fmt: skip
             if getattr(self, name) < 1:
                 refuse(name, f"is {getattr(self, name)}, at least 1 is needed")
+        if self.attention_window is not None and self.attention_window < 1:
+            why = f"is {self.attention_window}, at least 1 is needed"
+            refuse("attention_window", why, "without a window attention is dense")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 refuse(name, f"is {getattr(self, name)}, a share from 0 to below 1 is needed")
@@ -90,3 +95,9 @@ class AlbertConfig:
         if self.embedding_projection is None:
             return self.embedding_size != self.hidden_size
         return self.embedding_projection
+
+    @property
+    def effective_window(self) -> int | None:
+        """The window where it changes anything; None for dense attention, which one is that covers all positions."""
+        window = self.attention_window
+        return None if window is None or window >= self.max_position_embeddings - 1 else window

@@ -31,6 +31,7 @@ def run_card(
     return ModelCard(
         name=name,
         architecture="AlbertForPreTraining",
+        attention_window=recipe.model.effective_window,
         description=f"An ALBERT encoder pre-trained with n-gram masking and the sentence objective "
         f'"{recipe.sequences.objective}" for {result.steps:,} steps, {result.tokens:,} tokens.',
         parameters=count_parameters(recipe.model).by_part(),

@@ -27,6 +27,7 @@ _SETTINGS = {
     "hidden_act": "the same weights compute another function",
     "num_attention_heads": "the same weights compute another function",
     "layer_norm_eps": "the same weights compute another function",
+    "attention_window": "what fits into the narrower window is computed as before",
     "hidden_dropout_prob": "",
     "attention_probs_dropout_prob": "",
 }

@@ -1,0 +1,135 @@
+"""Attention in a window, for long sequences: each token sees its neighbours and [CLS], and [CLS] sees everything.
+
+One of the ways beyond dense attention that the paper's discussion names (Lan et al. 2019, §5). The pattern is that of
+Longformer (Beltagy et al. 2020, §3.1) with [CLS] as the only global token and without projections of its own: no
+parameter is added, and where the window covers the sequence it is dense attention. Work and memory grow with
+length × window in place of length².
+
+The tokens behind [CLS] are cut into blocks of the window's size. A block attends to [CLS], to itself and to the block
+on either side, as if it were a short sequence of its own: the products, their precision and their dropout are those of
+dense attention, and a mask cuts what a block sees to the window.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+from torch.nn import functional
+
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+"""Dense attention: of queries [batch, heads, rows, head_size] over keys and values [batch, heads, columns, head_size],
+under a mask that is true where a row may see a column, broadcast to [batch, heads, rows, columns]; None: everywhere."""
+SMALLEST_BLOCK = 32
+"""Tokens; products of smaller blocks would take more time than they leave out."""
+
+
+def window_attention(
+    query: Float[Tensor, "sequences heads length head_size"],
+    key: Float[Tensor, "sequences heads length head_size"],
+    value: Float[Tensor, "sequences heads length head_size"],
+    padded: Bool[Tensor, "sequences length"] | None,
+    window: int,
+    attend: Attend,
+) -> Float[Tensor, "sequences heads length head_size"]:
+    """What every token makes of [CLS] (the first token) and of the tokens at most `window` places away.
+
+    Args:
+        query, key, value: of a group of sequences of like length.
+        padded: the cells that are padding, never a first one; None when there is none.
+        window: tokens to either side, at least 1.
+        attend: dense attention.
+    """
+    length = query.shape[2]
+    if _blocks_are_dearer(length, window):
+        return attend(query, key, value, _dense_mask(query, padded, window))
+    first = attend(query[:, :, :1], key, value, None if padded is None else ~padded[:, None, None, :])
+    blocks = attend(
+        _blocks(query[:, :, 1:], _block_size(window)),
+        _around_each_block(key, window),
+        _around_each_block(value, window),
+        _block_mask(query, padded, window),
+    )
+    sequences, heads = query.shape[:2]
+    rest = blocks.unflatten(0, (sequences, -1)).transpose(2, 3).reshape(sequences, -1, heads, blocks.shape[3])
+    return torch.cat((first, rest[:, : length - 1].transpose(1, 2)), dim=2)
+
+
+def count_scores(length: int, window: int | None) -> int:
+    """Scores that are computed for one sequence by one head.
+
+    Args:
+        length: tokens of the sequence.
+        window: tokens to either side; None: attention is dense.
+    """
+    if window is None or _blocks_are_dearer(length, window):
+        return length * length
+    return _scores_of_blocks(length, window)
+
+
+def _scores_of_blocks(length: int, window: int) -> int:
+    block = _block_size(window)
+    return length + _n_blocks(length, block) * block * (1 + 3 * block)
+
+
+def _blocks_are_dearer(length: int, window: int) -> bool:
+    """Whether dense attention under a mask computes no more: a sequence hardly longer than what a block sees."""
+    return length * length <= _scores_of_blocks(length, window)
+
+
+def _block_size(window: int) -> int:
+    return max(window, SMALLEST_BLOCK)
+
+
+def _n_blocks(length: int, block: int) -> int:
+    return -(-(length - 1) // block)
+
+
+def _dense_mask(
+    query: Tensor, padded: Tensor | None, window: int
+) -> Bool[Tensor, "sequences_or_one 1 length_or_one length"] | None:
+    """What a token may see where attention is dense."""
+    there = None if padded is None else ~padded[:, None, None, :]
+    length = query.shape[2]
+    if window >= length - 1:
+        return there
+    place = torch.arange(length, device=query.device)
+    near = (place[:, None] - place).abs() <= window
+    near[0] = near[:, 0] = True
+    return near[None, None] if there is None else near & there
+
+
+def _blocks(
+    behind_first: Shaped[Tensor, "sequences heads length_less_one size"], block: int
+) -> Shaped[Tensor, "sequences_times_blocks heads block size"]:
+    """The tokens behind [CLS], cut; the last block is filled up with zeros."""
+    length = behind_first.shape[2]
+    whole = functional.pad(behind_first.transpose(1, 2), (0, 0, 0, 0, 0, -length % block))
+    return whole.unflatten(1, (-1, block)).flatten(0, 1).transpose(1, 2)
+
+
+def _around_each_block(
+    cells: Shaped[Tensor, "sequences heads length size"], window: int
+) -> Shaped[Tensor, "sequences_times_blocks heads columns size"]:
+    """[CLS], the block before, the block itself and the one behind; zeros where there is none."""
+    sequences, heads, length, size = cells.shape
+    block = _block_size(window)
+    n = _n_blocks(length, block)
+    by_token = functional.pad(cells[:, :, 1:].transpose(1, 2), (0, 0, 0, 0, block, (n + 1) * block - (length - 1)))
+    blocks = by_token.view(sequences, n + 2, block, heads, size).transpose(2, 3)
+    first = cells[:, None, :, :1].expand(-1, n, -1, -1, -1)
+    return torch.cat((first, blocks[:, :-2], blocks[:, 1:-1], blocks[:, 2:]), dim=3).flatten(0, 1)
+
+
+def _block_mask(
+    query: Tensor, padded: Tensor | None, window: int
+) -> Bool[Tensor, "sequences_times_blocks 1 block columns"]:
+    """What a token may see where blocks attend: [CLS], and tokens that are there and near."""
+    sequences, _, length, _ = query.shape
+    is_token = torch.ones(sequences, length, dtype=torch.bool, device=query.device) if padded is None else ~padded
+    there = _around_each_block(is_token[:, None, :, None], window).transpose(2, 3)
+    row = torch.arange(_block_size(window), device=query.device)
+    column = torch.arange(there.shape[3], device=query.device) - 1 - len(row)  # [CLS], then a block before the rows'
+    near = (row[:, None] - column).abs() <= window
+    near[:, 0] = True
+    return there & near

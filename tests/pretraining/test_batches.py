@@ -10,7 +10,7 @@ from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.pretraining.sentence_order import NO_LABEL
 from albert.runtime.distributed import world
 from albert.text.preparation.shards import TokenCorpus
-from albert.training.loop import TrainingPlan, _batches
+from albert.training.batch_loading import load_batches
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,5 @@ def test_all_ranks_together_see_exactly_what_a_single_process_sees(samples, rank
 def test_worker_processes_make_the_same_batches(samples, workers):
     source = PretrainingBatches(samples, 8, 4)
     expected = [all_rows(source.micro_batches(step, 0, 1)) for step in range(3, 13)]
-    plan = TrainingPlan(total_steps=13, workers=workers)
-    made = [all_rows(batches) for batches in _batches(source, world(), plan, 3)]
+    made = [all_rows(batches) for batches in load_batches(source, world(), range(3, 13), workers)]
     assert made == expected

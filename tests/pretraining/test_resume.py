@@ -17,6 +17,7 @@ from albert.checkpoints.model_directory import open_model
 from albert.runtime.journal import read_journal
 from albert.runtime.manifests import verify_directory
 from albert.runtime.strict_json import save_json
+from albert.training.curves import MACHINE_FIGURES
 from albert.training.run_folder import RunFolder
 
 KILLS = 6
@@ -137,8 +138,7 @@ def checkpoints_being_written(run: Path) -> list[str]:
 
 
 def told(run: Path) -> list[dict]:
-    timings = ("time", "tokens_per_second")
-    return [{k: v for k, v in r.items() if k not in timings} for r in read_journal(run / "journal.jsonl")]
+    return [{k: v for k, v in r.items() if k not in MACHINE_FIGURES} for r in read_journal(run / "journal.jsonl")]
 
 
 def final_files(run: Path) -> dict[str, bytes]:

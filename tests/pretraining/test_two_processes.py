@@ -19,6 +19,7 @@ from albert.runtime.devices import seed_torch
 from albert.runtime.journal import read_journal
 from albert.runtime.strict_json import save_json
 from albert.text.preparation.shards import TokenCorpus
+from albert.training.curves import MACHINE_FIGURES
 from albert.training.run_folder import RunFolder
 from albert.training.training_state import TENSORS_NAME
 
@@ -40,7 +41,7 @@ def under_torchrun(recipe, corpus, run, *more) -> subprocess.CompletedProcess:
 
 
 def numbers(run, event) -> list[dict[str, float]]:
-    timings = ("event", "time", "tokens_per_second")
+    timings = ("event", *MACHINE_FIGURES)
     records = [record for record in read_journal(run / "journal.jsonl") if record["event"] == event]
     return [{key: value for key, value in record.items() if key not in timings} for record in records]
 

@@ -8,11 +8,10 @@ from albert.runtime.errors import DamagedData, Diverged, InvalidConfiguration
 from albert.runtime.journal import read_journal
 from albert.runtime.manifests import verify_directory
 from albert.runtime.strict_json import read_json_object
+from albert.training.curves import MACHINE_FIGURES
 from albert.training.objective import Sums
 from albert.training.run_folder import RunFolder
 from albert.training.stop_signals import Stopped
-
-TIMINGS = ("time", "tokens_per_second")
 
 
 def final_bytes(run: RunFolder) -> bytes:
@@ -21,7 +20,8 @@ def final_bytes(run: RunFolder) -> bytes:
 
 def told(run: RunFolder) -> list[dict]:
     return [
-        {key: value for key, value in record.items() if key not in TIMINGS} for record in read_journal(run.journal_path)
+        {key: value for key, value in record.items() if key not in MACHINE_FIGURES}
+        for record in read_journal(run.journal_path)
     ]
 
 

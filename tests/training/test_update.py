@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from albert.runtime.distributed import World
-from albert.runtime.errors import Diverged
 from albert.training.objective import Sums
 from albert.training.update import update
 
@@ -121,16 +120,16 @@ def test_a_loss_that_is_not_finite_leaves_the_weights_untouched(make_model, sour
 
     model = make_model()
     before = weights(model)
-    with pytest.raises(Diverged, match=r"size: is (nan|inf): training diverged") as failure:
-        take(model, source_of(micro_batch_size=4).micro_batches(0, 0, 1), broken)
-    assert failure.value.exit_code == 3
+    figures = take(model, source_of(micro_batch_size=4).micro_batches(0, 0, 1), broken)
+    assert str(figures.alarm) in ("size is nan", "size is inf")
     assert torch.equal(weights(model), before)
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_a_gradient_that_is_not_finite_leaves_the_weights_untouched(make_model, source_of, objective):
     model = make_model()
     before = weights(model)
     model.classifier.weight.register_hook(lambda gradient: gradient / 0)
-    with pytest.raises(Diverged, match="gradient norm: is (nan|inf)"):
-        take(model, source_of().micro_batches(0, 0, 1), objective)
+    figures = take(model, source_of().micro_batches(0, 0, 1), objective)
+    assert str(figures.alarm) in ("gradient norm is nan", "gradient norm is inf")
     assert torch.equal(weights(model), before)

@@ -49,7 +49,8 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.strict_json import save_json
 from albert.tasks.task import Task, TaskRecipe
 from albert.tasks.windows import SpanFeatures
-from albert.training.loop import TrainingPlan, TrainingResult, train
+from albert.training.loop import train
+from albert.training.plan import TrainingPlan, TrainingResult
 from albert.training.run_folder import RunFolder
 
 

@@ -22,7 +22,7 @@ from albert.runtime.devices import Precision, describe_machine
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.strict_json import read_json_object, to_json
 from albert.tasks.task import Task, TaskRecipe
-from albert.training.loop import TrainingResult
+from albert.training.plan import TrainingResult
 from albert.training.run_folder import RunFolder
 
 RESULTS_NAME = "results.json"

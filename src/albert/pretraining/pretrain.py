@@ -37,7 +37,8 @@ from albert.runtime.sharding import gather_weights, sharded_copy
 from albert.runtime.strict_json import save_json
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.curves import Curves
-from albert.training.loop import TrainingPlan, TrainingResult, train
+from albert.training.loop import train
+from albert.training.plan import TrainingPlan, TrainingResult
 from albert.training.run_folder import RunFolder
 from albert.training.training_state import TrainingState, training_tensors, write_training_state
 

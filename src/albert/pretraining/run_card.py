@@ -10,7 +10,7 @@ from albert.pretraining.start_record import StartRecord
 from albert.runtime.devices import describe_machine
 from albert.runtime.strict_json import to_json
 from albert.text.preparation.shards import TokenCorpus
-from albert.training.loop import TrainingResult
+from albert.training.plan import TrainingResult
 
 
 def run_card(

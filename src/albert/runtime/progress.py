@@ -27,6 +27,10 @@ class Bar(Protocol):
         """Show a short text beside the bar, the newest loss say."""
         ...
 
+    def expect(self, total: int | float) -> None:
+        """Say how many units there will be, now that it is known better."""
+        ...
+
 
 @contextmanager
 def progress(
@@ -98,6 +102,9 @@ class _Silent:
     def note(self, text: str) -> None:
         pass
 
+    def expect(self, total: int | float) -> None:
+        pass
+
 
 class _Rich:
     def __init__(self, bars: Progress, task: int) -> None:
@@ -108,6 +115,9 @@ class _Rich:
 
     def note(self, text: str) -> None:
         self._bars.update(self._task, note=text)  # type: ignore[arg-type]
+
+    def expect(self, total: int | float) -> None:
+        self._bars.update(self._task, total=total)  # type: ignore[arg-type]
 
 
 class _Plain:
@@ -123,6 +133,9 @@ class _Plain:
 
     def note(self, text: str) -> None:
         self._note = text
+
+    def expect(self, total: int | float) -> None:
+        self._total = total
 
     def end(self) -> None:
         if time.monotonic() - self._start >= 1:

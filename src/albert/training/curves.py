@@ -1,32 +1,85 @@
-"""The numbers of a run as they come: into the journal, and as TensorBoard curves."""
+"""The numbers of a run as they come: into the journal, as TensorBoard curves, and wherever else they are wanted."""
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from torch.utils.tensorboard import SummaryWriter
 
 from albert.runtime.journal import Journal
 from albert.training.run_folder import RunFolder
 
+MACHINE_FIGURES = ("time", "seconds", "tokens_per_second", "matmul_share", "peak_memory_bytes")
+"""What is told of a step that another run of the same steps tells otherwise."""
+
+
+@runtime_checkable
+class Logger(Protocol):
+    """A service that draws curves."""
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Take numbers of a step by name, `train/loss` say; of a step told twice, the last telling holds."""
+        ...
+
+    def rewind(self, step: int) -> None:
+        """What was told of later steps holds no more."""
+        ...
+
+    def close(self) -> None:
+        """No more will come."""
+        ...
+
+
+class TensorBoardLogger:
+    """Event files in the run's folder, which `tensorboard --logdir RUNS` shows."""
+
+    def __init__(self, run: RunFolder, first_step: int) -> None:
+        self._path = str(run.tensorboard_path)
+        self._writer = SummaryWriter(self._path, purge_step=first_step + 1)
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Add a point to each curve."""
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, step)
+
+    def rewind(self, step: int) -> None:
+        """Begin a file that takes the place of later steps."""
+        self._writer.close()
+        self._writer = SummaryWriter(self._path, purge_step=step + 1)
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._writer.close()
+
 
 class Curves:
-    """Write each event once to the journal and once to TensorBoard; nothing on ranks other than the first."""
+    """Write each event once to the journal and once to every logger; nothing on ranks other than the first."""
 
-    def __init__(self, run: RunFolder, first_step: int, active: bool) -> None:
+    def __init__(self, run: RunFolder, first_step: int, active: bool, more: Sequence[Logger] = ()) -> None:
         self._journal = Journal(run.journal_path) if active else None
-        self._writer = SummaryWriter(str(run.tensorboard_path), purge_step=first_step + 1) if active else None
+        self._loggers: Sequence[Logger] = [TensorBoardLogger(run, first_step), *more] if active else []
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Record an event of a step; its numbers become curves named `event/…`."""
-        if self._journal is None or self._writer is None:
+        if self._journal is None:
             return
         self._journal.write(event, step=step, **values)
-        for name, value in values.items():
-            if isinstance(value, int | float) and math.isfinite(value):
-                self._writer.add_scalar(f"{event}/{name}", value, step)
+        numbers = {
+            f"{event}/{name}": value
+            for name, value in values.items()
+            if isinstance(value, int | float) and math.isfinite(value)
+        }
+        for logger in self._loggers:
+            logger.write(step, numbers)
+
+    def rewind(self, step: int) -> None:
+        """Go on from an earlier step; the journal keeps what was, and of a step told twice the last telling holds."""
+        for logger in self._loggers:
+            logger.rewind(step)
 
     def close(self) -> None:
-        """Flush and close both."""
-        if self._journal is not None and self._writer is not None:
+        """Flush and close all."""
+        if self._journal is not None:
             self._journal.close()
-            self._writer.close()
+        for logger in self._loggers:
+            logger.close()

@@ -57,3 +57,12 @@ class Objective(Protocol):
     def __call__(self, model: nn.Module, batch: Batch) -> Sums:
         """Run the model once and sum up. `model` may be wrapped for data parallelism: call it, do not look inside."""
         ...
+
+
+@runtime_checkable
+class TellsStatistics(Protocol):
+    """An optimiser that has figures of its last step to tell."""
+
+    def statistics(self) -> dict[str, float]:
+        """Figures by name, trust ratios say; {} when there are none."""
+        ...

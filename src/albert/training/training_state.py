@@ -18,6 +18,7 @@ from albert.runtime.distributed import World
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.sharding import share_of, whole
 from albert.runtime.strict_json import load_json, save_json
+from albert.training.divergence import Incidents
 from albert.training.update import UpdateFigures
 from albert.training.window import Window
 
@@ -34,6 +35,7 @@ class TrainingState:
         tokens: tokens seen, over all ranks.
         seconds: time spent in updates, over all parts of the run.
         window: sums since the last line of the journal.
+        incidents: updates left out, returns to a checkpoint.
         identity: fingerprints of everything that must not change under a run (recipe, corpus, tokenizer).
         circumstances: what bit-identity rests on besides: torch, threads, world size, parallelism, device.
     """
@@ -42,15 +44,17 @@ class TrainingState:
     tokens: int = 0
     seconds: float = 0.0
     window: Window = field(default_factory=Window)
+    incidents: Incidents = field(default_factory=Incidents)
     identity: dict[str, str] = field(default_factory=dict)
     circumstances: dict[str, str | int] = field(default_factory=dict)
 
-    def add(self, figures: UpdateFigures, seconds: float) -> None:
-        """Count one update that took `seconds`."""
+    def add(self, figures: UpdateFigures, seconds: float, flops: float = 0.0) -> None:
+        """Count one update, taken or left out, of `seconds` and so many floating-point operations."""
         self.step += 1
         self.tokens += figures.tokens
         self.seconds += seconds
-        self.window.add(figures, seconds)
+        if figures.alarm is None:
+            self.window.add(figures, seconds, flops)
 
 
 def training_tensors(model: nn.Module, optimizer: Optimizer, here: World) -> dict[str, Tensor]:

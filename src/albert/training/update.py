@@ -1,9 +1,9 @@
-"""One optimiser update: sums of losses over all micro-batches and ranks, divided once, clipped, applied."""
+"""One optimiser update: sums of losses over all micro-batches and ranks, divided once, clipped, judged, applied."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,19 @@ from torch.optim import Optimizer
 
 from albert.runtime.devices import Precision, autocast
 from albert.runtime.distributed import World, sum_over_ranks
-from albert.runtime.errors import Diverged
 from albert.runtime.sharding import hold_gradients, is_sharded, whole
 from albert.training.objective import Batch, Objective
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Why an update is not to be taken."""
+
+    subject: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.why}"
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,21 @@ class UpdateFigures:
     """Global norm before clipping."""
     flags: tuple[int, ...]
     """On how many ranks each flag was up."""
+    alarm: Alarm | None = None
+    """Why the update was left out; None: it was taken."""
+
+    @property
+    def loss(self) -> float:
+        """The training loss: the sum over terms of their means."""
+        return sum(total / self.counts[name] for name, total in self.losses.items() if self.counts[name])
+
+
+def non_finite(figures: UpdateFigures) -> Alarm | None:
+    """Whether a loss or the gradient norm is not finite."""
+    for name, value in (*figures.losses.items(), ("gradient norm", figures.gradient_norm)):
+        if not math.isfinite(value):
+            return Alarm(name, f"is {value}")
+    return None
 
 
 def update(
@@ -46,8 +71,9 @@ def update(
     device: torch.device,
     here: World,
     flags: tuple[bool, ...] = (),
+    judge: Callable[[UpdateFigures], Alarm | None] = non_finite,
 ) -> UpdateFigures:
-    """Take one step.
+    """Take one step, or leave it out: then the weights and moments are as before, on all ranks.
 
     Args:
         model: called through data parallelism when there are several ranks.
@@ -60,9 +86,7 @@ def update(
         device: where the batches go.
         here: this process among all.
         flags: decisions that all ranks take together; summed on the way, at no cost of their own.
-
-    Raises:
-        Diverged: a loss or the gradient norm is not finite, on any rank; the weights are as before.
+        judge: says why not to take the step, given figures that are the same on all ranks.
     """
     counts = _global_counts(batches, here, device)
     losses: dict[str, Tensor] = {}
@@ -78,22 +102,25 @@ def update(
         for kept, new in ((losses, sums.losses), (correct, sums.correct)):
             for name, value in new.items():
                 kept[name] = kept.get(name, torch.zeros_like(value)) + value.detach()
-    norm = float(whole(nn.utils.clip_grad_norm_(model.parameters(), clip_norm)))
-    totals = _totals([*losses.values(), *correct.values()], flags, here, device)
-    loss_sums = dict(zip(losses, totals, strict=False))
-    _refuse_non_finite(loss_sums, norm)
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return UpdateFigures(
-        losses=loss_sums,
+    norm = whole(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
+    # The norm goes along, so that what is judged has the same bits on all ranks.
+    summed = [*losses.values(), *correct.values(), norm.double() / here.size]
+    totals = _totals(summed, flags, here, device)
+    figures = UpdateFigures(
+        losses=dict(zip(losses, totals, strict=False)),
         counts={name: counts[name] for name in losses},
         correct=dict(zip(correct, totals[len(losses) :], strict=False)),
         tokens=counts["tokens"],
-        gradient_norm=norm,
-        flags=tuple(round(total) for total in totals[len(losses) + len(correct) :]),
+        gradient_norm=totals[len(summed) - 1],
+        flags=tuple(round(total) for total in totals[len(summed) :]),
     )
+    alarm = judge(figures)
+    if alarm is None:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return replace(figures, alarm=alarm)
 
 
 def _global_counts(batches: Sequence[Batch], here: World, device: torch.device) -> dict[str, int]:
@@ -117,12 +144,3 @@ def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
     if is_sharded(model):
         hold_gradients(model, not last)
     return nullcontext()
-
-
-def _refuse_non_finite(losses: Mapping[str, float], norm: float) -> None:
-    for name, value in (*losses.items(), ("gradient norm", norm)):
-        if not math.isfinite(value):
-            remedy = (
-                "lower the learning rate, lengthen the warm-up, or use --precision fp32; the last checkpoint is good"
-            )
-            raise Diverged(name, f"is {value}: training diverged, nothing of this step entered the weights", remedy)

@@ -1,5 +1,7 @@
 """`albert evaluate` says what is doubtful about a model, scores no random head, and sets what weights do not show."""
 
+import csv
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -61,20 +63,102 @@ def test_doubts_are_said_before_the_figures_of_pre_training(scene, changed, caps
     assert "5 heads do not divide" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("objective", "asked", "code"), [("nsp", "sop", 0), ("none", "sop", 78), ("none", "none", 0)])
-def test_a_sentence_head_is_asked_for_what_it_learnt_or_said_to_be_asked_for_more(
-    scene, tmp_path, capsys, objective, asked, code
-):
+@pytest.fixture
+def learnt(scene, tmp_path: Path) -> Callable[[str], Path]:
+    """The model of the scene as one whose sentence head learnt an objective."""
+
+    def write(objective: str) -> Path:
+        model = open_model(scene.pretrained, "pretraining").model
+        assert isinstance(model, AlbertForPreTraining)
+        (tmp_path / objective).mkdir()
+        write_model(tmp_path / objective, model, scene.tokenizer, extra={"sentence_objective": objective})
+        return tmp_path / objective
+
+    return write
+
+
+def asked(scene, *models: Path) -> list[str]:
+    names = [str(model) for model in models]
+    return [
+        "evaluate",
+        "pretraining",
+        "--data",
+        str(scene.corpus),
+        "--sequences",
+        "40",
+        "--device",
+        "cpu",
+        "--model",
+        *names,
+    ]
+
+
+def test_what_models_know_of_all_tasks_is_one_table(scene, learnt, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(asked(scene, scene.run, learnt("nsp"), learnt("none"))) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].split() == ["right,", "%", "head", "learnt", "MLM", "NSP", "SOP", "loss"]
+    rows = {line.split()[0]: line.split()[1:] for line in said[2:] if line[:1] == "/"}
+    assert [row[0] for row in rows.values()] == ["sop", "nsp", "none"]
+    numbers = {name: [cell != "-" for cell in row[1:]] for name, row in rows.items()}
+    assert [all(cells) for cells in numbers.values()] == [True, True, False]
+    assert list(numbers.values())[2] == [True, False, False, True]
+    assert any(line.startswith("a constant answer") for line in said)
+    assert "no sentence head; the paper's 52.4 (NSP) and 53.3 (SOP)" in said[-1]
+
+
+def test_the_figures_for_programs_are_those_of_the_table(scene, learnt, tmp_path, capsys):
+    command = [*asked(scene, scene.pretrained, learnt("none")), "--results", str(tmp_path / "figures.json")]
+    assert run([*command, "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert json.loads((tmp_path / "figures.json").read_text()) == {"task": "pretraining", **figures}
+    assert run([*asked(scene, scene.pretrained, tmp_path / "none"), "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["sentence_objective"], row["test"]) for row in rows] == [
+        (objective, test)
+        for objective in ("sop", "none")
+        for test in ("masked_tokens", "next_sentence", "sentence_order")
+    ]
+    for row in rows:
+        scores = next(one for one in figures["models"] if one["model"] == row["model"])["scores"]
+        for name in ("accuracy", "low", "high", "baseline", "loss"):
+            assert row[name] == str(scores.get(row["test"], {}).get(name, ""))
+        assert int(row["sequences"]) == figures["sequences"] and int(row["count"]) > 0
+
+
+def test_masked_tokens_alone_are_asked_where_nothing_else_is_wanted(scene, capsys):
+    assert run([*asked(scene, scene.pretrained), "--objective", "none"]) == 0
+    said = capsys.readouterr().out
+    assert "MLM" in said and "NSP" not in said and "SOP" not in said
+
+
+def test_where_nothing_can_be_asked_it_is_said(scene, capsys):
+    assert run([*asked(scene, scene.pretrained), "--max-length", "8"]) == 0
+    assert "none of these sequences has two segments" in capsys.readouterr().out
+
+
+def test_a_model_of_another_tokenizer_is_refused_by_its_name(scene, changed, tmp_path, capsys):
+    foreign = tmp_path / "foreign"
     model = open_model(scene.pretrained, "pretraining").model
-    assert isinstance(model, AlbertForPreTraining)
-    (tmp_path / "model").mkdir()
-    write_model(tmp_path / "model", model, scene.tokenizer, extra={"sentence_objective": objective})
-    command = ["evaluate", "pretraining", "--model", str(tmp_path / "model"), "--data", str(scene.corpus)]
-    assert run([*command, "--sequences", "4", "--objective", asked, "--device", "cpu"]) == code
+    foreign.mkdir()
+    write_model(foreign, model, scene.other_corpus)
+    assert run(asked(scene, scene.pretrained, foreign)) == 78
     said = capsys.readouterr()
-    assert ('learnt "nsp", it is asked for "sop"' in said.out) == (objective == "nsp")
-    assert ("has no trained sentence-order head" in said.err) == (code == 78)
-    assert ("sentence order" in said.out) == (objective == "nsp")
+    assert f"{foreign}: has tokenizer" in said.err and not said.out
+
+
+def test_several_models_and_programs_go_with_pretraining_alone(scene, capsys):
+    model = str(scene.classifier)
+    for flags, message in {
+        ("--model", model, model): "--model: names 2 models, pretraining alone takes several",
+        ("--model", model, "--json"): "--json: goes with pretraining",
+        ("--model", model, "--csv"): "--csv: goes with pretraining",
+        ("--model",): "--model: names no model",
+    }.items():
+        assert run([*DEV, "--dev", str(scene.tables / "dev.csv"), *flags]) == 2
+        assert message in capsys.readouterr().err
+    assert run([*asked(scene, scene.pretrained), "--json", "--csv"]) == 2
+    assert "--csv: goes without --json" in capsys.readouterr().err
 
 
 def test_a_classifier_on_a_random_pooler_is_not_scored(scene, changed, capsys):

@@ -6,12 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from albert.checkpoints.model_directory import save_model_directory
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples, evaluate_pretraining
+from albert.pretraining.cross_evaluation import evaluate_pretraining
+from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples, HeldOutTests
 from albert.pretraining.ngram_masking import MaskingRecipe
+from albert.pretraining.pretrain import pretrain
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.journal import read_journal
 from albert.text.preparation.shards import TokenCorpus
 
 CPU = torch.device("cpu")
@@ -22,26 +24,9 @@ def held_out(tiny_corpus):
     return TokenCorpus.open(tiny_corpus, "held_out")
 
 
-@pytest.fixture(scope="module")
-def model_directory(tiny_recipe, tiny_corpus, tmp_path_factory):
-    torch.manual_seed(0)
-    directory = tmp_path_factory.mktemp("evaluated") / "model"
-    shaped = replace(tiny_recipe.model, initializer_range=0.2, hidden_dropout_prob=0.2)
-    save_model_directory(directory, AlbertForPreTraining(shaped), tiny_corpus)
-    return directory
-
-
 def samples_of(held_out, limit=1000, batch_size=32, **sequences):
     recipe = SequenceRecipe(**{"max_length": 32, **sequences})
     return HeldOutSamples(PretrainingSamples(held_out, recipe, MaskingRecipe(), EVALUATION_SEED), limit, batch_size)
-
-
-def test_the_same_model_gets_the_same_figures_twice(model_directory, tiny_corpus):
-    found = [evaluate_pretraining(model_directory, tiny_corpus, device="cpu") for _ in range(2)]
-    assert found[0] == found[1]
-    tasks, figures = ("masked_tokens", "sentence_order"), ("loss", "accuracy", "baseline")
-    assert set(found[0]) == {"sequences"} | {f"{task}_{figure}" for task in tasks for figure in figures}
-    assert 0 < found[0]["masked_tokens_baseline"] < 0.5 <= found[0]["sentence_order_baseline"] < 1
 
 
 def test_the_figures_do_not_depend_on_the_batches(held_out, tiny_recipe):
@@ -85,20 +70,85 @@ def test_a_limit_is_kept(held_out):
     assert [batch.packed.n_sequences for batch in samples.batches] == [3, 3, 1]
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"max_length": 65}, "max_length: is 65, the model has 64 positions"),
-        ({"max_length": 0}, "sequences.max_length: is 0, at least 5 is needed"),
-        ({"limit": 0}, "sequences: is 0, at least 1 sequence is needed"),
-    ],
-)
-def test_what_cannot_be_evaluated_is_refused(model_directory, tiny_corpus, asked, message):
-    with pytest.raises(InvalidConfiguration) as refusal:
-        evaluate_pretraining(model_directory, tiny_corpus, **asked)
-    assert str(refusal.value) == message
+def asked_of(held_out, objectives, limit=1000):
+    def samples(objective):
+        recipe = SequenceRecipe(max_length=64, objective=objective)
+        return PretrainingSamples(held_out, recipe, MaskingRecipe(), EVALUATION_SEED)
+
+    return HeldOutTests(samples, objectives, limit)
 
 
-def test_a_corpus_that_is_not_there_is_named(model_directory, tmp_path):
-    with pytest.raises(MissingInput, match="absent"):
-        evaluate_pretraining(model_directory, tmp_path / "absent")
+def sequences_of(samples):
+    """Of each sequence: its tokens as the model sees them, and the label of its order."""
+    return [
+        (tuple(tokens.tolist()), label)
+        for batch in samples.batches
+        for tokens, label in zip(
+            batch.packed.token_ids.split(list(batch.packed.lengths)), batch.order_labels.tolist(), strict=True
+        )
+    ]
+
+
+def test_all_tests_ask_about_the_same_texts(held_out):
+    tests = asked_of(held_out, ("sop", "nsp")).tests
+    assert list(tests) == ["masked_tokens", "next_sentence", "sentence_order"]
+    plain, nsp, sop = (sequences_of(samples) for samples in tests.values())
+    changed = 0
+    for (text, nothing), (of_nsp, next_label), (of_sop, order_label) in zip(plain, nsp, sop, strict=True):
+        assert nothing == -100 and (next_label == -100) == (order_label == -100)
+        assert len(text) == len(of_sop)
+        if order_label != 1:
+            assert of_sop == text  # masks included
+        if next_label != 1:
+            assert of_nsp == text
+        changed += order_label == 1 and next_label == 1
+    assert changed > 5
+
+
+@pytest.mark.parametrize("answer", [0, 1])
+def test_one_head_answers_every_sentence_test(held_out, tiny_recipe, answer):
+    """A head that gives one answer is right about as many pairs as have that label: 0 in order, or truly next."""
+    model = AlbertForPreTraining(tiny_recipe.model).eval()
+    model.sop_classifier.classifier.weight.data.zero_()
+    model.sop_classifier.classifier.bias.data[answer] = 9.0
+    tests = asked_of(held_out, ("nsp", "sop"))
+    figures = tests.evaluate(model, CPU, "fp32", quiet=True)
+    for test in ("next_sentence", "sentence_order"):
+        labels = [label for _, label in sequences_of(tests.tests[test]) if label >= 0]
+        assert tests.counts[test] == len(labels)
+        assert figures[f"{test}_accuracy"] == pytest.approx(labels.count(answer) / len(labels))
+        assert figures[f"{test}_baseline"] == max(labels.count(0), labels.count(1)) / len(labels)
+
+
+def test_without_a_sentence_head_masked_tokens_alone_are_asked(held_out, tiny_recipe):
+    model = AlbertForPreTraining(tiny_recipe.model).eval()
+    tests = asked_of(held_out, ("nsp", "sop"), limit=20)
+    figures = tests.evaluate(model, CPU, "fp32", quiet=True, sentence_head=False)
+    assert set(figures) == {"masked_tokens_loss", "masked_tokens_accuracy", "masked_tokens_baseline", "sequences"}
+    assert figures == asked_of(held_out, ("none",), limit=20).evaluate(model, CPU, "fp32", quiet=True)
+
+
+def test_a_run_that_asks_for_more_writes_all_of_it_into_its_journal(tiny_recipe, tiny_corpus, tmp_path):
+    """And the command finds the same of the finished model."""
+    sequences = replace(tiny_recipe.sequences, objective="nsp")
+    recipe = replace(tiny_recipe, sequences=sequences, evaluation_objectives=("sop", "nsp"))
+    run = pretrain(recipe, tiny_corpus, tmp_path / "run", "cpu")
+    plain = pretrain(replace(tiny_recipe, sequences=sequences), tiny_corpus, tmp_path / "plain", "cpu")
+    assert (run.model / "model.safetensors").read_bytes() == (plain.model / "model.safetensors").read_bytes()
+    lines = [record for record in read_journal(tmp_path / "run/journal.jsonl") if record["event"] == "evaluation"]
+    assert [line["step"] for line in lines] == [6, 12]
+    found = evaluate_pretraining([tmp_path / "run"], tiny_corpus, limit=24, device="cpu")
+    assert set(found.models[0].scores) == {"masked_tokens", "next_sentence", "sentence_order"}
+    for test, score in found.models[0].scores.items():
+        for kind in ("accuracy", "loss", "baseline"):
+            assert lines[-1][f"{test}_{kind}"] == pytest.approx(getattr(score, kind), rel=1e-6)
+    assert "next_sentence_accuracy" not in plain.evaluation and "sentence_order_accuracy" in plain.evaluation
+
+
+def test_a_head_that_is_not_trained_is_not_asked_during_training(tiny_recipe):
+    sequences = replace(tiny_recipe.sequences, objective="none")
+    with pytest.raises(
+        InvalidConfiguration, match=r"evaluation_objectives: ask a sentence head, which .*does not train"
+    ):
+        replace(tiny_recipe, sequences=sequences, evaluation_objectives=("sop",))
+    assert replace(tiny_recipe, sequences=sequences, evaluation_objectives=("none",)).evaluation_objectives

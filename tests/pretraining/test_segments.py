@@ -21,8 +21,8 @@ def starts_of(lengths_by_document):
     )
 
 
-def packed(lengths_by_document, max_tokens=25, short=0.1, seed=0, epoch=0):
-    return pack_sentences(Documents(*starts_of(lengths_by_document)), max_tokens, short, seed, epoch)
+def packed(lengths_by_document, max_tokens=25, short=0.1, seed=0, epoch=0, neighbours=0.0):
+    return pack_sentences(Documents(*starts_of(lengths_by_document)), max_tokens, short, seed, epoch, neighbours)
 
 
 def random_documents(count, sentences, seed=0):
@@ -34,9 +34,9 @@ def random_documents(count, sentences, seed=0):
 anything = {"lengths": documents, "max_tokens": st.integers(2, 60), "short": st.sampled_from([0.0, 0.1, 1.0])}
 
 
-@given(**anything, epoch=st.integers(0, 3))
-def test_every_token_belongs_to_exactly_one_sequence(lengths, max_tokens, short, epoch):
-    table = packed(lengths, max_tokens, short, epoch=epoch)
+@given(**anything, epoch=st.integers(0, 3), neighbours=st.sampled_from([0.0, 0.5, 1.0]))
+def test_every_token_belongs_to_exactly_one_sequence(lengths, max_tokens, short, epoch, neighbours):
+    table = packed(lengths, max_tokens, short, epoch=epoch, neighbours=neighbours)
     total = sum(map(sum, lengths))
     assert table.begin[0] == 0 and table.end[-1] == total
     assert (table.begin[1:] == table.end[:-1]).all()
@@ -119,6 +119,29 @@ def test_every_split_of_a_sequence_is_as_likely_as_every_other():
     assert (np.abs(counts - 1200) < 4 * np.sqrt(1200)).all()
 
 
+def test_the_asked_share_of_sequences_is_cut_into_neighbours():
+    documents = [[2] * 6 for _ in range(4000)]
+    whole = packed(documents, max_tokens=12, short=0.0)
+    assert len(whole) == 4000
+    table = packed(documents, max_tokens=12, short=0.0, neighbours=0.25)
+    lengths = table.end - table.begin
+    assert set(lengths.tolist()) == {4, 12}
+    assert (lengths == 4).sum() / 3 == pytest.approx(1000, abs=4 * np.sqrt(4000 * 0.25 * 0.75))
+    assert ((table.split - table.begin)[lengths == 4] == 2).all()  # nothing but the boundary and a sentence each side
+    odd = packed([[2] * 7] * 50, max_tokens=14, short=0.0, neighbours=1.0)
+    assert (odd.end - odd.begin).tolist() == [4, 4, 6] * 50
+
+
+@given(**anything, neighbours=st.sampled_from([0.5, 1.0]))
+def test_neighbours_are_parts_of_the_sequences_that_there_are_without(lengths, max_tokens, short, neighbours):
+    whole, table = packed(lengths, max_tokens, short), packed(lengths, max_tokens, short, neighbours=neighbours)
+    assert set(whole.begin.tolist()) <= set(table.begin.tolist())
+    sentence_starts, _ = starts_of(lengths)
+    if neighbours == 1.0:
+        sentences = np.searchsorted(sentence_starts, table.end) - np.searchsorted(sentence_starts, table.begin)
+        assert sentences.max() <= 3
+
+
 def test_equal_arguments_give_equal_sequences_and_epochs_and_seeds_other_ones():
     lengths = random_documents(40, 30)
     one, again = packed(lengths, 61), packed(lengths, 61)
@@ -154,12 +177,15 @@ def test_first_and_second_segments_are_equally_long():
         assert abs(longer - shorter) < 3.5 * np.sqrt(longer + shorter)
 
 
-@pytest.mark.parametrize(("max_tokens", "sentences"), [(61, 40), (125, 6), (125, 40), (509, 200)])
-def test_the_lengths_of_sentences_do_not_tell_whether_segments_were_swapped(max_tokens, sentences):
+@pytest.mark.parametrize(
+    ("max_tokens", "sentences", "neighbours"),
+    [(61, 40, 0.0), (125, 6, 0.0), (125, 40, 0.0), (125, 40, 1.0), (509, 200, 0.0)],
+)
+def test_the_lengths_of_sentences_do_not_tell_whether_segments_were_swapped(max_tokens, sentences, neighbours):
     """A judge sees the sentences at the ends and where segments meet: packing one by one would give it 52 to 60 %."""
     lengths = random_documents((480_000 if max_tokens == 509 else 160_000) // sentences, sentences)
     sentence_starts, _ = starts_of(lengths)
-    table = packed(lengths, max_tokens)
+    table = packed(lengths, max_tokens, neighbours=neighbours)
     two = table.split < table.end
     begin, split, end = (
         np.searchsorted(sentence_starts, column[two]) for column in (table.begin, table.split, table.end)

@@ -1,22 +1,21 @@
 """`albert evaluate`: the official metrics of a task, or the intrinsic accuracies of pre-training."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional
 
-from albert.checkpoints.config_file import with_overrides
-from albert.checkpoints.known_quirks import known_quirks
 from albert.checkpoints.location import find_model
-from albert.checkpoints.model_directory import OBJECTIVE_KEY, kind_of, read_config
+from albert.checkpoints.model_directory import read_config
 from albert.cli.command_line import parse
+from albert.cli.cross_evaluation_tables import accuracies, as_csv, remarks
 from albert.finetuning.evaluate import evaluate_directory
 from albert.finetuning.summary import scores_table, shortened
 from albert.model.config import Activation
-from albert.pretraining.intrinsic_evaluation import evaluate_pretraining
+from albert.pretraining.cross_evaluation import evaluate_pretraining
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -28,13 +27,15 @@ from albert.tasks.task import Task
 PRETRAINING = "pretraining"
 DESCRIPTION = f"""Score a model with the official metrics of a task, beside the best constant answer.
 
-TASK is one of {", ".join(DECLARED)}, or {PRETRAINING} for the held-out accuracies of masked tokens and sentence order
-on what `albert prepare` wrote. Without TASK, --dev names your own file and --text, --pair, --label its columns.
+TASK is one of {", ".join(DECLARED)}, or {PRETRAINING} for what one model or several know of masked tokens, next
+sentences and sentence order on the held-out part of what `albert prepare` wrote. Without TASK, --dev names your own
+file and --text, --pair, --label its columns.
 
 Examples:
   albert evaluate sst-2 --model runs/sst-2 --data glue
   albert evaluate --dev dev.csv --text review --label stars --model runs/stars
-  albert evaluate {PRETRAINING} --model runs/small --data corpus"""
+  albert evaluate {PRETRAINING} --model runs/small --data corpus
+  albert evaluate {PRETRAINING} --model runs/sop runs/nsp runs/none --data corpus --csv > table5.csv"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +44,8 @@ class Evaluate:
 
     task: Positional[str | None] = None
     """A declared task, or pretraining; leave it out for your own file."""
-    model: str
-    """A model directory, a run that made one, or a Hub id."""
+    model: tuple[str, ...]
+    """A model directory, a run that made one, or a Hub id; for pretraining several, compared on the same texts."""
     data: Path | None = None
     """The task's data folder, or for pretraining what `albert prepare` wrote."""
     split: str = "dev"
@@ -62,11 +63,15 @@ class Evaluate:
     results: Path | None = None
     """Write the scores as JSON."""
     max_length: int | None = None
-    """Tokens of a sequence; the length that the model was trained with when not set."""
-    objective: SentenceObjective = "sop"
-    """For pretraining: which sentence task to ask, whatever the model was trained on."""
+    """Tokens of a sequence; the length that the model was trained with when not set, of several the shortest."""
+    objective: tuple[SentenceObjective, ...] = ("nsp", "sop")
+    """For pretraining: which sentence tasks to ask, whatever the model was trained on; none: masked tokens alone."""
     sequences: int = 2000
     """For pretraining: most sequences."""
+    json: bool = False
+    """For pretraining: print a JSON object in place of the table."""
+    csv: bool = False
+    """For pretraining: print a line of CSV for each model and task in place of the table."""
     micro_batch_tokens: int = 8192
     """Tokens that go through the model at once."""
     revision: str | None = None
@@ -83,56 +88,62 @@ def main(arguments: list[str]) -> int:
     """Run `albert evaluate`."""
     asked = parse(Evaluate, arguments, "albert evaluate", DESCRIPTION)
     console = Console(soft_wrap=True, highlight=False)
+    if not asked.model:
+        raise UsageError("--model", "names no model", "give a directory, or a Hub id")
     if asked.task == PRETRAINING:
         _evaluate_pretraining(asked, console)
     else:
-        _evaluate_task(asked, console)
+        _evaluate_task(asked, _only_model(asked), console)
     return 0
 
 
 def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
     if asked.data is None:
         raise UsageError("--data", "is needed: what `albert prepare` wrote", "see albert evaluate --help")
-    directory = find_model(asked.model, asked.revision)
-    config, extra = read_config(directory)
-    if kind_of(extra) not in ("pretraining", "masked_lm"):
-        named = (extra.get("architectures") or ["AlbertModel"])[0]
-        why = f"has no head for the tasks of pre-training, it is an {named}"
-        raise InvalidConfiguration(asked.model, why, "give a model of `albert pretrain`")
-    for note in known_quirks(with_overrides(config, _overrides(asked)), extra):
-        console.print(note, markup=False)
-    learnt = extra.get(OBJECTIVE_KEY, asked.objective)
-    if asked.objective not in (learnt, "none"):
-        console.print(f'its sentence head learnt "{learnt}", it is asked for "{asked.objective}"', markup=False)
-    trained = extra.get("max_sequence_length")  # positions beyond it were never trained
-    figures = evaluate_pretraining(
-        directory,
+    if asked.json and asked.csv:
+        raise UsageError("--csv", "goes without --json", "choose one of them")
+    found = evaluate_pretraining(
+        asked.model,
         asked.data,
-        objective=asked.objective,
-        max_length=trained if asked.max_length is None and isinstance(trained, int) else asked.max_length,
+        objectives=asked.objective,
+        max_length=asked.max_length,
         limit=asked.sequences,
+        revision=asked.revision,
         device=asked.device,
         precision=asked.precision,
         overrides=_overrides(asked),
     )
-    table = Table("", "accuracy", "constant answer", "loss")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for task in ("masked_tokens", "sentence_order"):
-        if f"{task}_accuracy" in figures:
-            accuracy, constant, loss = (figures[f"{task}_{kind}"] for kind in ("accuracy", "baseline", "loss"))
-            table.add_row(task.replace("_", " "), f"{accuracy:.2%}", f"{constant:.2%}", f"{loss:.4f}")
-    console.print(table)
-    console.print(f"{figures['sequences']:,.0f} held-out sequences")
     if asked.results is not None:
-        save_json(asked.results, {"task": PRETRAINING, "model": asked.model, "scores": figures})
+        save_json(asked.results, {"task": PRETRAINING, **found.to_json()})
+    if asked.json:
+        print(json.dumps(found.to_json(), ensure_ascii=False))
+    elif asked.csv:
+        print(as_csv(found), end="")
+    else:
+        for one in found.models:
+            for note in one.notes:
+                console.print(note, markup=False)
+        console.print(accuracies(found))
+        for line in remarks(found):
+            console.print(line, markup=False)
 
 
-def _evaluate_task(asked: Evaluate, console: Console) -> None:
-    task = _task(asked)
+def _only_model(asked: Evaluate) -> str:
+    for name, given in (("--json", asked.json), ("--csv", asked.csv)):
+        if given:
+            raise UsageError(name, f"goes with {PRETRAINING}", "--results writes the scores of a task as JSON")
+    model, *others = asked.model
+    if others:
+        why = f"names {len(asked.model)} models, {PRETRAINING} alone takes several"
+        raise UsageError("--model", why, "name one, and a TASK in front of it")
+    return model
+
+
+def _evaluate_task(asked: Evaluate, model: str, console: Console) -> None:
+    task = _task(asked, model)
     result = evaluate_directory(
         task,
-        asked.model,
+        model,
         asked.data or Path(),
         asked.split,
         predictions=asked.predictions,
@@ -153,7 +164,7 @@ def _evaluate_task(asked: Evaluate, console: Console) -> None:
         console.print(line, markup=False)
     if asked.results is not None:
         scores = {"scores": dict(evaluation.scores), "baseline": evaluation.baseline}
-        about = {"task": task.name, "model": asked.model, "split": asked.split}
+        about = {"task": task.name, "model": model, "split": asked.split}
         save_json(asked.results, about | scores | {"counts": dict(evaluation.counts)})
 
 
@@ -162,7 +173,7 @@ def _overrides(asked: Evaluate) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _task(asked: Evaluate) -> Task:
+def _task(asked: Evaluate, model: str) -> Task:
     own = {"--text": asked.text, "--label": asked.label}
     if asked.task is not None:
         given = [name for name, value in {**own, "--pair": asked.pair}.items() if value is not None]
@@ -175,7 +186,7 @@ def _task(asked: Evaluate) -> Task:
     if asked.dev is None or asked.text is None or asked.label is None:
         missing = [name for name, value in {"--dev": asked.dev, **own}.items() if value is None]
         raise UsageError("albert evaluate", f"your own file needs {', '.join(missing)}", "or name a TASK")
-    return _own_task(asked, asked.dev, asked.text, asked.label)
+    return _own_task(asked, model, asked.dev, asked.text, asked.label)
 
 
 def _with_file(task: Task, asked: Evaluate) -> Task:
@@ -183,9 +194,9 @@ def _with_file(task: Task, asked: Evaluate) -> Task:
     return replace(task, source=task.source.with_files(files))
 
 
-def _own_task(asked: Evaluate, file: Path, text: str, label: str) -> Task:
+def _own_task(asked: Evaluate, model: str, file: Path, text: str, label: str) -> Task:
     """The task that the model was made for, read from its configuration."""
-    directory = find_model(asked.model, asked.revision)
+    directory = find_model(model, asked.revision)
     _, extra = read_config(directory)
     names = extra.get("id2label")
     if not names:

@@ -1,7 +1,7 @@
 """The batch of a step, in micro-batches, shared out over the ranks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from albert.model.packed_sequences import PackedSequences, pack_run
+from albert.pretraining.hard_examples import ALL_ALIKE, HardExamplesRecipe
 from albert.pretraining.mixture import SampleSource
 from albert.pretraining.samples import Sample, Samples
 from albert.pretraining.sentence_order import NO_LABEL
@@ -24,6 +25,8 @@ class PretrainingBatch:
     masked_labels: Int[Tensor, " masked"]
     order_labels: Int[Tensor, " sequences"]
     counts: Mapping[str, int]
+    focus: float = 0.0
+    """How much more hard masked tokens count: see `hard_examples`."""
 
     @property
     def n_tokens(self) -> int:
@@ -38,6 +41,7 @@ class PretrainingBatch:
             self.masked_labels.to(device),
             self.order_labels.to(device),
             self.counts,
+            self.focus,
         )
 
 
@@ -67,17 +71,25 @@ class PretrainingBatches:
         samples: of a corpus or a mixture.
         batch_size: B, sequences over all ranks and micro-batches.
         micro_batch_size: sequences that one process holds at a time.
+        hard_examples: how masked tokens are weighted, from which step on.
     """
 
-    def __init__(self, samples: SampleSource, batch_size: int, micro_batch_size: int) -> None:
-        self._samples = samples
+    def __init__(
+        self,
+        samples: SampleSource,
+        batch_size: int,
+        micro_batch_size: int,
+        hard_examples: HardExamplesRecipe = ALL_ALIKE,
+    ) -> None:
+        self._samples, self._hard_examples = samples, hard_examples
         self._batch_size, self._micro_batch_size = batch_size, micro_batch_size
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[PretrainingBatch]:
         """One rank's share of a step."""
         first = step * self._batch_size
         numbers = np.arange(first + rank, first + self._batch_size, world_size)
-        return list(micro_batches(self._samples, numbers, self._micro_batch_size))
+        focus = self._hard_examples.focus_of(step)
+        return [replace(batch, focus=focus) for batch in micro_batches(self._samples, numbers, self._micro_batch_size)]
 
 
 def micro_batches(samples: SampleSource, numbers: np.ndarray, micro_batch_size: int) -> Iterator[PretrainingBatch]:

@@ -1,28 +1,29 @@
-"""Masked-token and sentence-order accuracy on held-out text, beside what a constant answer would score."""
+"""Masked-token and sentence accuracy on held-out text, beside what a constant answer would score."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
-from albert.checkpoints.model_directory import OpenedModel, open_model
-from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.pretraining.batches import PretrainingBatch, micro_batches
 from albert.pretraining.mixture import SampleSource
-from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.pretraining.sentence_order import SentenceObjective
-from albert.runtime.devices import Precision, autocast, pick_device
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.devices import Precision, autocast
 from albert.runtime.progress import progress
-from albert.text.preparation.shards import TokenCorpus
 
 EVALUATION_SEED = 20190926
 """Held-out samples are the same for every model and every run; the date of the paper's first version."""
+
+MASKED_TOKENS, SENTENCE_TASK = "masked_tokens", "sentence_order"
+SENTENCE_TESTS: dict[SentenceObjective, str] = {
+    "nsp": "next_sentence",
+    "sop": "sentence_order",
+    "sop-reference": "reference_order",
+}
+"""What the figures of each sentence objective are called."""
 
 
 class HeldOutSamples:
@@ -32,6 +33,10 @@ class HeldOutSamples:
         samples: of the held-out split, drawn with `EVALUATION_SEED`.
         limit: most sequences; all of an epoch when there are fewer.
         batch_size: sequences at a time.
+
+    Attributes:
+        batches: the samples.
+        counts: how many of them each term asks for.
     """
 
     def __init__(
@@ -42,6 +47,9 @@ class HeldOutSamples:
     ) -> None:
         numbers = np.arange(min(limit, samples.per_epoch))
         self.batches: list[PretrainingBatch] = list(micro_batches(samples, numbers, batch_size))
+        self.counts: Counter[str] = Counter()
+        for batch in self.batches:
+            self.counts.update(batch.counts)
 
     def evaluate(
         self, model: nn.Module, device: torch.device, precision: Precision, quiet: bool = False
@@ -55,93 +63,86 @@ class HeldOutSamples:
             quiet: show no progress.
         """
         sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
         with torch.inference_mode(), progress("Evaluating", len(self.batches), "batches", quiet=quiet) as bar:
             for batch in self.batches:
                 with autocast(device, precision):
                     found = pretraining_objective(model, batch.to(device))
-                for name, count in batch.counts.items():
-                    counts[name] = counts.get(name, 0) + count
+                for name in batch.counts:
                     for kind, values in (("loss", found.losses), ("accuracy", found.correct)):
                         key = f"{name}_{kind}"
                         sums[key] = sums.get(key, 0.0) + float(values[name])
                 bar.advance()
-        means = {
-            key: total / counts[key.rsplit("_", 1)[0]] for key, total in sums.items() if counts[key.rsplit("_", 1)[0]]
-        }
-        return {
-            **means,
-            **self.baselines(),
-            "sequences": float(sum(batch.packed.n_sequences for batch in self.batches)),
-        }
+        counts = {key: self.counts[key.rsplit("_", 1)[0]] for key in sums}
+        means = {key: total / counts[key] for key, total in sums.items() if counts[key]}
+        return {**means, **self.baselines(), "sequences": float(self.n_sequences)}
+
+    @property
+    def n_sequences(self) -> int:
+        """How many there are."""
+        return sum(batch.packed.n_sequences for batch in self.batches)
 
     def baselines(self) -> dict[str, float]:
         """What the best constant answer scores on these very samples."""
         tokens = np.concatenate([batch.masked_labels.numpy() for batch in self.batches])
         orders = np.concatenate([batch.order_labels.numpy() for batch in self.batches])
         orders = orders[orders >= 0]
-        found = (("masked_tokens", tokens), ("sentence_order", orders))
+        found = ((MASKED_TOKENS, tokens), (SENTENCE_TASK, orders))
         return {f"{name}_baseline": float(np.bincount(some).max() / len(some)) for name, some in found if len(some)}
 
 
-def evaluate_pretraining(
-    model_directory: Path,
-    corpus_directory: Path,
-    *,
-    objective: SentenceObjective = "sop",
-    max_length: int | None = None,
-    limit: int = 2000,
-    device: str = "auto",
-    precision: Precision = "fp32",
-    overrides: Mapping[str, Any] | None = None,
-) -> dict[str, float]:
-    """Evaluate any pre-trained model on the held-out split of a prepared corpus.
+class HeldOutTests:
+    """The same held-out texts, asked in several ways (paper Table 5): masked tokens in the text as it stands, and
+    every sentence objective on its own pairs. One sentence head answers them all: 0 for what the text has, 1 else.
 
     Args:
-        model_directory: a model directory with pre-training heads.
-        corpus_directory: what `albert prepare` wrote, with the model's own tokenizer.
-        objective: which sentence task to ask, whatever the model was trained on (paper Table 5).
-        max_length: most tokens of a sequence; None: as many as the model has positions, at most 512.
-        limit: most sequences.
-        device, precision: where and how to compute.
-        overrides: fields of the model's configuration to set anew.
+        samples_of: the samples of an objective, of the held-out split, drawn with `EVALUATION_SEED`.
+        objectives: which; "none" adds nothing to the masked tokens.
+        limit, batch_size: as of `HeldOutSamples`.
 
-    Raises:
-        InvalidConfiguration: the corpus was prepared with another tokenizer, the sequences are too long, none are
-            asked for, or the model lacks a head that is asked.
+    Attributes:
+        tests: by what their figures are called.
     """
-    if limit < 1:
-        raise InvalidConfiguration("sequences", f"is {limit}, at least 1 sequence is needed")
-    corpus = TokenCorpus.open(corpus_directory, "held_out")
-    opened = open_model(model_directory, "pretraining", overrides=overrides)
-    _refuse_random_heads(opened, objective)
-    check_tokenizer(corpus, tokenizer_of(opened).fingerprint, str(model_directory))
-    positions = opened.config.max_position_embeddings
-    length = min(512, positions) if max_length is None else max_length
-    if length > positions:
-        raise InvalidConfiguration("max_length", f"is {length}, the model has {positions} positions")
-    place = pick_device(device)
-    sequences = SequenceRecipe(max_length=length, objective=objective)
-    held_out = HeldOutSamples(PretrainingSamples(corpus, sequences, MaskingRecipe(), EVALUATION_SEED), limit)
-    return held_out.evaluate(opened.model.to(place), place, precision)
+
+    def __init__(
+        self,
+        samples_of: Callable[[SentenceObjective], SampleSource],
+        objectives: Sequence[SentenceObjective],
+        limit: int,
+        batch_size: int = 32,
+    ) -> None:
+        self.tests = {MASKED_TOKENS: HeldOutSamples(samples_of("none"), limit, batch_size)}
+        for objective, test in SENTENCE_TESTS.items():
+            if objective in objectives:
+                self.tests[test] = HeldOutSamples(samples_of(objective), limit, batch_size)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Items of each test: masked tokens, or sequences of two segments."""
+        return {test: samples.counts[_term(test)] for test, samples in self.tests.items()}
+
+    def evaluate(
+        self,
+        model: nn.Module,
+        device: torch.device,
+        precision: Precision,
+        quiet: bool = False,
+        *,
+        sentence_head: bool = True,
+    ) -> dict[str, float]:
+        """Loss, accuracy and constant answer of every test, as `masked_tokens_loss`, `next_sentence_accuracy`, ...
+
+        Args:
+            model, device, precision, quiet: as of `HeldOutSamples.evaluate`.
+            sentence_head: whether the model has one; else it is asked for masked tokens alone.
+        """
+        found: dict[str, float] = {}
+        for test, samples in self.tests.items():
+            if sentence_head or test == MASKED_TOKENS:
+                term, figures = _term(test), samples.evaluate(model, device, precision, quiet)
+                found |= {key.replace(term, test): value for key, value in figures.items() if key.startswith(term)}
+        return {**found, "sequences": float(self.tests[MASKED_TOKENS].n_sequences)}
 
 
-def _refuse_random_heads(opened: OpenedModel, objective: SentenceObjective) -> None:
-    random = opened.loading_report.newly_initialised
-    if any(name.startswith("predictions.") for name in random):
-        raise InvalidConfiguration(opened.directory, "has no masked-token head", "give a pre-trained model")
-    if random and objective != "none":
-        remedy = "ask for masked tokens alone with --objective none"
-        raise InvalidConfiguration(opened.directory, "has no trained sentence-order head", remedy)
-
-
-def check_tokenizer(corpus: TokenCorpus, fingerprint: str, subject: str) -> None:
-    """Refuse a corpus whose tokens mean something else.
-
-    Raises:
-        InvalidConfiguration: the fingerprints differ.
-    """
-    if corpus.tokenizer_fingerprint != fingerprint:
-        theirs = corpus.tokenizer_fingerprint[:12]
-        why = f"has tokenizer {fingerprint[:12]}, {corpus.directory} was prepared with {theirs}"
-        raise InvalidConfiguration(subject, why, "prepare the corpus again with the model's tokenizer")
+def _term(test: str) -> str:
+    """The term of the loss that a test is answered by."""
+    return MASKED_TOKENS if test == MASKED_TOKENS else SENTENCE_TASK

@@ -4,6 +4,7 @@ from torch import nn
 from torch.nn import functional
 
 from albert.pretraining.batches import PretrainingBatch
+from albert.pretraining.hard_examples import hardness
 from albert.pretraining.sentence_order import NO_LABEL
 from albert.training.objective import Batch, Sums
 
@@ -18,9 +19,14 @@ def pretraining_objective(model: nn.Module, batch: Batch) -> Sums:
     assert isinstance(batch, PretrainingBatch)
     logits = model(batch.packed, batch.masked_positions)
     tokens, order = logits.masked_tokens.float(), logits.sentence_order.float()
+    if batch.focus:
+        each = functional.cross_entropy(tokens, batch.masked_labels, reduction="none")
+        masked_tokens = (hardness(each, batch.focus) * each).sum()
+    else:
+        masked_tokens = functional.cross_entropy(tokens, batch.masked_labels, reduction="sum")
     return Sums(
         losses={
-            "masked_tokens": functional.cross_entropy(tokens, batch.masked_labels, reduction="sum"),
+            "masked_tokens": masked_tokens,
             "sentence_order": functional.cross_entropy(
                 order, batch.order_labels, reduction="sum", ignore_index=NO_LABEL
             ),

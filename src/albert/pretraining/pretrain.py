@@ -17,7 +17,7 @@ from albert.optim.optimizer import build_optimizer
 from albert.optim.schedule import warmup_then_linear
 from albert.pretraining.batches import PretrainingBatches
 from albert.pretraining.dropout_changes import dropout_by_step
-from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples
+from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples, HeldOutTests
 from albert.pretraining.mixture import MixedSamples, SampleSource, open_corpora
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
@@ -25,7 +25,7 @@ from albert.pretraining.run_card import run_card
 from albert.pretraining.run_recipe import keep_recipe, recipe_fingerprint, settle
 from albert.pretraining.same_start import refuse_another_start_elsewhere
 from albert.pretraining.samples import PretrainingSamples
-from albert.pretraining.sentence_order import head_task
+from albert.pretraining.sentence_order import SentenceObjective, head_task
 from albert.pretraining.start_record import StartRecord, kept_start, refuse_another_start
 from albert.pretraining.warm_start import Init, warm_start_for_pretraining
 from albert.runtime.devices import pick_device, seed_torch
@@ -117,7 +117,7 @@ class _Run:
     recipe: PretrainingRecipe
     corpora: Sequence[TokenCorpus]
     samples: SampleSource
-    held_out: HeldOutSamples | None
+    held_out: HeldOutSamples | HeldOutTests | None
     run: RunFolder
     place: torch.device
     model: AlbertForPreTraining
@@ -151,7 +151,7 @@ class _Run:
             model,
             optimizer,
             lambda step: warmup_then_linear(step, peak, schedule.warmup_steps, schedule.total_steps),
-            PretrainingBatches(self.samples, recipe.batch_size, recipe.micro_batch_size),
+            PretrainingBatches(self.samples, recipe.batch_size, recipe.micro_batch_size, recipe.hard_examples),
             pretraining_objective,
             _plan(recipe),
             run,
@@ -240,7 +240,7 @@ def _samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus], seed: in
     return parts[0]
 
 
-def _held_out(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> HeldOutSamples | None:
+def _held_out(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> HeldOutSamples | HeldOutTests | None:
     """Of all corpora that have held-out documents, by their sizes."""
     found = []
     for corpus in corpora:
@@ -248,5 +248,12 @@ def _held_out(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> Held
             found.append(TokenCorpus.open(corpus.directory, "held_out", verify=False))
     if not found:
         return None
-    samples = _samples(replace(recipe, mixture=()), found, EVALUATION_SEED)
-    return HeldOutSamples(samples, recipe.evaluation_sequences)
+
+    def samples(objective: SentenceObjective) -> SampleSource:
+        sequences = replace(recipe.sequences, objective=objective, neighbours_probability=0.0)
+        plain = replace(recipe, mixture=(), sequences=sequences, evaluation_objectives=())
+        return _samples(plain, found, EVALUATION_SEED)
+
+    if recipe.evaluation_objectives:
+        return HeldOutTests(samples, recipe.evaluation_objectives, recipe.evaluation_sequences)
+    return HeldOutSamples(samples(recipe.sequences.objective), recipe.evaluation_sequences)

@@ -8,6 +8,7 @@ from albert.model.presets import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBER
 from albert.optim.optimizer import OptimizerRecipe
 from albert.optim.schedule import ScheduleRecipe
 from albert.pretraining.dropout_changes import DropoutChanges, check_dropout_changes
+from albert.pretraining.hard_examples import HardExamplesRecipe
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import SequenceRecipe
 from albert.pretraining.sentence_order import SentenceObjective
@@ -28,6 +29,7 @@ class PretrainingRecipe:
     """The network. Its vocab_size is taken from the prepared corpus."""
     sequences: SequenceRecipe = field(default_factory=SequenceRecipe)
     masking: MaskingRecipe = field(default_factory=MaskingRecipe)
+    hard_examples: HardExamplesRecipe = field(default_factory=HardExamplesRecipe)
     mixture: tuple[float, ...] = ()
     """With several corpora: how often a sequence comes from each, relative to the others; empty: by their sizes."""
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
@@ -48,6 +50,9 @@ class PretrainingRecipe:
     """Updates between held-out evaluations; None: ten times a run."""
     evaluation_sequences: int = 1000
     """Most held-out sequences of an evaluation."""
+    evaluation_objectives: tuple[SentenceObjective, ...] = ()
+    """What an evaluation asks the sentence head, whatever it learns (Table 5), over the same texts, whose masked tokens
+    are then asked for unswapped; empty: what it learns, on sequences as they are in training."""
     checkpoint_minutes: float = 10.0
     """Minutes between checkpoints."""
     checkpoint_every: int | None = None
@@ -89,6 +94,9 @@ class PretrainingRecipe:
                 raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
         if self.workers < 0:
             raise InvalidConfiguration("workers", f"is {self.workers}, at least 0 is needed")
+        if self.sequences.objective == "none" and set(self.evaluation_objectives) - {"none"}:
+            why = 'ask a sentence head, which sequences.objective "none" does not train'
+            raise InvalidConfiguration("evaluation_objectives", why, "leave them out")
         for name in ("clip_norm", "checkpoint_minutes", "peer_timeout_minutes"):
             if not getattr(self, name) > 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")

@@ -83,16 +83,17 @@ def short_sequences(samples: PretrainingSamples, seed: int) -> Figure:
         samples: of the objective "sop", "nsp" or "none".
         seed: theirs.
     """
-    asked = samples.recipe.short_probability
+    recipe = replace(samples.recipe, neighbours_probability=0.0)
+    asked = recipe.short_probability
     eligible = whole = cut = 0
     blocks = CorpusBlocks(samples.corpus)
     for block in range(len(blocks)):
         documents = blocks.documents(block)
-        longest = pack_documents(replace(samples.recipe, short_probability=0.0), seed, documents, 0)
+        longest = pack_documents(replace(recipe, short_probability=0.0), seed, documents, 0)
         places = np.searchsorted(documents.sentence_starts, longest.begin)
         eligible += int((np.searchsorted(documents.sentence_starts, longest.end) - places > 1).sum())
         whole += len(longest)
-        cut += len(pack_documents(samples.recipe, seed, documents, 0)) - len(longest)
+        cut += len(pack_documents(recipe, seed, documents, 0)) - len(longest)
     chance = asked / (2 - asked)
     total = whole + cut
     deviation = 2 * math.sqrt(eligible * chance * (1 - chance)) / total

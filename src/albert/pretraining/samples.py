@@ -35,14 +35,21 @@ class SequenceRecipe:
     """Most tokens of a sequence, [CLS] and [SEP] counted."""
     short_probability: float = 0.1
     """Share of sequences, of those of several sentences, that are cut short at a place drawn uniformly (paper §4.1)."""
+    neighbours_probability: float = 0.0
+    """Share of sequences, of those of more than three sentences, that are cut into pairs of neighbouring sentences:
+    swaps near the boundary, with the least to tell their order by."""
     objective: SentenceObjective = "sop"
     """Their order, whether the second follows, or nothing. "sop-reference": the order, made as the reference does."""
 
     def __post_init__(self) -> None:
         if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:
             raise InvalidConfiguration("sequences.max_length", f"is {self.max_length}, at least 5 is needed")
-        if not 0 <= self.short_probability <= 1:
-            raise InvalidConfiguration("sequences.short_probability", f"is {self.short_probability}, not a share")
+        for name in ("short_probability", "neighbours_probability"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidConfiguration(f"sequences.{name}", f"is {getattr(self, name)}, not a share")
+        if self.neighbours_probability and self.objective == "sop-reference":
+            why = f'is {self.neighbours_probability}, "sop-reference" cuts sequences as the reference does'
+            raise InvalidConfiguration("sequences.neighbours_probability", why, 'use it with "sop" or "nsp"')
 
     @property
     def max_tokens(self) -> int:
@@ -233,8 +240,10 @@ class PretrainingSamples:
 
 def pack_documents(recipe: SequenceRecipe, seed: int, documents: Documents, epoch: int) -> SequenceTable:
     """The sequences of some documents in an epoch, before they are shuffled."""
-    pack = pack_as_reference if recipe.objective == "sop-reference" else pack_sentences
-    return pack(documents, recipe.max_tokens, recipe.short_probability, seed, epoch)
+    settings = (documents, recipe.max_tokens, recipe.short_probability, seed, epoch)
+    if recipe.objective == "sop-reference":
+        return pack_as_reference(*settings)
+    return pack_sentences(*settings, recipe.neighbours_probability)
 
 
 def _keep_freed_memory() -> None:

@@ -68,7 +68,12 @@ class Documents:
 
 
 def pack_sentences(
-    documents: Documents, max_tokens: int, short_probability: float, seed: int, epoch: int
+    documents: Documents,
+    max_tokens: int,
+    short_probability: float,
+    seed: int,
+    epoch: int,
+    neighbours_probability: float = 0.0,
 ) -> SequenceTable:
     """Cut documents into sequences (paper §4.1; BERT's input format).
 
@@ -78,14 +83,17 @@ def pack_sentences(
         short_probability: share of sequences that are cut from a longer one of several sentences, after a sentence
             drawn uniformly; the paper has 10 %.
         seed, epoch: the draws depend on these and the corpus alone.
+        neighbours_probability: share of sequences of more than three sentences that are cut into pairs of neighbouring
+            sentences, the last one a triple where their number is odd.
 
     Every token belongs to exactly one sequence. A sentence longer than `max_tokens` is cut into equal parts, each a
     sequence without an order to predict.
     """
     offsets, first = documents.sentence_starts, documents.first_sentence
-    keys = item_keys("segments", seed, epoch, np.arange(3))
+    keys = item_keys("segments", seed, epoch, np.arange(4))
     i, j = _halved(documents, max_tokens, keys[0])
     i, j = _shortened(i, j, short_probability, first, keys[1])
+    i, j = _neighbours(i, j, neighbours_probability, first, keys[3])
     order = np.argsort(i)
     i, j = i[order], j[order]
     sentences = j - i
@@ -127,6 +135,18 @@ def _shortened(
     ends = j.copy()
     ends[cut] = middle
     return np.concatenate((i, middle)), np.concatenate((ends, j[cut]))
+
+
+def _neighbours(
+    i: np.ndarray, j: np.ndarray, probability: float, first: int, key: np.uint64
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ranges, some of those of more than three sentences cut into pairs."""
+    cut = (j - i > 3) & (share(high(draw(key, i + first, j + first))) < probability)
+    pairs = np.where(cut, (j - i) // 2, 1)
+    which = np.repeat(np.arange(len(pairs)), pairs)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+    last = number + 1 == pairs[which]
+    return i[which] + 2 * number, np.where(last, j[which], i[which] + 2 * number + 2)
 
 
 def _long_sentences_cut(table: SequenceTable, sentences: np.ndarray, max_tokens: int) -> SequenceTable:

@@ -8,7 +8,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from albert.pretraining.samples import Sample
 from albert.runtime.devices import Precision, autocast
 from albert.runtime.distributed import World
 from albert.runtime.errors import OutOfResources
+from albert.runtime.free_memory import free_memory
 from albert.runtime.progress import progress
 from albert.training.update import update
 
@@ -182,14 +182,3 @@ def _refuse_too_large(
             f"training on {sequences} × {length} tokens needs {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free",
             "take a smaller model, fewer sequences (--batch-size) or shorter ones (--sequence-length)",
         )
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Bytes that can still be had on a device; None where the system does not say."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    information = Path("/proc/meminfo")
-    if not information.exists():
-        return None
-    lines = (line.split() for line in information.read_text(encoding="utf-8").splitlines())
-    return next((1024 * int(words[1]) for words in lines if words[0] == "MemAvailable:"), None)

@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from albert.model.attention_pattern import covers
 from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import AttentionGroup, PackedSequences
 from albert.model.window_attention import window_attention
@@ -40,7 +41,7 @@ class AttentionBlock(nn.Module):
         width = qkv.shape[1] // 3
         cells = qkv[group.positions.reshape(-1)].view(sequences, length, 3, self.heads, width // self.heads)
         query, key, value = cells.permute(2, 0, 3, 1, 4)
-        if self.window is not None and self.window < length - 1:
+        if self.window is not None and not covers(self.window, length):
             mixed = window_attention(query, key, value, group.padded, self.window, self._dense)
         else:
             mixed = self._dense(query, key, value, None if group.padded is None else ~group.padded[:, None, None, :])

@@ -6,6 +6,7 @@ Field names are those of `transformers.AlbertConfig`, which users know.
 from dataclasses import dataclass
 from typing import Literal
 
+from albert.model.attention_pattern import covers
 from albert.runtime.errors import InvalidConfiguration
 
 Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
@@ -98,6 +99,6 @@ class AlbertConfig:
 
     @property
     def effective_window(self) -> int | None:
-        """The window where it changes anything; None for dense attention, which one is that covers all positions."""
+        """The window if it changes anything; None for dense attention, which one is that covers all positions."""
         window = self.attention_window
-        return None if window is None or window >= self.max_position_embeddings - 1 else window
+        return None if window is None or covers(window, self.max_position_embeddings) else window

@@ -6,6 +6,7 @@ counts once. Sharing saves parameters, never work: the FLOPs of a token do not d
 
 from dataclasses import dataclass, fields
 
+from albert.model.attention_pattern import seen_pairs
 from albert.model.config import AlbertConfig
 from albert.model.parameter_sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
 
@@ -49,6 +50,7 @@ class FlopsPerToken:
 
     Matrix products only: LayerNorm, activations and softmax are left out, as usual. The sums are of the encoder:
     the masked language model head runs for masked tokens alone, the pooler once a sequence.
+    With an attention window, those scores count that are seen; blocks compute some more (`computed_scores`).
     """
 
     projection: int
@@ -96,7 +98,7 @@ def count_flops(config: AlbertConfig, sequence_length: int | None = None) -> Flo
     return FlopsPerToken(
         projection=2 * e * h if config.projects_embeddings else 0,
         attention_weights=2 * applications * 4 * h * h,
-        attention_scores=2 * applications * 2 * length * h,
+        attention_scores=2 * applications * 2 * h * seen_pairs(length, config.attention_window) // length,
         feed_forward=2 * applications * 2 * h * f,
         masked_language_model_head=2 * (h * e + e * config.vocab_size),
     )

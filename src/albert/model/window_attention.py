@@ -17,11 +17,11 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 from torch.nn import functional
 
+from albert.model.attention_pattern import attends_at_once, block_size, covers, n_blocks
+
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 """Dense attention: of queries [batch, heads, rows, head_size] over keys and values [batch, heads, columns, head_size],
 under a mask that is true where a row may see a column, broadcast to [batch, heads, rows, columns]; None: everywhere."""
-SMALLEST_BLOCK = 32
-"""Tokens; products of smaller blocks would take more time than they leave out."""
 
 
 def window_attention(
@@ -41,11 +41,11 @@ def window_attention(
         attend: dense attention.
     """
     length = query.shape[2]
-    if _blocks_are_dearer(length, window):
+    if attends_at_once(length, window):
         return attend(query, key, value, _dense_mask(query, padded, window))
     first = attend(query[:, :, :1], key, value, None if padded is None else ~padded[:, None, None, :])
     blocks = attend(
-        _blocks(query[:, :, 1:], _block_size(window)),
+        _blocks(query[:, :, 1:], block_size(window)),
         _around_each_block(key, window),
         _around_each_block(value, window),
         _block_mask(query, padded, window),
@@ -55,43 +55,13 @@ def window_attention(
     return torch.cat((first, rest[:, : length - 1].transpose(1, 2)), dim=2)
 
 
-def count_scores(length: int, window: int | None) -> int:
-    """Scores that are computed for one sequence by one head.
-
-    Args:
-        length: tokens of the sequence.
-        window: tokens to either side; None: attention is dense.
-    """
-    if window is None or _blocks_are_dearer(length, window):
-        return length * length
-    return _scores_of_blocks(length, window)
-
-
-def _scores_of_blocks(length: int, window: int) -> int:
-    block = _block_size(window)
-    return length + _n_blocks(length, block) * block * (1 + 3 * block)
-
-
-def _blocks_are_dearer(length: int, window: int) -> bool:
-    """Whether dense attention under a mask computes no more: a sequence hardly longer than what a block sees."""
-    return length * length <= _scores_of_blocks(length, window)
-
-
-def _block_size(window: int) -> int:
-    return max(window, SMALLEST_BLOCK)
-
-
-def _n_blocks(length: int, block: int) -> int:
-    return -(-(length - 1) // block)
-
-
 def _dense_mask(
     query: Tensor, padded: Tensor | None, window: int
 ) -> Bool[Tensor, "sequences_or_one 1 length_or_one length"] | None:
     """What a token may see where attention is dense."""
     there = None if padded is None else ~padded[:, None, None, :]
     length = query.shape[2]
-    if window >= length - 1:
+    if covers(window, length):
         return there
     place = torch.arange(length, device=query.device)
     near = (place[:, None] - place).abs() <= window
@@ -113,8 +83,7 @@ def _around_each_block(
 ) -> Shaped[Tensor, "sequences_times_blocks heads columns size"]:
     """[CLS], the block before, the block itself and the one behind; zeros where there is none."""
     sequences, heads, length, size = cells.shape
-    block = _block_size(window)
-    n = _n_blocks(length, block)
+    block, n = block_size(window), n_blocks(length, window)
     by_token = functional.pad(cells[:, :, 1:].transpose(1, 2), (0, 0, 0, 0, block, (n + 1) * block - (length - 1)))
     blocks = by_token.view(sequences, n + 2, block, heads, size).transpose(2, 3)
     first = cells[:, None, :, :1].expand(-1, n, -1, -1, -1)
@@ -128,7 +97,7 @@ def _block_mask(
     sequences, _, length, _ = query.shape
     is_token = torch.ones(sequences, length, dtype=torch.bool, device=query.device) if padded is None else ~padded
     there = _around_each_block(is_token[:, None, :, None], window).transpose(2, 3)
-    row = torch.arange(_block_size(window), device=query.device)
+    row = torch.arange(block_size(window), device=query.device)
     column = torch.arange(there.shape[3], device=query.device) - 1 - len(row)  # [CLS], then a block before the rows'
     near = (row[:, None] - column).abs() <= window
     near[:, 0] = True

@@ -13,9 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.optim import Optimizer
 
+from albert.optim.chunked_updates import ChunkedUpdates
+from albert.optim.plain_updates import PlainUpdates
+from albert.optim.shards import sum_over_shards
+from albert.optim.slots import Slot, batches, local_part
 from albert.runtime.errors import InvalidConfiguration
 
 
@@ -64,6 +69,17 @@ class Lamb(Optimizer):
         }
         super().__init__(params, defaults)
 
+        self._begin_anew()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forget what is no part of the state: the memory of updates, and the last step's ratios."""
+        self._chunked, self._plain = ChunkedUpdates(), PlainUpdates()
+        self._ratios: list[Tensor] = []
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update all tensors that have a gradient."""
@@ -71,40 +87,55 @@ class Lamb(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._ratios = []
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group)
+            for batch in batches([self._slot(weight) for weight in group["params"] if weight.grad is not None]):
+                self._update(batch, group)
         return loss
 
-    def _update(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[weight]
+    def statistics(self) -> dict[str, float]:
+        """Least, median and largest trust ratio of the last step's adapting tensors; nothing where there are none."""
+        if not self._ratios:
+            return {}
+        low, median, high = torch.cat([ratios.cpu() for ratios in self._ratios]).quantile(
+            torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
+        )
+        return {"trust_ratio_min": float(low), "trust_ratio_median": float(median), "trust_ratio_max": float(high)}
+
+    def _slot(self, parameter: Tensor) -> Slot:
+        state = self.state[parameter]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32)
-            state["exp_avg"] = torch.zeros_like(weight)
-            state["exp_avg_sq"] = torch.zeros_like(weight)
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
         state["step"] += 1
-        beta1, beta2 = group["betas"]
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.lerp_(gradient, 1 - beta1)
-        square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        assert parameter.grad is not None
+        return Slot(
+            parameter=parameter,
+            weight=local_part(parameter),
+            gradient=local_part(parameter.grad).contiguous(),
+            mean=local_part(state["exp_avg"]),
+            square=local_part(state["exp_avg_sq"]),
+            step=state["step"],
+        )
 
-        if group["bias_correction"]:
-            taken = float(state["step"])
-            denominator = square.sqrt().div_((1 - beta2**taken) ** 0.5).add_(group["eps"])
-            update = (mean / (1 - beta1**taken)).div_(denominator)
-        else:
-            update = mean / square.sqrt().add_(group["eps"])
-        if group["weight_decay"]:
-            update.add_(weight, alpha=group["weight_decay"])
-        if group["adapt"]:
-            update.mul_(trust_ratio(weight, update, group["clamp"]))
-        weight.sub_(update.mul_(group["lr"]))
+    def _update(self, slots: list[Slot], group: dict[str, Any]) -> None:
+        device, _, one_row = slots[0].kind
+        way = self._chunked if one_row and device.type == "cpu" else self._plain
+        if not group["adapt"]:
+            way.move(slots, group)
+            return
+        updates, squares = way.advance(slots, group)
+        ratios = trust_ratios(sum_over_shards(squares, [slot.parameter for slot in slots]), group["clamp"])
+        way.apply(slots, updates, ratios * group["lr"])
+        self._ratios.append(ratios)
 
 
-def trust_ratio(weight: Tensor, update: Tensor, clamp: tuple[float, float] | None = None) -> Tensor:
-    """φ(‖w‖)/‖u‖, or 1 where either norm is 0 (a tensor of no dimensions, left on its device)."""
-    weight_norm, update_norm = weight.norm(), update.norm()
-    shaped = weight_norm if clamp is None else weight_norm.clamp(*clamp)
-    usable = (weight_norm > 0) & (update_norm > 0)
-    return torch.where(usable, shaped / update_norm, torch.ones_like(weight_norm))
+def trust_ratios(
+    squares: Float[Tensor, "tensors 2"], clamp: tuple[float, float] | None = None
+) -> Float[Tensor, " tensors"]:
+    """φ(‖w‖)/‖u‖ of each tensor from ‖w‖² and ‖u‖², or 1 where either is 0."""
+    weight_norms, update_norms = squares.sqrt().unbind(1)
+    shaped = weight_norms if clamp is None else weight_norms.clamp(*clamp)
+    usable = (weight_norms > 0) & (update_norms > 0)
+    return torch.where(usable, shaped / update_norms, torch.ones_like(shaped))

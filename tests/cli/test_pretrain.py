@@ -185,7 +185,7 @@ def test_a_corpus_of_another_tokenizer_is_refused_when_evaluating(finished, tmp_
         (["small", "--total-step", "3"], 2, "albert pretrain small: --total-step: unknown option; did you mean '--"),
         (["small", "--schedule.total-stps", "3"], 2,
          "albert pretrain small: --schedule.total-stps: unknown option; did you mean '--schedule.total-steps'?"),
-        (["--data", "x"], 2, "albert pretrain: the first word is a recipe; one of quickstart, small, base"),
+        (["--data", "x"], 2, "albert pretrain: the first word is a recipe; one of quickstart, small, two-cores"),
         (["small", "--batch-size", "many"], 2, "albert pretrain small: "),
         (["small", "--batch-size", "0"], 78, "batch_size: is 0, at least 1 is needed"),
         (["small", "--optimizer.beta1", "1.5"], 78, "beta1: is 1.5, a value from 0 to below 1 is needed"),

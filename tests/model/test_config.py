@@ -9,7 +9,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import pack
 from albert.model.presets import ALBERT_BASE, PRESETS
-from albert.pretraining.recipes import RECIPES
+from albert.pretraining.named_recipes import RECIPES
 from albert.runtime.errors import InvalidConfiguration
 
 ARCHITECTURES = PRESETS | {f"recipe {name}": recipe.model for name, recipe in RECIPES.items()}

@@ -19,6 +19,7 @@ from albert.runtime.strict_json import load_json
 from albert.text.preparation.prepare import prepare
 from albert.text.preparation.unit_preparation import PreparationSettings
 from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.training.curves import MACHINE_FIGURES
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 
@@ -59,8 +60,7 @@ def evaluations(run):
 
 
 def told(run):
-    timings = ("time", "tokens_per_second")
-    return [{k: v for k, v in r.items() if k not in timings} for r in read_journal(run / "journal.jsonl")]
+    return [{k: v for k, v in r.items() if k not in MACHINE_FIGURES} for r in read_journal(run / "journal.jsonl")]
 
 
 def state_of(directory):

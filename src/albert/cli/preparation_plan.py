@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from albert.pretraining.recipes import RECIPES
+from albert.pretraining.named_recipes import RECIPES
 from albert.text.preparation.preparation_estimate import PreparationEstimate
 
 FULL = 0.75

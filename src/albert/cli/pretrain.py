@@ -11,8 +11,9 @@ from rich.table import Table
 
 from albert.checkpoints.warm_start.warm_start_positions import Extension
 from albert.cli.command_line import parse
+from albert.pretraining.named_recipes import RECIPES, scaled_recipe
 from albert.pretraining.pretrain import PretrainingResult, pretrain
-from albert.pretraining.recipes import RECIPES, PretrainingRecipe
+from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.start_record import Head, kept_start
 from albert.pretraining.warm_start import Init, recipe_like
 from albert.runtime.distributed import world
@@ -22,15 +23,20 @@ from albert.training.run_folder import RunFolder
 
 DESCRIPTION = """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
-RECIPE is a name (quickstart, small, base, large, xlarge, xxlarge, continue) or a JSON file that an earlier run saved;
-flags change single values of it. The defaults below are those of one recipe: albert pretrain base --help shows base's.
-The same command goes on with a run that was stopped. Under torchrun, every process takes its share of the batch.
+RECIPE is a name (quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue) or a JSON file that an
+earlier run saved; flags change single values of it. base to xxlarge are the paper's, for a cluster; --scale-batch makes
+them fit fewer devices. The defaults below are those of one recipe: albert pretrain base --help shows base's.
+
+The same command goes on with a run that was stopped. Under torchrun, every process takes its share of the batch. A run
+ends by its steps, or before by --max-tokens or --max-minutes; with more of them the same command goes on.
 
 With --init MODEL the run starts from a trained model, weights only: the recipe says the architecture (another depth,
 layers that are no longer shared, more positions, another dropout), the corpus the pieces, and what had to be changed is
 told. The recipe continue is the model's own architecture.
 
 Examples:
+  albert pretrain two-cores --data corpus --output runs/two-cores --max-minutes 60
+  albert pretrain base --scale-batch 256 --data corpus --output runs/base --on-divergence rollback
   albert pretrain small --data corpus --output runs/small \\
     --schedule.total-steps 2000 --model.hidden-size 192
   albert pretrain continue --init albert/albert-base-v2 --data corpus --output runs/mine
@@ -63,6 +69,11 @@ class Pretrain:
     said."""
     drop_heads: tuple[Head, ...] = ()
     """With --init: heads to draw anew, masked_tokens or sentence_order or both."""
+    scale_batch: int | None = None
+    """The recipe at another batch size, its learning rate scaled by the square root of the ratio; other flags are
+    applied afterwards."""
+    wandb: str | None = None
+    """Send the curves to this project at Weights & Biases as well (pip install 'albert[wandb]')."""
     change_dropout: float | None = None
     """Go on with an unfinished run with another dropout, from its newest checkpoint on."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -76,18 +87,22 @@ def main(arguments: list[str]) -> None:
     if arguments[0].startswith("-"):
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
     name, *arguments = arguments
-    defaults = {"recipe": _continued(arguments) if name == CONTINUE else find_recipe(name)}
-    asked = parse(Pretrain, arguments, f"albert pretrain {name}", DESCRIPTION, defaults)
-    init = _init(asked)
     console = Console(quiet=not world().is_first)
+    recipe = _scaled(_continued(arguments) if name == CONTINUE else find_recipe(name), arguments, console)
+    asked = parse(Pretrain, arguments, f"albert pretrain {name}", DESCRIPTION, {"recipe": recipe})
+    init = _init(asked)
     _show_recipe(console, name, asked.recipe)
     run = RunFolder(asked.output)
-    if run.model_path.exists():
-        console.print(f"{run.path} is complete already; nothing is trained", markup=False)
-    elif run.checkpoints():
+    if run.checkpoints():
         console.print(f"going on with {run.path} after step {run.checkpoints()[-1][0]:,}", markup=False)
     result = pretrain(
-        asked.recipe, asked.data, asked.output, asked.device, init=init, change_dropout=asked.change_dropout
+        asked.recipe,
+        asked.data,
+        asked.output,
+        asked.device,
+        init=init,
+        change_dropout=asked.change_dropout,
+        wandb=asked.wandb,
     )
     _show_result(console, result)
 
@@ -121,6 +136,29 @@ def _continued(arguments: list[str]) -> PretrainingRecipe:
         return RECIPES[CONTINUE]
     remedy = "albert pretrain continue --init MODEL --data CORPUS --output RUN"
     raise UsageError("albert pretrain continue", "no model to continue with", remedy)
+
+
+def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -> PretrainingRecipe:
+    """The recipe at the batch size that --scale-batch asks for, and how its learning rate came about.
+
+    Raises:
+        UsageError: not a number of sequences.
+    """
+    asked = _value(arguments, "--scale-batch") or _value(arguments, "--scale_batch")
+    if asked is None:
+        return recipe
+    if not asked.isascii() or not asked.isdigit() or int(asked) < 1:
+        raise UsageError("--scale-batch", f"is {asked}, a number of sequences from 1 is needed")
+    scaled = scaled_recipe(recipe, int(asked))
+    old, new = recipe.optimizer.learning_rate, scaled.optimizer.learning_rate
+    console.print(f"learning rate {old:.4g} x sqrt({asked}/{recipe.batch_size}) = {new:.4g}", highlight=False)
+    steps, share = scaled.schedule.total_steps, scaled.batch_size / recipe.batch_size
+    console.print(
+        f"{steps:,} steps see {steps * scaled.batch_size:,} sequences, {share:.3g} times as many as before; "
+        f"as many need --schedule.total-steps {round(steps / share)}",
+        highlight=False,
+    )
+    return scaled
 
 
 def _value(arguments: list[str], option: str) -> str | None:
@@ -163,7 +201,9 @@ def _show_result(console: Console, result: PretrainingResult) -> None:
     table = Table(title="pre-trained", title_justify="left", show_header=False, box=None, padding=(0, 1))
     if result.start is not None:
         table.add_row("started from", str(result.start))
-    table.add_row("steps", f"{training.steps:,}")
+    table.add_row("ended", training.ending)
+    if training.skipped or training.rollbacks:
+        table.add_row("updates left out, rollbacks", f"{training.skipped:,}, {training.rollbacks:,}")
     table.add_row("tokens", f"{training.tokens:,} at {training.tokens_per_second:,.0f} a second")
     for task, what in (("masked_tokens", "masked tokens"), ("sentence_order", "sentence order")):
         if f"{task}_accuracy" in result.evaluation:

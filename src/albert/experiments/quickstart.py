@@ -23,8 +23,8 @@ from albert.finetuning.finetune import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.start import PretrainedEncoder
 from albert.inference.predictor import Predictor
+from albert.pretraining.named_recipes import QUICKSTART
 from albert.pretraining.pretrain import PretrainingResult, pretrain
-from albert.pretraining.recipes import QUICKSTART
 from albert.runtime.devices import describe_machine
 from albert.runtime.durable_files import new_directory
 from albert.runtime.strict_json import save_json

@@ -12,16 +12,19 @@ import torch
 from torch.optim import Optimizer
 
 from albert.checkpoints.model_directory import save_model_directory, write_model
+from albert.checkpoints.tensor_files import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
 from albert.optim.schedule import warmup_then_linear
 from albert.pretraining.batches import PretrainingBatches
+from albert.pretraining.corpus_record import keep_corpora
 from albert.pretraining.dropout_changes import dropout_by_step
 from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples, HeldOutTests
 from albert.pretraining.mixture import MixedSamples, SampleSource, open_corpora
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.run_card import run_card
+from albert.pretraining.run_plan import meter_of, plan_of
 from albert.pretraining.run_recipe import keep_recipe, recipe_fingerprint, settle
 from albert.pretraining.same_start import refuse_another_start_elsewhere
 from albert.pretraining.samples import PretrainingSamples
@@ -32,13 +35,14 @@ from albert.runtime.devices import pick_device, seed_torch
 from albert.runtime.distributed import process_group, wait_for_all, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
-from albert.runtime.manifests import MANIFEST_NAME, file_hash
+from albert.runtime.late_modules import load_by_name
+from albert.runtime.manifests import MANIFEST_NAME, file_hash, read_manifest
 from albert.runtime.sharding import gather_weights, sharded_copy
-from albert.runtime.strict_json import save_json
+from albert.runtime.strict_json import save_json, to_json
 from albert.text.preparation.shards import TokenCorpus
-from albert.training.curves import Curves
+from albert.training.curves import Curves, Logger
 from albert.training.loop import train
-from albert.training.plan import TrainingPlan, TrainingResult
+from albert.training.plan import TrainingResult
 from albert.training.run_folder import RunFolder
 from albert.training.training_state import TrainingState, training_tensors, write_training_state
 
@@ -65,8 +69,9 @@ def pretrain(
     *,
     init: Init | None = None,
     change_dropout: float | None = None,
+    wandb: str | None = None,
 ) -> PretrainingResult:
-    """Pre-train, or go on with what `output` holds.
+    """Pre-train, or go on with what `output` holds; a run that has ended, when the recipe has come to allow more.
 
     Args:
         recipe: the whole run.
@@ -76,12 +81,15 @@ def pretrain(
         init: a trained model to start from, in place of random weights. A run that has begun needs it no more; given
             all the same, it must be the one that the run was started from.
         change_dropout: go on with this dropout, from the newest checkpoint to the end; the recipe keeps the change.
+        wandb: the project at Weights & Biases where the curves go as well.
 
     Raises:
+        Unavailable: wandb is asked for and not installed.
         InvalidConfiguration: `output` holds a run of another recipe, corpus or start, or weights cannot move.
         DamagedData, MissingInput: the corpus, the trained model or the newest checkpoint is damaged or absent.
         Diverged, Stopped: see `training.loop.train`.
     """
+    logging = None if wandb is None else load_by_name("albert.training.wandb_logger", "wandb")
     place = pick_device(device, world().local_rank)
     with process_group(place, recipe.peer_timeout_minutes) as here:
         corpora = open_corpora([data] if isinstance(data, Path) else data, verify=here.is_first)
@@ -105,9 +113,11 @@ def pretrain(
         with run.locked():
             if start is not None and not run.start_path.exists():
                 save_json(run.start_path, start)
+            keep_corpora(run, corpora)
             keep_recipe(run, recipe)
+            loggers = [] if logging is None else [logging.WandbLogger(run, wandb, to_json(recipe))]
             wait_for_all(here)
-            return _Run(recipe, corpora, samples, held_out, run, place, model, kept_start(run)).complete()
+            return _Run(recipe, corpora, samples, held_out, run, place, model, kept_start(run), loggers).complete()
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,7 @@ class _Run:
     """The whole model, with the weights that the run begins with on the first rank. A sharded run trains a copy and
     brings that one's weights here."""
     start: StartRecord | None
+    loggers: Sequence[Logger] = ()
 
     @property
     def tokenizer_directory(self) -> Path:
@@ -153,7 +164,7 @@ class _Run:
             lambda step: warmup_then_linear(step, peak, schedule.warmup_steps, schedule.total_steps),
             PretrainingBatches(self.samples, recipe.batch_size, recipe.micro_batch_size, recipe.hard_examples),
             pretraining_objective,
-            _plan(recipe),
+            plan_of(recipe),
             run,
             device=self.place,
             identity=identity,
@@ -161,18 +172,20 @@ class _Run:
             gather=partial(gather_weights, model, self.model, here) if sharded else None,
             evaluate=None if self.held_out is None else self._evaluate,
             before_step=set_dropout_of,
+            meter=meter_of(recipe, self.place),
+            loggers=self.loggers,
             description="Pre-training",
         )
-        set_dropout_of(schedule.total_steps - 1)  # a run that had taken all its updates took none now
+        set_dropout_of(result.steps - 1)  # a run that had taken all its updates took none now
         evaluation = result.evaluation
         if here.is_first:
             evaluations = [record for record in read_journal(run.journal_path) if record["event"] == "evaluation"]
             if evaluations:
-                evaluation = {k: v for k, v in evaluations[-1].items() if k not in ("event", "time", "step")}
-            if not run.model_path.exists():
+                evaluation = {k: v for k, v in evaluations[-1].items() if k not in ("event", "time", "step", "seconds")}
+            if not self._model_is_written():
                 card = run_card(run.path.name, recipe, self.corpora, result, evaluation, self.start)
                 save_model_directory(
-                    run.model_path, self.model, self.tokenizer_directory, extra=self._extra(), card=card
+                    run.model_path, self.model, self.tokenizer_directory, extra=self._extra(), card=card, replace=True
                 )
         wait_for_all(here)
         return PretrainingResult(run.path, run.model_path, result, evaluation, self.start)
@@ -207,6 +220,13 @@ class _Run:
     def _save_model(self, directory: Path) -> None:
         write_model(directory, self.model, self.tokenizer_directory, extra=self._extra())
 
+    def _model_is_written(self) -> bool:
+        """Whether the run's model is that of its newest checkpoint: a run that went on has an older one."""
+        if not self.run.model_path.exists():
+            return False
+        written, newest = (read_manifest(path) for path in (self.run.model_path, self.run.checkpoints()[-1][1]))
+        return written[WEIGHTS_NAME] == newest[WEIGHTS_NAME]
+
     def _extra(self) -> dict[str, Any]:
         """Keys of `config.json` beside the architecture."""
         longest = self.recipe.sequences.max_length
@@ -215,22 +235,6 @@ class _Run:
             # Positions beyond it were never trained.
             "max_sequence_length": max(longest, self.start.trained_positions if self.start else 0),
         }
-
-
-def _plan(recipe: PretrainingRecipe) -> TrainingPlan:
-    total = recipe.schedule.total_steps
-    return TrainingPlan(
-        total_steps=total,
-        seed=recipe.seed,
-        clip_norm=recipe.clip_norm,
-        precision=recipe.settled_precision,
-        log_every=recipe.log_every,
-        evaluate_every=recipe.evaluate_every or max(1, total // 10),
-        checkpoint_every=recipe.checkpoint_every,
-        checkpoint_minutes=recipe.checkpoint_minutes,
-        keep_checkpoints=recipe.keep_checkpoints,
-        workers=recipe.workers,
-    )
 
 
 def _samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus], seed: int) -> SampleSource:

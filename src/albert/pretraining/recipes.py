@@ -1,10 +1,9 @@
-"""Complete pre-training runs as values, by name; a variant is `dataclasses.replace` of another, or flags over it."""
+"""A complete pre-training run as a value: what is trained, on what, how long, and what is kept of it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from albert.model.config import AlbertConfig
-from albert.model.presets import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
 from albert.optim.optimizer import OptimizerRecipe
 from albert.optim.schedule import ScheduleRecipe
 from albert.pretraining.dropout_changes import DropoutChanges, check_dropout_changes
@@ -15,6 +14,7 @@ from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision, PrecisionChoice
 from albert.runtime.distributed import PEER_TIMEOUT_MINUTES
 from albert.runtime.errors import InvalidConfiguration
+from albert.training.divergence import Reaction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +34,24 @@ class PretrainingRecipe:
     """With several corpora: how often a sequence comes from each, relative to the others; empty: by their sizes."""
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
     schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)
+    max_tokens: int | None = None
+    """The run ends with the update that reaches so many tokens, however many steps are left."""
+    max_minutes: float | None = None
+    """The run ends after so many minutes in updates, over all parts of the run (paper Table 6). The learning rate is a
+    function of the step and does not fall the faster for it. A finished run goes on when it is given more."""
     batch_size: int = 4096
     """Sequences per update, over all processes."""
     micro_batch_size: int = 32
     """Sequences that one process holds at a time; the rest of the batch is accumulated."""
     clip_norm: float = 1.0
+    on_divergence: Reaction = "stop"
+    """What is done about an update whose loss or gradient is not finite: end, leave it out (at most 10 in a row), or go
+    back to the newest checkpoint and pass over the data since then."""
+    spike_deviations: float | None = None
+    """Do the same about one whose loss or gradient norm is so many deviations (robust, of logarithms) above the median
+    of the last 128; None: about none."""
+    max_rollbacks: int = 10
+    """Most returns to a checkpoint."""
     dropout_changes: DropoutChanges = ()
     """Pairs of an update and a probability: from that update on dropout is that, in place of the model's."""
     precision: PrecisionChoice = "auto"
@@ -81,6 +94,7 @@ class PretrainingRecipe:
             why = f"is {self.model.type_vocab_size}, a sequence has two segments"
             raise InvalidConfiguration("model.type_vocab_size", why)
         for name in (
+            "max_tokens",
             "batch_size",
             "micro_batch_size",
             "log_every",
@@ -92,83 +106,13 @@ class PretrainingRecipe:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
-        if self.workers < 0:
-            raise InvalidConfiguration("workers", f"is {self.workers}, at least 0 is needed")
+        for name in ("workers", "max_rollbacks"):
+            if getattr(self, name) < 0:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 0 is needed")
         if self.sequences.objective == "none" and set(self.evaluation_objectives) - {"none"}:
             why = 'ask a sentence head, which sequences.objective "none" does not train'
             raise InvalidConfiguration("evaluation_objectives", why, "leave them out")
-        for name in ("clip_norm", "checkpoint_minutes", "peer_timeout_minutes"):
-            if not getattr(self, name) > 0:
+        for name in ("clip_norm", "checkpoint_minutes", "peer_timeout_minutes", "max_minutes", "spike_deviations"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
         check_dropout_changes(self.dropout_changes)
-
-
-PAPER_BASE = PretrainingRecipe()
-"""Paper §4.1: LAMB, batch 4096, peak rate 0.00176, 125,000 steps, 3,125 of warm-up, length 512."""
-
-QUICKSTART = PretrainingRecipe(
-    model=AlbertConfig(
-        vocab_size=4000,
-        embedding_size=64,
-        hidden_size=128,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=512,
-        max_position_embeddings=128,
-    ),
-    sequences=SequenceRecipe(max_length=64),
-    optimizer=OptimizerRecipe(learning_rate=1.5e-2, beta2=0.99),
-    schedule=ScheduleRecipe(total_steps=1500, warmup_steps=100),
-    batch_size=32,
-    evaluate_every=300,
-    evaluation_sequences=400,
-    checkpoint_minutes=1.0,
-)
-"""A few minutes on two cores; see `albert quickstart`."""
-
-SMALL = PretrainingRecipe(
-    model=replace(ALBERT_BASE, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024),
-    sequences=SequenceRecipe(max_length=128),
-    optimizer=OptimizerRecipe(learning_rate=8e-3, beta2=0.99),
-    schedule=ScheduleRecipe(total_steps=9500, warmup_steps=300),
-    batch_size=32,
-    micro_batch_size=32,
-    checkpoint_minutes=5.0,
-)
-"""About an hour on two cores, 25 million tokens, a recipe to grow from: LOG.md says what it did not learn."""
-
-CONTINUE = replace(
-    PAPER_BASE,
-    optimizer=OptimizerRecipe(learning_rate=4.4e-4),
-    schedule=ScheduleRecipe(total_steps=12_500, warmup_steps=750),
-    batch_size=256,
-)
-"""Go on with a pre-trained model on text of its new field: the model's own architecture (`continue_recipe`), as many
-updates as Gururangan et al. (2020, §3.1) take, a fresh warm-up, and the paper's peak rate scaled to the batch,
-0.00176·√(256/4096)."""
-
-RECIPES: dict[str, PretrainingRecipe] = {
-    "quickstart": QUICKSTART,
-    "small": SMALL,
-    "base": PAPER_BASE,
-    "large": replace(PAPER_BASE, model=ALBERT_LARGE),
-    "xlarge": replace(PAPER_BASE, model=ALBERT_XLARGE),
-    "xxlarge": replace(PAPER_BASE, model=ALBERT_XXLARGE),
-    "continue": CONTINUE,
-}
-"""The named recipes. base to xxlarge are the paper's, to be run on a cluster."""
-
-
-def continue_recipe(
-    config: AlbertConfig, trained_length: int | None, objective: SentenceObjective
-) -> PretrainingRecipe:
-    """`CONTINUE` for a model: its architecture, the length it was trained with, its sentence objective.
-
-    Args:
-        config: its configuration.
-        trained_length: tokens of its longest sequences; None: as many as it has positions, at most 512.
-        objective: what its sentence head was trained on.
-    """
-    length = min(trained_length or 512, config.max_position_embeddings)
-    sequences = replace(CONTINUE.sequences, max_length=length, objective=objective)
-    return replace(CONTINUE, model=config, sequences=sequences)

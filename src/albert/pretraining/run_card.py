@@ -33,7 +33,7 @@ def run_card(
         architecture="AlbertForPreTraining",
         attention_window=recipe.model.effective_window,
         description=f"An ALBERT encoder pre-trained with n-gram masking and the sentence objective "
-        f'"{recipe.sequences.objective}" for {result.steps:,} steps, {result.tokens:,} tokens.',
+        f'"{recipe.sequences.objective}" for {result.steps:,} steps, {result.tokens:,} tokens ({result.ending}).',
         parameters=count_parameters(recipe.model).by_part(),
         recipe={key: str(value) for key, value in flat(to_json(recipe)).items()}
         | {"machine": ", ".join(f"{key} {value}" for key, value in describe_machine().items())},

@@ -27,6 +27,19 @@ FREE_TO_CHANGE = (
 )
 """What may differ when a run is resumed: it changes no number, or as parallelism the last bits alone."""
 
+FREE_FROM_NOW_ON = ("max_tokens", "max_minutes", "on_divergence", "spike_deviations", "max_rollbacks")
+"""What may differ as well: it decides how a run goes on, and nothing about the updates it has taken."""
+
+_SINCE_THE_FIRST_RUNS: dict[str, Any] = {
+    "model.attention_window": None,
+    "sequences.neighbours_probability": 0.0,
+    "hard_examples.focus": 0.0,
+    "hard_examples.warmup_steps": 0,
+    "evaluation_objectives": [],
+    "activation_checkpointing": False,
+}
+"""Values that mean what recipes without such a field meant: runs begun before it was there go on."""
+
 
 def settle(
     recipe: PretrainingRecipe,
@@ -70,11 +83,11 @@ def settle(
 
 
 def keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
-    """Save the recipe of a new run; refuse to go on with a run of another.
+    """Save the recipe of a new run, and what is free to change; refuse to go on with a run of another.
 
     Args:
         run: its folder, locked.
-        recipe: settled; changes of dropout are its only news.
+        recipe: settled; changes of dropout, and what is free from now on, are its only news.
 
     Raises:
         InvalidConfiguration: the run has another recipe.
@@ -83,19 +96,24 @@ def keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
         recipe_kept = load_json(PretrainingRecipe, run.recipe_path)
         kept = flat(to_json(replace(recipe_kept, dropout_changes=recipe.dropout_changes)))
         for key, value in flat(to_json(recipe)).items():
-            if kept[key] != value and key not in FREE_TO_CHANGE:
+            if kept[key] != value and key not in (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON):
                 why = f"this run was started with {key} {kept[key]}, now it is {value}"
                 raise InvalidConfiguration(run.path, why, "choose another output, or the run's own recipe.json")
-        if recipe_kept.dropout_changes == recipe.dropout_changes:
+        news = {name: getattr(recipe, name) for name in (*FREE_FROM_NOW_ON, "dropout_changes")}
+        recipe = replace(recipe_kept, **news)
+        if recipe == recipe_kept:
             return
-        recipe = replace(recipe_kept, dropout_changes=recipe.dropout_changes)
     save_json(run.recipe_path, recipe)
 
 
 def recipe_fingerprint(recipe: PretrainingRecipe) -> str:
     """A hash of everything that must not change under a run; dropout may, at a step that the recipe names."""
-    free = (*FREE_TO_CHANGE, "dropout_changes")
-    fixed = {key: value for key, value in flat(to_json(recipe)).items() if key not in free}
+    free = (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON, "dropout_changes")
+    fixed = {
+        key: value
+        for key, value in flat(to_json(recipe)).items()
+        if key not in free and (key not in _SINCE_THE_FIRST_RUNS or value != _SINCE_THE_FIRST_RUNS[key])
+    }
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 

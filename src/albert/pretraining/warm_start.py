@@ -17,7 +17,8 @@ from albert.checkpoints.warm_start.warm_start_positions import Extension, traine
 from albert.checkpoints.warm_start.warm_start_vocabulary import PieceOrigins, pieces_by_text, same_pieces
 from albert.checkpoints.weights_fingerprint import weights_fingerprint
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.recipes import PretrainingRecipe, continue_recipe
+from albert.pretraining.named_recipes import continue_recipe
+from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.sentence_order import SentenceObjective, head_task
 from albert.pretraining.start_record import Head, StartRecord
 from albert.runtime.devices import seed_torch

@@ -16,13 +16,13 @@ class Meter:
 
     flops: Callable[[Batch], float]
     """Floating-point operations of the matrix products that a micro-batch needs, forwards and backwards."""
-    matmul_rate: float
-    """Operations a second of a large matrix product alone, on this device at this precision."""
+    matmul_rate: Callable[[], float]
+    """Operations a second of a large matrix product alone, on this device at this precision; asked when first told."""
 
 
 def machine_figures(flops: float, seconds: float, meter: Meter | None, device: torch.device) -> dict[str, float]:
     """The share of the machine's rate at which `flops` were done in `seconds`, and the memory held at most."""
-    share = {} if meter is None else {"matmul_share": flops / seconds / meter.matmul_rate}
+    share = {} if meter is None else {"matmul_share": flops / seconds / meter.matmul_rate()}
     return {**share, "peak_memory_bytes": peak_memory_bytes(device)}
 
 

@@ -1,13 +1,17 @@
-"""Two processes under torchrun train what one process trains."""
+"""Any number of processes, sharded or not, train what one process trains, and go on with what others began."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from tests.pretraining.killable_runs import final_files
 
 from albert.checkpoints.model_directory import open_model
 from albert.model.albert import AlbertForPreTraining
@@ -23,21 +27,16 @@ from albert.training.curves import MACHINE_FIGURES
 from albert.training.run_folder import RunFolder
 from albert.training.training_state import TENSORS_NAME
 
-TOLERANCE = 1e-5
+TOLERANCE = 1e-6
 
 
-def under_torchrun(recipe, corpus, run, *more) -> subprocess.CompletedProcess:
-    """`albert pretrain` in two processes, with more words."""
-    save_json(run.with_suffix(".json"), recipe)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "albert"]
-    words = ["pretrain", run.with_suffix(".json"), "--data", corpus, "--output", run, "--device", "cpu", *more]
-    return subprocess.run(
-        [sys.executable, *launcher, *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+def command(recipe, corpus, run, *more) -> list[str]:
+    """The words of `albert pretrain`, on every rank."""
+    path = run.with_suffix(".json")
+    if not path.exists():
+        save_json(path, recipe)
+    words = ["pretrain", path, "--data", corpus, "--output", run, "--device", "cpu", *more]
+    return list(map(str, words))
 
 
 def numbers(run, event) -> list[dict[str, float]]:
@@ -52,43 +51,186 @@ def assert_the_same_training(run, reference):
         assert len(mine) == len(theirs) > 0
         for one, other in zip(mine, theirs, strict=True):
             assert one == pytest.approx(other, rel=TOLERANCE)
-    weights, expected = (load_file(path / "model" / "model.safetensors") for path in (run, reference))
-    assert weights.keys() == expected.keys()
+    assert_close(run / "model" / "model.safetensors", reference / "model" / "model.safetensors")
+    newest, other = (RunFolder(path).checkpoints()[-1] for path in (run, reference))
+    assert newest[0] == other[0]
+    assert_close(newest[1] / TENSORS_NAME, other[1] / TENSORS_NAME)
+
+
+def assert_close(path, expected_path):
+    """The same names and shapes, and nearly the same numbers."""
+    tensors, expected = load_file(path), load_file(expected_path)
+    assert tensors.keys() == expected.keys()
     for name, tensor in expected.items():
-        assert weights[name] == pytest.approx(tensor, abs=1e-5), name
+        np.testing.assert_allclose(tensors[name], tensor, rtol=0, atol=1e-5, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def recipe(tiny_recipe):
+    """Twelve updates, of which every one is told."""
+    return replace(tiny_recipe, log_every=1, checkpoint_every=2, keep_checkpoints=1)
+
+
+@pytest.fixture(scope="module")
+def one_process(fork_server, recipe, tiny_corpus, tmp_path_factory):
+    """The directory of the run of one process, and the samples of its steps."""
+    directory = tmp_path_factory.mktemp("one") / "run"
+    run = fork_server.start(command(recipe, tiny_corpus, directory), tell_samples=True)
+    assert run.finish() == 0, run.printed
+    return directory, run.samples
+
+
+def samples_of_all(runs) -> dict[int, list[str]]:
+    """What the ranks were dealt in turn, by step."""
+    steps = min((run.samples.keys() for run in runs), key=len)
+    return {
+        step: [digest for turn in zip(*(run.samples[step] for run in runs), strict=True) for digest in turn]
+        for step in steps
+    }
 
 
 @pytest.mark.parametrize(
-    ("micro_batch_size", "objective"),
-    [pytest.param(2, "sop", id="with accumulation"), pytest.param(32, "none", id="without a sentence objective")],
+    ("size", "micro_batch_size", "parallelism"),
+    [(2, 2, "data"), (4, 1, "data"), (2, 32, "sharded"), (4, 1, "sharded")],
 )
-def test_two_processes_train_what_one_trains(tiny_recipe, tiny_corpus, tmp_path, micro_batch_size, objective):
-    recipe = replace(
-        tiny_recipe,
-        sequences=replace(tiny_recipe.sequences, objective=objective),
-        schedule=replace(tiny_recipe.schedule, total_steps=6),
-        micro_batch_size=micro_batch_size,
-        log_every=1,
-        evaluate_every=3,
-    )
-    pretrain(recipe, tiny_corpus, tmp_path / "one", "cpu")
-    done = under_torchrun(recipe, tiny_corpus, tmp_path / "two")
-    assert done.returncode == 0, done.stderr
+def test_several_processes_train_what_one_trains(
+    fork_server, recipe, tiny_corpus, tmp_path, one_process, size, micro_batch_size, parallelism
+):
+    reference, samples = one_process
+    recipe = replace(recipe, micro_batch_size=micro_batch_size, parallelism=parallelism)
+    runs = fork_server.start_world([command(recipe, tiny_corpus, tmp_path / "run")] * size, tell_samples=True)
+    assert [run.finish() for run in runs] == [0] * size, [run.printed for run in runs]
+    assert samples_of_all(runs) == samples
+    assert_the_same_training(tmp_path / "run", reference)
+
+
+@pytest.mark.parametrize(
+    "worlds",
+    [
+        [(1, "data"), (2, "data"), (1, "data")],
+        [(2, "data"), (1, "data"), (2, "data")],
+        [(2, "sharded"), (1, "sharded"), (4, "data")],
+        [(2, "data"), (4, "sharded"), (2, "sharded")],
+    ],
+    ids=str,
+)
+def test_a_run_goes_on_in_another_world(fork_server, recipe, tiny_corpus, tmp_path, one_process, worlds):
+    """Killed after four updates each, the rest is for another number of processes."""
+    reference, expected = one_process
+    samples = {}
+    for number, (size, parallelism) in enumerate(worlds):
+        words = command(recipe, tiny_corpus, tmp_path / "run", "--parallelism", parallelism)
+        last = number == len(worlds) - 1
+        runs = fork_server.start_world([words] * size, {} if last else {0: "after-save 2"}, tell_samples=True)
+        if not last:
+            runs[0].wait_until(lambda first=runs[0]: first.told[-1:] and first.told[-1][1] == "after-save")
+            runs[0].wait_until(lambda first=runs[0]: [what for _, what in first.told].count("after-save") == 2)
+            for run in runs:
+                run.kill()
+        assert last == all(run.finish() == 0 for run in runs), [run.printed for run in runs]
+        told = samples_of_all(runs)
+        assert set(told) >= set(range(4 * number, 4 * number + 4))
+        samples |= told
+    assert samples == expected
+    assert_the_same_training(tmp_path / "run", reference)
+    assert "not bit for bit as before" in runs[0].printed
+
+
+@pytest.mark.parametrize("parallelism", ["data", "sharded"])
+def test_several_processes_without_a_sentence_objective(fork_server, recipe, tiny_corpus, tmp_path, parallelism):
+    """Weights that are not trained are there all the same."""
+    recipe = replace(recipe, sequences=replace(recipe.sequences, objective="none"), parallelism=parallelism)
+    for name, size in (("one", 1), ("two", 2)):
+        runs = fork_server.start_world([command(recipe, tiny_corpus, tmp_path / name)] * size)
+        assert [run.finish() for run in runs] == [0] * size, [run.printed for run in runs]
     assert_the_same_training(tmp_path / "two", tmp_path / "one")
-    steps = [step for step, _ in RunFolder(tmp_path / "two").checkpoints()]
-    assert steps == [step for step, _ in RunFolder(tmp_path / "one").checkpoints()]
 
 
-def test_two_processes_start_from_a_trained_model_and_change_dropout_as_one_does(tiny_recipe, tiny_corpus, tmp_path):
+@pytest.mark.parametrize("parallelism", ["data", "sharded"])
+def test_several_processes_start_from_a_trained_model_and_change_dropout_as_one_does(
+    fork_server, recipe, tiny_corpus, tmp_path, one_process, parallelism
+):
     """Only the first opens the model; the others take its weights from the checkpoint of step 0."""
-    recipe = replace(tiny_recipe, schedule=replace(tiny_recipe.schedule, total_steps=4), log_every=1, evaluate_every=2)
-    source = pretrain(recipe, tiny_corpus, tmp_path / "source", "cpu").model
+    source = one_process[0] / "model"
+    recipe = replace(recipe, parallelism=parallelism, schedule=replace(recipe.schedule, total_steps=4))
     changed = replace(recipe, model=replace(recipe.model, num_hidden_layers=3), seed=1, dropout_changes=((2, 0.0),))
     pretrain(changed, tiny_corpus, tmp_path / "one", "cpu", init=Init(model=str(source)))
-    done = under_torchrun(changed, tiny_corpus, tmp_path / "two", "--init", source)
-    assert done.returncode == 0, done.stderr
+    words = command(changed, tiny_corpus, tmp_path / "two", "--init", source)
+    runs = fork_server.start_world([words] * 2)
+    assert [run.finish() for run in runs] == [0, 0], [run.printed for run in runs]
     assert_the_same_training(tmp_path / "two", tmp_path / "one")
     assert numbers(tmp_path / "two", "change") == [{"step": 2, "dropout": 0.0}]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("parallelism", ["data", "sharded"])
+def test_the_loss_of_a_process_ends_the_others_at_once(fork_server, recipe, tiny_corpus, tmp_path, lost, parallelism):
+    """A lost process is noticed by what it no longer answers, long before the time-out of thirty minutes."""
+    words = command(replace(recipe, parallelism=parallelism), tiny_corpus, tmp_path / "run")
+    runs = fork_server.start_world([words] * 2, {lost: "training 4"})
+    runs[lost].wait_until(lambda: [what for _, what in runs[lost].told].count("training") == 4)
+    assert runs[lost].kill()
+    other = runs[1 - lost]
+    assert other.finish() == 75, other.printed
+    assert f"process {1 - lost}: lost another one; see its message; the same command goes on" in other.printed
+
+
+def test_a_process_that_hangs_is_given_up_after_a_while(fork_server, recipe, tiny_corpus, tmp_path):
+    words = command(recipe, tiny_corpus, tmp_path / "run", "--peer-timeout-minutes", "0.1")
+    runs = fork_server.start_world([words] * 2, {1: "training 4"})
+    assert runs[0].finish() == 75, runs[0].printed
+    assert runs[1].kill()
+    assert RunFolder(tmp_path / "run").newest_checkpoint()[0] == 2
+
+
+def test_processes_that_were_started_differently_are_refused(fork_server, recipe, tiny_corpus, tmp_path):
+    words = command(recipe, tiny_corpus, tmp_path / "run")
+    runs = fork_server.start_world([words, [*words, "--seed", "5"]])
+    assert [run.finish() for run in runs] == [78, 78]
+    assert "rank 1: has another recipe than rank 0; start all with the same command" in runs[0].printed
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_do_not_see_the_same_files_are_refused(fork_server, recipe, tiny_corpus, tmp_path, one_process):
+    words = [command(recipe, tiny_corpus, place) for place in (one_process[0], tmp_path / "elsewhere")]
+    runs = fork_server.start_world(words)
+    assert [run.finish() for run in runs] == [78, 78]
+    assert "rank 1: has another newest checkpoint than rank 0" in runs[0].printed
+
+
+def test_torchrun_brings_back_a_run_whose_process_was_killed(fork_server, recipe, tiny_corpus, tmp_path):
+    """It restarts all processes, and they go on from the newest checkpoint."""
+    recipe = replace(
+        recipe, schedule=replace(recipe.schedule, total_steps=300), checkpoint_every=20, evaluate_every=100
+    )
+    runs = fork_server.start_world([command(recipe, tiny_corpus, tmp_path / "undisturbed")] * 2)
+    assert [run.finish() for run in runs] == [0, 0], [run.printed for run in runs]
+    launcher = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "3", "-m", "albert"]
+    words = [sys.executable, "-m", "torch.distributed.run", *launcher]
+    run = RunFolder(tmp_path / "run")
+    with subprocess.Popen(
+        [*words, *command(recipe, tiny_corpus, run.path)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while not run.checkpoints() and process.poll() is None:
+            time.sleep(0.001)
+        killed_at = run.checkpoints()[-1][0]
+        os.kill(child_of_rank(process.pid, 1), signal.SIGKILL)
+        _, said = process.communicate(timeout=240)
+    assert process.returncode == 0, said
+    assert killed_at < 300
+    assert "lost another one" in said
+    assert final_files(run.path) == final_files(tmp_path / "undisturbed")
+
+
+def child_of_rank(parent: int, rank: int) -> int:
+    """The process that a launcher started as a rank."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        if f"RANK={rank}" in Path(f"/proc/{child}/environ").read_text().split("\0"):
+            return int(child)
+    raise AssertionError(f"no process of rank {rank}")
 
 
 def test_without_a_sentence_objective_its_weights_stay_as_they_were_drawn(tiny_recipe, tiny_corpus, tmp_path):

@@ -1,0 +1,124 @@
+"""Has imported everything, and runs `albert` in forked children: a start costs milliseconds, a death is no less one.
+
+Reads lines of JSON: the words of a command, the environment, a file for what it prints, where to stand still. Tells on
+standard output, one line each: `PROCESS started`, `PROCESS PHASE` and `PROCESS after-PHASE` around each phase of a
+child's work, `PROCESS ended CODE`.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import select
+import signal
+import sys
+
+from albert.cli import main
+from albert.pretraining import batches, pretrain
+from albert.training import run_folder, steps
+
+TOLD = sys.stdout.fileno()
+PHASES = (
+    (steps, "update", "training"),
+    (run_folder.RunFolder, "save_checkpoint", "save"),
+    (run_folder, "remove_directory", "rotation"),
+    (pretrain._Run, "_evaluate", "evaluation"),
+    (pretrain, "save_model_directory", "end"),
+)
+"""Where functions live that are phases of a run; what comes before the first is its start."""
+
+
+def serve() -> None:
+    """Run a command for each line, until there are no more lines and no more children."""
+    waiting, children, more = b"", set(), True
+    while more or children:
+        if more and select.select([0], [], [], 0.002)[0]:
+            read = os.read(0, 1 << 16)
+            more = bool(read)
+            *lines, waiting = (waiting + read).split(b"\n")
+            children |= {start(json.loads(line)) for line in lines}
+        for child in list(children):
+            ended, status = os.waitpid(child, os.WNOHANG if more else 0)
+            if ended:
+                children.remove(child)
+                tell(f"ended {os.waitstatus_to_exitcode(status)}", child)
+
+
+def start(request: dict) -> int:
+    """Fork a child that runs one command."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        global TOLD
+        TOLD = os.dup(TOLD)
+        with open(request["printed"], "ab", buffering=0) as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        tell("started")
+        os.environ.update(request["environment"])
+        for place, name, phase in PHASES:
+            setattr(place, name, telling(phase, getattr(place, name), request["stand_still"]))
+        if request["tell_samples"]:
+            batches.PretrainingBatches.micro_batches = telling_samples(batches.PretrainingBatches.micro_batches)
+        os._exit(main.run(request["arguments"]))
+    return child
+
+
+def telling(phase: str, function, stand_still: str):
+    """The same function, announced; the process stops for good at the moment `stand_still`: `after-save 2`, say."""
+    calls = 0
+
+    def at(moment: str) -> None:
+        tell(moment)
+        if f"{moment} {calls}" == stand_still:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    @functools.wraps(function)
+    def announced(*arguments, **options):
+        nonlocal calls
+        calls += 1
+        at(phase)
+        try:
+            return function(*arguments, **options)
+        finally:
+            at(f"after-{phase}")
+
+    return announced
+
+
+def telling_samples(micro_batches):
+    """The same method, which tells of a step what its samples are, masks and labels included: `samples STEP HASH…`."""
+
+    @functools.wraps(micro_batches)
+    def announced(self, step: int, rank: int, world_size: int):
+        made = micro_batches(self, step, rank, world_size)
+        tell(" ".join((f"samples {step}", *(digest for batch in made for digest in digests(batch)))))
+        return made
+
+    return announced
+
+
+def digests(batch) -> list[str]:
+    """Of each sample of a micro-batch."""
+    found, begin = [], 0
+    for number, length in enumerate(batch.packed.lengths):
+        masked = (batch.masked_positions >= begin) & (batch.masked_positions < begin + length)
+        parts = (
+            batch.packed.token_ids[begin : begin + length],
+            batch.packed.token_type_ids[begin : begin + length],
+            batch.masked_positions[masked] - begin,
+            batch.masked_labels[masked],
+            batch.order_labels[number],
+        )
+        content = repr([part.tolist() for part in parts]).encode()
+        found.append(hashlib.sha256(content).hexdigest()[:16])
+        begin += length
+    return found
+
+
+def tell(what: str, process: int | None = None) -> None:
+    """One short line, written at once: lines of several processes do not mix."""
+    os.write(TOLD, f"{process or os.getpid()} {what}\n".encode())
+
+
+serve()

@@ -11,7 +11,7 @@ import transformers
 from safetensors.torch import load_file
 from torch import nn
 
-from albert.checkpoints.model_directory import KINDS, MODELS, Kind, open_model, read_config, write_model
+from albert.checkpoints.model_directory import KINDS, MODELS, Kind, kind_of, open_model, read_config, write_model
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import pack
@@ -43,7 +43,9 @@ THEIR_KEYS = {"vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"
 
 
 # Every head on one architecture, and every architecture under one head: they know nothing of each other.
-CASES = {f"{kind}, all shared": (kind, BASE) for kind in MODELS} | {
+OURS_ALONE = "AlbertForJointQuestionAnswering"
+SHARED_KINDS = [kind for kind in MODELS if MODELS[kind].__name__ != OURS_ALONE]
+CASES = {f"{kind}, all shared": (kind, BASE) for kind in SHARED_KINDS} | {
     f"pretraining, {name}": ("pretraining", config) for name, config in OURS.items()
 }
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -102,7 +104,7 @@ def test_ours_comes_back_from_theirs_with_every_byte(
     assert keys[0].items() <= keys[1].items()
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", SHARED_KINDS)
 @pytest.mark.parametrize(
     ("fields", "dtype"),
     [
@@ -204,11 +206,26 @@ def test_a_classifier_of_another_task_is_not_taken_for_this_one(asked: Kind, tmp
         assert ("classifier.weight" in report.unexpected) == (kind != asked)
 
 
-def test_architectures_are_those_of_transformers() -> None:
-    assert all(hasattr(transformers, name) for name in KINDS)
-    assert KINDS.keys() == {name for name in transformers.models.albert.modeling_albert.__all__} - {
-        "AlbertPreTrainedModel"
-    }
+def test_architectures_are_those_of_transformers_and_one_that_it_has_not() -> None:
+    theirs = set(transformers.models.albert.modeling_albert.__all__) - {"AlbertPreTrainedModel"}
+    assert KINDS.keys() == theirs | {OURS_ALONE}
+
+
+def test_a_joint_span_head_is_kept_and_transformers_opens_the_encoder_under_it(tmp_path: Path) -> None:
+    ours = _ours("joint_question_answering", BASE)
+    write_model(tmp_path, ours, None)
+    again = open_model(tmp_path, kind_of(read_config(tmp_path)[1]))
+    assert not again.loading_report.newly_initialised and not again.loading_report.unexpected
+    assert all(_same(tensor, again.model.state_dict()[name]) for name, tensor in ours.state_dict().items())
+    theirs, report = transformers.AlbertModel.from_pretrained(
+        tmp_path, add_pooling_layer=False, output_loading_info=True
+    )
+    assert not report["missing_keys"]
+    assert set(report["unexpected_keys"]) == {name for name in ours.state_dict() if name.startswith("joint_")}
+    ids, types = np.arange(5, 14), np.zeros(9, int)
+    with torch.inference_mode():
+        expected = theirs.eval()(torch.from_numpy(ids)[None]).last_hidden_state[0]
+        torch.testing.assert_close(ours.albert(pack([ids], [types])), expected, atol=1e-4, rtol=1e-4)
 
 
 def _labels(kind: Kind) -> int:

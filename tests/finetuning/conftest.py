@@ -56,16 +56,35 @@ def pretrained(config, tokenizer_directory, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory) -> Path:
-    """16 examples of a choice, a score and a span, the same for training and development."""
+    """16 examples of a choice, a score, a span and an option, the same for training and development.
+
+    Of the spans that may be absent there are 32: each text is asked something that it does not say, too.
+    """
     folder = tmp_path_factory.mktemp("data")
     texts = [f"the {first} saw the {second}" for first in NOUNS for second in NOUNS[:2]]
     choice = "".join(f"{text}\t{i // 8}\n" for i, text in enumerate(texts))
     score = "".join(f"{text}\tthe {NOUNS[i % 3]}\t{(i // 4) + 0.5}\n" for i, text in enumerate(texts))
-    paragraphs = []
+    paragraphs, open_paragraphs, passages = [], [], []
     for i, text in enumerate(texts):
         noun = NOUNS[i // 2]
         answer = {"text": noun, "answer_start": text.index(noun)}
         paragraphs.append({"context": text, "qas": [{"id": str(i), "question": "who saw?", "answers": [answer]}]})
+        qas = paragraphs[-1]["qas"]
+        absent = {"id": f"{i}-absent", "question": "what sank there?", "answers": [], "is_impossible": True}
+        open_paragraphs.append({"context": text, "qas": [*qas, absent]})
+        options = [NOUNS[4 + (i + shift) % 4] for shift in range(3)]
+        options.insert(i % 4, NOUNS[i // 4])
+        answer = "ABCD"[i % 4]
+        level = ("middle", "high")[i % 2]
+        passages.append(
+            {
+                "id": f"{level}{i}.txt",
+                "article": text,
+                "questions": ["it was a _ ."],
+                "options": [options],
+                "answers": [answer],
+            }
+        )
     questions = json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]})
     for split in ("train", "dev"):
         for name, header, body in (
@@ -75,10 +94,15 @@ def data(tmp_path_factory) -> Path:
             (folder / name).mkdir(exist_ok=True)
             (folder / name / f"{split}.tsv").write_text(header + body)
         (folder / f"{split}-v1.1.json").write_text(questions)
+        (folder / f"{split}-v2.0.json").write_text(json.dumps({"data": [{"paragraphs": open_paragraphs}]}))
+        for passage in passages:
+            place = folder / "RACE" / split / passage["id"].rstrip("0123456789.tx") / passage["id"]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(json.dumps(passage) + "\n\n")
     return folder
 
 
-@pytest.fixture(params=["sst-2", "sts-b", "squad-1.1"])
+@pytest.fixture(params=["sst-2", "sts-b", "squad-1.1", "squad-2.0", "race"])
 def task(request) -> Task:
     """One declared task of each kind of target, with a recipe for a tiny model."""
     declared = DECLARED[request.param]

@@ -70,7 +70,7 @@ def test_a_missing_file_says_what_is_expected_where(tmp_path):
         ("dev.tsv.gz", gzip.compress(b"sentence\tlabel\nok\t1\n", mtime=0)[:-6], "damaged gzip"),
         ("dev.tsv.gz", b"no gzip", "damaged gzip"),
         ("dev.tsv", b"label\tlabel\n1\t1\n", "same name"),
-        ("dev.tsv", b"sentence\tlabel\nok\t2\n", r":2: unknown label '2'.*known labels: '0', '1'"),
+        ("dev.tsv", b"sentence\tlabel\nok\t2\n", r":2: unknown label '2'.*known: '0', '1'"),
         ("dev.tsv", b"sentences\tlabel\nok\t1\n", "has no column 'sentence'; did you mean 'sentences'"),
     ],
 )

@@ -79,12 +79,12 @@ def test_gold_answers_are_reachable_and_answers_are_slices(drawn, room, stride, 
             first, last = target - window.offset + window.first_token
             assert (first, last) == place
     rng = np.random.default_rng(len(context))
-    logits = [rng.normal(size=(2, int(n))) for n in features.sequences.lengths]
-    found = best_answers([question], features, [x[0] for x in logits], [x[1] for x in logits], max_answer_tokens=3)
-    assert bool(found[0]) == (len(spans) > 0)
-    for candidate in found[0]:
+    rows = [rng.normal(size=(int(n), 2)) for n in features.sequences.lengths]
+    found = best_answers([question], features, rows, max_answer_tokens=3)[0].candidates
+    assert bool(found) == (len(spans) > 0)
+    for candidate in found:
         assert candidate.text == context[candidate.start : candidate.end]
-    scores = [candidate.score for candidate in found[0]]
+    scores = [candidate.score for candidate in found]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -118,7 +118,8 @@ def test_the_best_allowed_span_wins(tokenizer):
     starts[0] = ends[0] = 99.0  # [CLS] is no answer
     starts[offset + 2], ends[offset + 1] = 5.0, 9.0  # an end before its start is no answer
     starts[offset + 1] = 3.0
-    best = best_answers([question], features, [starts], [ends], max_answer_tokens=1)[0][0]
+    rows = [np.stack([starts, ends], axis=1)]
+    best = best_answers([question], features, rows, max_answer_tokens=1)[0].candidates[0]
     assert best.score == 12.0
     assert (best.start, best.end) == tuple(features.character_spans[0][1])
 

@@ -16,11 +16,13 @@ _HEADS = {
     "AlbertForMaskedLM": ("predictions", "nsp_classifier"),
     **dict.fromkeys(CLASSIFIERS, ("classifier",)),
     "AlbertForQuestionAnswering": ("qa_outputs",),
+    "AlbertForJointQuestionAnswering": ("joint_qa_outputs",),
     "AlbertModel": (),
 }
 LABELLED = CLASSIFIERS[:2]
 _POOLER = BACKBONE_PREFIX + "pooler."
-_WITHOUT_POOLER = ("AlbertForMaskedLM", "AlbertForQuestionAnswering", "AlbertModel")
+_ANSWERING = ("AlbertForQuestionAnswering", "AlbertForJointQuestionAnswering")
+_WITHOUT_POOLER = ("AlbertForMaskedLM", *_ANSWERING, "AlbertModel")
 
 
 def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
@@ -31,6 +33,8 @@ def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
         stated: what says so itself; it tells apart the classes whose head is the same linear map.
     """
     heads = {name.split(".", 1)[0] for name in names}
+    if "joint_qa_outputs" in heads:
+        return "AlbertForJointQuestionAnswering"
     if "qa_outputs" in heads:
         return "AlbertForQuestionAnswering"
     if "classifier" in heads:
@@ -47,7 +51,7 @@ def belongs_to(name: str, architecture: str) -> bool:
     whoever fine-tunes them.
     """
     part, _, inside = name.partition(".")
-    if architecture == "AlbertForQuestionAnswering" and inside.startswith("pooler."):
+    if architecture in _ANSWERING and inside.startswith("pooler."):
         return False
     return name.startswith(BACKBONE_PREFIX) or part in _HEADS[architecture]
 

@@ -33,6 +33,10 @@ with torch.inference_mode():
     outputs = model(**inputs)
 start, end = int(outputs.start_logits.argmax()), int(outputs.end_logits.argmax())
 print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))""",
+    "AlbertForJointQuestionAnswering": """from albert.inference.predictor import Predictor
+
+answers = Predictor.open("{name}")  # transformers opens the encoder alone, it has no class for this head
+print(answers.answer("Who wrote it?", "The letter was written by Ada."))""",
     "AlbertForMultipleChoice": """import torch
 from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
@@ -66,6 +70,7 @@ _PIPELINE_TAGS = {
     "AlbertForSequenceClassification": "text-classification",
     "AlbertForTokenClassification": "token-classification",
     "AlbertForQuestionAnswering": "question-answering",
+    "AlbertForJointQuestionAnswering": "question-answering",
     "AlbertForMultipleChoice": "multiple-choice",
     "AlbertModel": "feature-extraction",
 }

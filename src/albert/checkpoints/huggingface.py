@@ -54,6 +54,22 @@ HEADS = {
     "classifier.bias": "classifier.bias",
     "qa_outputs.outputs.weight": "qa_outputs.weight",
     "qa_outputs.outputs.bias": "qa_outputs.bias",
+    **{
+        name: name  # transformers has no such head
+        for name in (
+            "joint_qa_outputs.start.weight",
+            "joint_qa_outputs.start.bias",
+            "joint_qa_outputs.end_dense.weight",
+            "joint_qa_outputs.end_dense.bias",
+            "joint_qa_outputs.end_layer_norm.weight",
+            "joint_qa_outputs.end_layer_norm.bias",
+            "joint_qa_outputs.end.weight",
+            "joint_qa_outputs.end.bias",
+            "joint_qa_outputs.answer_dense.weight",
+            "joint_qa_outputs.answer_dense.bias",
+            "joint_qa_outputs.answer.weight",
+        )
+    },
 }
 # Next-sentence prediction has no class in transformers' ALBERT; 0 the segment follows, 1 it is a foreign one.
 _NEXT_SENTENCE = {

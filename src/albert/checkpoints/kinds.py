@@ -15,6 +15,7 @@ from albert.model.albert import (
     AlbertModel,
 )
 from albert.model.config import AlbertConfig
+from albert.model.joint_question_answering import AlbertForJointQuestionAnswering
 from albert.runtime.errors import InvalidConfiguration
 
 Kind = Literal[
@@ -23,6 +24,7 @@ Kind = Literal[
     "classification",
     "token_classification",
     "question_answering",
+    "joint_question_answering",
     "multiple_choice",
     "encoder",
 ]
@@ -32,12 +34,13 @@ MODELS: dict[Kind, type[nn.Module]] = {
     "classification": AlbertForSequenceClassification,
     "token_classification": AlbertForTokenClassification,
     "question_answering": AlbertForQuestionAnswering,
+    "joint_question_answering": AlbertForJointQuestionAnswering,
     "multiple_choice": AlbertForMultipleChoice,
     "encoder": AlbertModel,
 }
 ARCHITECTURES: dict[type[nn.Module], str] = {model: model.__name__ for model in MODELS.values()}
 KINDS: dict[str, Kind] = {model.__name__: kind for kind, model in MODELS.items()}
-"""By the names in `architectures` of `config.json`, which are those of transformers' classes."""
+"""By the names in `architectures` of `config.json`: those of transformers' classes, and one that it has not."""
 _CLASSIFIERS: tuple[Kind, ...] = ("classification", "token_classification", "multiple_choice")
 _LABELLED = (AlbertForSequenceClassification, AlbertForTokenClassification)
 OBJECTIVE_KEY = "sentence_objective"

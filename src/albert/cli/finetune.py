@@ -13,6 +13,7 @@ from tyro.conf import Positional
 from albert.cli.command_line import parse
 from albert.finetuning.architecture_changes import ArchitectureChanges
 from albert.finetuning.finetune import finetune
+from albert.finetuning.held_out_threshold import ThresholdFrom
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.start import PretrainedEncoder, random_encoder_like
 from albert.finetuning.summary import scores_table, shortened
@@ -22,7 +23,17 @@ from albert.runtime.distributed import world
 from albert.runtime.errors import UsageError
 from albert.tasks.custom import CUSTOM_RECIPE, declare_custom_task
 from albert.tasks.declared import DECLARED, find_task
-from albert.tasks.task import Pair, QuestionInContext, Single, Task, TaskRecipe
+from albert.tasks.task import (
+    Option,
+    Pair,
+    QuestionInContext,
+    Single,
+    Span,
+    SpanHeadKind,
+    Target,
+    Task,
+    TaskRecipe,
+)
 
 DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
 
@@ -37,6 +48,8 @@ Examples:
   albert finetune --train my.csv --dev dev.csv --text review --label stars \\
     --model runs/small --output runs/stars
   albert finetune rte --model runs/mnli --data glue --output runs/rte
+  albert finetune squad-2.0 --model albert/albert-base-v2 --data squad --output runs/squad2
+  albert finetune race --model albert/albert-base-v2 --second-release --data . --output runs/race
   albert finetune squad-1.1 --model albert/albert-base-v2 --data squad --output runs/squad \\
     --max-position-embeddings 1024 --max-length 1024"""
 
@@ -86,9 +99,16 @@ class Finetune:
     max_length: int | None = None
     """Tokens of a sequence; longer ones are cut and counted."""
     question_length: int | None = None
-    """Span tasks: tokens of a question."""
+    """Tokens of a question on a text; with options, of question and option."""
     stride: int | None = None
     """Span tasks: tokens between the windows of a long context."""
+    span_head: SpanHeadKind | None = None
+    """Span tasks: joint, the paper's head for SQuAD 2.0; or independent start and end, which transformers opens too."""
+    null_threshold: ThresholdFrom = "train"
+    """Where a question may have no answer, the questions on which the threshold for that is chosen: some kept back from
+    train, or as the reference does it dev, which is then no fair score."""
+    second_release: bool = False
+    """The recipe for the models of ALBERT's second release where it differs (RACE)."""
     encoder_dropout: float | None = None
     head_dropout: float | None = None
     optimizer: Literal["adamw", "lamb"] = "adamw"
@@ -112,12 +132,13 @@ def main(arguments: list[str]) -> int:
     """Run `albert finetune`."""
     asked = parse(Finetune, arguments, "albert finetune", DESCRIPTION)
     task = _task(asked)
-    recipe = _recipe(task.recipe, asked)
+    recipe = _recipe(_published_recipe(task, asked), asked)
     optimizer = OptimizerRecipe(
         kind=asked.optimizer, learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
     settings = FinetuningSettings(
         seed=asked.seed,
+        null_threshold=asked.null_threshold,
         max_train_examples=asked.max_train_examples,
         evaluate_every=asked.evaluate_every,
         checkpoint_every=asked.checkpoint_every,
@@ -148,7 +169,7 @@ def _task(asked: Finetune) -> Task:
         if asked.data is None and len(files) < 2:
             raise UsageError("--data", "is needed to find the task's files", "see albert finetune --help")
         task = find_task(asked.task)
-        return replace(task, source=task.source.with_files(files))
+        return replace(task, source=task.source.with_files(files), target=_target(task, asked))
     needed = {"--train": asked.train, "--dev": asked.dev, **columns}
     missing = [name for name, value in needed.items() if value is None]
     if len(missing) == len(needed):
@@ -156,6 +177,22 @@ def _task(asked: Finetune) -> Task:
     if missing or asked.text is None or asked.label is None:
         raise UsageError("albert finetune", f"your own files need {', '.join(missing)} too", "or name a TASK")
     return declare_custom_task(files, asked.text, asked.label, asked.pair, asked.regression, None, CUSTOM_RECIPE)
+
+
+def _target(task: Task, asked: Finetune) -> Target:
+    if asked.span_head is None:
+        return task.target
+    if not isinstance(task.target, Span):
+        raise UsageError("--span-head", f"goes with tasks whose answers are spans, {task.name} has none")
+    return replace(task.target, head=asked.span_head)
+
+
+def _published_recipe(task: Task, asked: Finetune) -> TaskRecipe:
+    if not asked.second_release:
+        return task.recipe
+    if task.second_recipe is None:
+        raise UsageError("--second-release", f"{task.name} has one recipe for both releases", "leave it out")
+    return task.second_recipe
 
 
 def _recipe(recipe: TaskRecipe, asked: Finetune) -> TaskRecipe:
@@ -196,8 +233,10 @@ def _show(console: Console, task: Task, result: FinetuningResult, asked: Finetun
     for part, counts in (("training", training), ("development set", evaluation)):
         for line in shortened(counts):
             console.print(f"{part}: {line}")
-    if training.get("windows_without_answer"):
-        console.print(f"training: {training['windows_without_answer']:,} windows without the answer left out")
+    if training.get("windows_left_out"):
+        console.print(f"training: {training['windows_left_out']:,} windows without the answer left out")
+    if training.get("held_out"):
+        console.print(f"training: {training['held_out']:,} questions held out to choose the threshold on")
     for line in scores_table(task, result.scores, report["baseline"]):
         console.print(line, markup=False)
     console.print(f"[bold]{escape(str(result.model_directory))}[/bold] is ready")
@@ -207,6 +246,8 @@ def _show(console: Console, task: Task, result: FinetuningResult, asked: Finetun
 def _question(task: Task) -> str:
     """What `albert predict` may ask a model of this task."""
     match task.inputs:
+        case QuestionInContext() if isinstance(task.target, Option):
+            return '--question "Who came?" --context "He came home." --choose "he" "she"'
         case QuestionInContext():
             return '--question "Who came?" --context "He came home."'
         case Pair():

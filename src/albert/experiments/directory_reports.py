@@ -19,6 +19,7 @@ HEADS: dict[Kind, str] = {
     "classification": "a label for each sequence",
     "token_classification": "a label for each token",
     "question_answering": "start and end of an answer",
+    "joint_question_answering": "start and end of an answer, and whether there is one",
     "multiple_choice": "a score for each option",
     "encoder": "none",
 }

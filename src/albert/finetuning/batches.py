@@ -21,19 +21,20 @@ from albert.tasks.features import Sequences
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Packed sequences and what is to be learnt: label ids or numbers [sequences], or spans [sequences, 2].
+    """Packed sequences and what is to be learnt: label ids or numbers [examples], or spans [examples, 2].
 
-    Spans are first and last token of the answer, counted from the beginning of their sequence.
+    Spans are first and last token of the answer, counted from the beginning of their sequence. An example is one
+    sequence, or as many as it has options.
     """
 
     packed: PackedSequences
-    targets: Int[Tensor, "sequences ..."] | Float[Tensor, " sequences"]
+    targets: Int[Tensor, "examples ..."] | Float[Tensor, " examples"]
     term: str
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The denominator of the one loss term: sequences."""
-        return {self.term: self.packed.n_sequences}
+        """The denominator of the one loss term: examples."""
+        return {self.term: len(self.targets)}
 
     @property
     def n_tokens(self) -> int:
@@ -51,11 +52,12 @@ class TaskBatches:
 
     Args:
         sequences: all training sequences.
-        targets: one entry (or row) per sequence.
+        targets: one entry (or row) per example.
         term: name of the loss term.
-        batch_size: sequences per step over all ranks.
+        batch_size: examples per step over all ranks.
         seed: of the order.
-        micro_batch_tokens: tokens that go through the model at once; a longer single sequence goes alone.
+        micro_batch_tokens: tokens that go through the model at once; a longer single example goes alone.
+        n_options: sequences of one example, which follow each other and stay together.
     """
 
     sequences: Sequences
@@ -64,15 +66,23 @@ class TaskBatches:
     batch_size: int
     seed: int
     micro_batch_tokens: int
+    n_options: int = 1
+
+    @property
+    def n_examples(self) -> int:
+        """Training examples: questions with their options, or sequences."""
+        return len(self.targets)
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaskBatch]:
         """One process's share of the batch of update number `step`."""
-        members = batch_members(len(self.sequences), self.batch_size, self.seed, step)[rank::world_size]
-        pieces = split_by_tokens(members, self.sequences.lengths, self.micro_batch_tokens)
+        members = batch_members(self.n_examples, self.batch_size, self.seed, step)[rank::world_size]
+        lengths = self.sequences.lengths.reshape(-1, self.n_options).sum(axis=1)
+        pieces = split_by_tokens(members, lengths, self.micro_batch_tokens)
         return [self._pack(piece) for piece in pieces]
 
     def _pack(self, members: np.ndarray) -> TaskBatch:
-        packed = pack_members(self.sequences, members)
+        options = (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
+        packed = pack_members(self.sequences, options)
         return TaskBatch(packed, torch.from_numpy(self.targets[members]), self.term)
 
 

@@ -6,14 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from albert.checkpoints.model_directory import open_model
+from albert.checkpoints.location import find_model
+from albert.checkpoints.model_directory import Kind, kind_of, open_model, read_config
 from albert.checkpoints.model_tokenizer import tokenizer_of
-from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, prepare_split
-from albert.finetuning.start import LENGTHS, n_outputs
+from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model
+from albert.finetuning.splits import prepare_split
+from albert.finetuning.start import LENGTHS, head_kind
 from albert.runtime.devices import Precision, pick_device
 from albert.runtime.durable_files import write_text
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.task import Choice, Span, Target, Task, TaskRecipe
+from albert.tasks.null_threshold import stated_threshold
+from albert.tasks.task import Choice, Score, Span, Target, Task, TaskRecipe
+
+_ANSWERING: tuple[Kind, ...] = ("question_answering", "joint_question_answering")
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,7 @@ def evaluate_directory(
         InvalidConfiguration: the model has no head for this kind of target, or other labels.
         MissingInput, DamagedData: the model or the data cannot be read, or the tokenizer is another one's.
     """
-    kind = "question_answering" if isinstance(task.target, Span) else "classification"
-    opened = open_model(model, kind, revision=revision, overrides=overrides)
+    opened = open_model(model, _kind(task.target, model, revision), revision=revision, overrides=overrides)
     fresh = opened.loading_report.newly_initialised
     if fresh:
         remedy = "give a model of `albert finetune` for this task"
@@ -72,10 +76,20 @@ def evaluate_directory(
     prepared = prepare_split(task, data, split, tokenizer, recipe)
     chosen = pick_device(device)
     computing = Computing(chosen, precision, micro_batch_tokens)
-    evaluation = evaluate_model(opened.model.to(chosen), task, prepared, computing, columns)
+    threshold = stated_threshold(opened.extra, model)
+    evaluation = evaluate_model(opened.model.to(chosen), task, prepared, computing, columns, threshold)
     if predictions is not None:
         write_predictions(predictions, evaluation)
-    return EvaluatedDirectory(evaluation, opened.directory, tuple(opened.loading_report.lines()))
+    return EvaluatedDirectory(evaluation, opened.directory, (*opened.loading_report.lines(), *evaluation.notes))
+
+
+def _kind(target: Target, model: str, revision: str | None) -> Kind:
+    """What a target needs; a model that answers questions does it with the head that it has."""
+    needed = head_kind(target)
+    if isinstance(target, Span):
+        found = kind_of(read_config(find_model(model, revision))[1])
+        return found if found in _ANSWERING else needed
+    return needed
 
 
 def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
@@ -101,7 +115,7 @@ def label_columns(target: Target, id2label: Mapping[int, str] | None, model: str
         InvalidConfiguration: the model has other labels than the task.
     """
     if not isinstance(target, Choice):
-        if id2label is not None and not isinstance(target, Span) and len(id2label) != n_outputs(target):
+        if id2label is not None and isinstance(target, Score) and len(id2label) != 1:
             raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", "give another model")
         return None
     names = [id2label[index] for index in sorted(id2label)] if id2label else []

@@ -6,7 +6,6 @@ Every example is answered; nothing is scored on a part of a split.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,29 @@ import torch
 from torch import nn
 
 from albert.finetuning.batches import pack_members, split_by_tokens
+from albert.finetuning.decisions import (
+    Decisions,
+    decided_answers,
+    decided_labels,
+    decided_numbers,
+    groups_of,
+)
+from albert.finetuning.held_out_threshold import threshold_for
+from albert.finetuning.splits import PreparedSplit
+from albert.model.output_rows import OutputRow, SpanBeamRow, output_rows
 from albert.runtime.devices import Precision, autocast
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.progress import progress
-from albert.runtime.randomness import stream
-from albert.tasks.answers import best_answers
+from albert.tasks.answers import Answers, best_answers
 from albert.tasks.baseline import baseline_scores, task_scores
-from albert.tasks.examples import Example, to_examples
-from albert.tasks.features import Sequences, TextFeatures, text_features
+from albert.tasks.features import Sequences
 from albert.tasks.metrics import in_order
-from albert.tasks.task import Choice, Span, Task, TaskRecipe
-from albert.tasks.windows import SpanFeatures, span_features
-from albert.text.tokenizer import Tokenizer
+from albert.tasks.null_threshold import NullThreshold
+from albert.tasks.options import OptionFeatures
+from albert.tasks.task import Score, Span, Task
+from albert.tasks.windows import SpanFeatures
+
+CHOSEN_ON_THESE = "best_: with the threshold that suits the scored questions best, as the reference reports it"
 
 
 @dataclass(frozen=True)
@@ -42,21 +52,12 @@ class Computing:
 
 
 @dataclass(frozen=True)
-class PreparedSplit:
-    """A split as the model sees it. `counts` tells what was read, cut or relocated."""
-
-    split: str
-    examples: list[Example]
-    features: TextFeatures | SpanFeatures
-    counts: Mapping[str, int]
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """What came of an evaluation.
 
     `scores` and `baseline` map metric names to values (None: undefined, or no baseline exists); `predictions`
-    has one JSON object per example, in file order.
+    has one JSON object per example, in file order; `notes` are what must be said beside the scores.
+    `threshold` is from where on a question had no answer.
     """
 
     scores: Mapping[str, float | None]
@@ -64,51 +65,13 @@ class Evaluation:
     predictions: list[dict[str, Any]]
     counts: Mapping[str, int]
     seconds: float
+    notes: tuple[str, ...] = ()
+    threshold: NullThreshold | None = None
 
     @property
     def defined_scores(self) -> dict[str, float]:
         """The scores that have a value."""
         return {name: value for name, value in self.scores.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class Subset:
-    """Some rows of a training split: so many, drawn without replacement, a pure function of the seed."""
-
-    examples: int
-    seed: int
-
-    def members(self, n_rows: int) -> list[int]:
-        """Indices of the rows, in file order; all of them when there are not more."""
-        drawn = stream("finetuning.subset", self.seed).permutation(n_rows)[: self.examples]
-        return sorted(drawn.tolist())
-
-
-def prepare_split(
-    task: Task,
-    data: Path,
-    split: str,
-    tokenizer: Tokenizer,
-    recipe: TaskRecipe,
-    subset: Subset | None = None,
-) -> PreparedSplit:
-    """Read and encode a split, or a subset of it for training. Rows left out are counted.
-
-    Raises:
-        MissingInput, DamagedData, InvalidConfiguration: see the task's source, `to_examples` and the
-            features.
-    """
-    rows = task.source.read(data, split)
-    chosen = rows.rows if subset is None else [rows.rows[i] for i in subset.members(len(rows.rows))]
-    examples = to_examples(task, chosen)
-    counts = {**rows.counts, "left_out_by_choice": len(rows.rows) - len(chosen)}
-    if isinstance(task.target, Span):
-        features = span_features(examples, tokenizer, recipe.max_length, recipe.question_length, recipe.stride)
-        counts |= features.counts
-    else:
-        features = text_features(examples, tokenizer, recipe.max_length)
-        counts |= {"truncated": features.truncated, "tokens_cut": features.tokens_cut}
-    return PreparedSplit(split, examples, features, counts)
 
 
 def evaluate_model(
@@ -117,40 +80,54 @@ def evaluate_model(
     prepared: PreparedSplit,
     computing: Computing,
     label_columns: Sequence[int] | None = None,
+    threshold: NullThreshold | None = None,
 ) -> Evaluation:
     """Answer every example and score the answers.
 
     Args:
-        model: a classifier or a span model, on the device already. Its training mode is kept.
+        model: with a head for the task, on the device already. Its training mode is kept.
         task: the declaration.
         prepared: the split.
         computing: where and how.
         label_columns: for each label of the task, the model's output for it; None when they are in the same
             order.
+        threshold: from where on a question has no answer, where that may be; None chooses it on the split itself.
 
     Raises:
         Diverged: the model's outputs are not finite.
     """
     started = time.perf_counter()
     outputs = model_outputs(model, prepared.features.sequences, computing, f"Evaluating {prepared.split}")
-    if isinstance(prepared.features, SpanFeatures):
-        predictions, gold, predicted = _answers(task, prepared, prepared.features, outputs)
-    else:
-        predictions, gold, predicted = _decisions(task, prepared, prepared.features, outputs, label_columns)
+    decisions, threshold = _decisions(task, prepared, outputs, label_columns, threshold)
     identifiers = [example.identifier for example in prepared.examples]
-    in_order(identifiers, {entry["id"]: entry for entry in predictions}, prepared.split)
+    in_order(identifiers, {entry["id"]: entry for entry in decisions.entries}, prepared.split)
+    scores, baseline = task_scores(task, decisions.gold, decisions.predicted), baseline_scores(task, decisions.gold)
+    for group, members in groups_of(prepared.examples).items():
+        gold, predicted = decisions.of(members)
+        scores |= {f"{name}_{group}": value for name, value in task_scores(task, gold, predicted).items()}
+        constant = baseline_scores(task, gold)
+        if baseline is not None and constant is not None:
+            baseline |= {f"{name}_{group}": value for name, value in constant.items()}
     return Evaluation(
-        scores=task_scores(task, gold, predicted),
-        baseline=baseline_scores(task, np.asarray(gold)) if not isinstance(task.target, Span) else None,
-        predictions=predictions,
+        scores=scores,
+        baseline=baseline,
+        predictions=decisions.entries,
         counts=prepared.counts,
         seconds=time.perf_counter() - started,
+        notes=() if threshold is None else (threshold.note, CHOSEN_ON_THESE),
+        threshold=threshold,
     )
 
 
-def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, description: str) -> list[np.ndarray]:
-    """The head's outputs in the order of the sequences: [labels] each, or [tokens, 2] for a span model."""
-    outputs: list[np.ndarray] = [np.zeros(0, np.float32)] * len(sequences)
+def answer_questions(model: nn.Module, target: Span, prepared: PreparedSplit, computing: Computing) -> list[Answers]:
+    """The answers to a split of questions, before it is decided whether there are any."""
+    outputs = model_outputs(model, prepared.features.sequences, computing, f"Answering {prepared.split}")
+    return _answers(target, prepared, outputs)
+
+
+def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, description: str) -> list[OutputRow]:
+    """The head's outputs in the order of the sequences; see `output_rows`."""
+    outputs: list[OutputRow] = [np.zeros(0, np.float32)] * len(sequences)
     pieces = split_by_tokens(np.arange(len(sequences)), sequences.lengths, computing.micro_batch_tokens)
     was_training = model.training
     model.eval()
@@ -158,65 +135,49 @@ def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, 
         for piece in pieces:
             packed = pack_members(sequences, piece).to(computing.device)
             with autocast(computing.device, computing.precision):
-                result = model(packed)
-            if isinstance(result, tuple):
-                rows = torch.stack(result, dim=1).float().cpu().split(packed.lengths)
-            else:
-                rows = result.float().cpu().unbind(0)
+                rows = output_rows(model(packed), packed.lengths)
             for index, row in zip(piece, rows, strict=True):
-                outputs[index] = row.numpy()
+                outputs[index] = row
             bar.advance(len(piece))
     model.train(was_training)
-    if not all(np.isfinite(row).all() for row in outputs):
+    arrays = (array for row in outputs for array in (row if isinstance(row, SpanBeamRow) else (row,)))
+    if not all(np.isfinite(array).all() for array in arrays):
         raise Diverged("model", "its outputs are not finite numbers", "train it again with a smaller learning rate")
     return outputs
-
-
-Decoded = tuple[list[dict[str, Any]], Any, Any]
 
 
 def _decisions(
     task: Task,
     prepared: PreparedSplit,
-    features: TextFeatures,
-    outputs: list[np.ndarray],
+    outputs: list[OutputRow],
     label_columns: Sequence[int] | None,
-) -> Decoded:
-    logits = np.stack(outputs).astype(np.float64)
-    if not isinstance(task.target, Choice):
-        numbers = logits[:, 0]
-        entries = [
-            {"id": example.identifier, "prediction": float(number), "gold": example.target}
-            for example, number in zip(prepared.examples, numbers, strict=True)
-        ]
-        return entries, features.targets.astype(np.float64), numbers
-    if label_columns is not None:
+    threshold: NullThreshold | None,
+) -> tuple[Decisions, NullThreshold | None]:
+    """What the outputs say, and the threshold that was applied, if any."""
+    examples, target, features = prepared.examples, task.target, prepared.features
+    if isinstance(target, Span):
+        answers = _answers(target, prepared, outputs)
+        if not target.may_be_absent:
+            return decided_answers(examples, answers, None), None
+        threshold = threshold or threshold_for(examples, answers, "the very questions that are scored")
+        return decided_answers(examples, answers, threshold), threshold
+    assert not isinstance(features, SpanFeatures)
+    logits = np.stack([np.asarray(row) for row in outputs]).astype(np.float64)
+    if isinstance(target, Score):
+        return decided_numbers(examples, features.targets, logits[:, 0]), None
+    if isinstance(features, OptionFeatures):
+        logits = logits.reshape(-1, features.n_options)
+    elif label_columns is not None:
         logits = logits[:, list(label_columns)]
-    predicted = logits.argmax(axis=1)
-    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
-    labels = task.target.labels
-    entries = [
-        {
-            "id": example.identifier,
-            "prediction": labels[choice],
-            "gold": None if example.target is None else labels[int(example.target)],
-            "probabilities": dict(zip(labels, map(float, row), strict=True)),
-        }
-        for example, choice, row in zip(prepared.examples, predicted, probabilities, strict=True)
-    ]
-    return entries, features.targets, predicted
+    return decided_labels(examples, target, features.targets, logits), None
 
 
-def _answers(task: Task, prepared: PreparedSplit, features: SpanFeatures, outputs: list[np.ndarray]) -> Decoded:
-    longest = task.target.max_answer_tokens if isinstance(task.target, Span) else 0
-    starts, ends = [row[:, 0] for row in outputs], [row[:, 1] for row in outputs]
-    candidates = best_answers(prepared.examples, features, starts, ends, longest)
-    gold = [tuple(answer.text for answer in example.answers) for example in prepared.examples]
-    entries, predicted = [], []
-    for example, found, answers in zip(prepared.examples, candidates, gold, strict=True):
-        best = found[0] if found else None
-        predicted.append(best.text if best else "")
-        entry = {"id": example.identifier, "prediction": predicted[-1], "gold": list(answers)}
-        entries.append(entry | ({"start": best.start, "end": best.end, "score": best.score} if best else {}))
-    return entries, gold, predicted
+def _answers(target: Span, prepared: PreparedSplit, outputs: list[OutputRow]) -> list[Answers]:
+    assert isinstance(prepared.features, SpanFeatures)
+    return best_answers(
+        prepared.examples,
+        prepared.features,
+        outputs,
+        target.max_answer_tokens,
+        may_be_absent=target.may_be_absent,
+    )

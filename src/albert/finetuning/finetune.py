@@ -13,21 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.finetuning.batches import TaskBatches
 from albert.finetuning.evaluate import fit_length, write_predictions
-from albert.finetuning.evaluation import (
-    Computing,
-    Evaluation,
-    PreparedSplit,
-    Subset,
-    evaluate_model,
-    prepare_split,
-)
-from albert.finetuning.objectives import task_loss, term_of
+from albert.finetuning.evaluation import Computing, Evaluation, answer_questions, evaluate_model
+from albert.finetuning.held_out_threshold import hold_out, threshold_for
+from albert.finetuning.learnt import task_batches
+from albert.finetuning.objectives import task_loss
 from albert.finetuning.run_record import (
     RESULTS_NAME,
     FinetuningResult,
@@ -39,6 +33,7 @@ from albert.finetuning.run_record import (
     run_record,
     run_report,
 )
+from albert.finetuning.splits import PreparedSplit, Subset, encode_split, prepare_split, read_examples
 from albert.finetuning.start import Start, StartedModel, head_description, start_model
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.optim.schedule import warmup_then_linear
@@ -47,8 +42,8 @@ from albert.runtime.distributed import World, process_group, wait_for_all, world
 from albert.runtime.durable_files import remove_directory
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.strict_json import save_json
-from albert.tasks.task import Task, TaskRecipe
-from albert.tasks.windows import SpanFeatures
+from albert.tasks.null_threshold import NullThreshold
+from albert.tasks.task import Span, Task, TaskRecipe
 from albert.training.loop import train
 from albert.training.plan import TrainingPlan, TrainingResult
 from albert.training.run_folder import RunFolder
@@ -100,10 +95,16 @@ def finetune(
         # Everything is read before anything is written: bad input leaves no directory behind.
         number = settings.max_train_examples
         subset = None if number is None else Subset(number, settings.seed)
-        train_split = prepare_split(task, data, "train", started.tokenizer, recipe, subset)
+        examples, counts = read_examples(task, data, "train", subset)
+        held_out = None
+        if isinstance(task.target, Span) and task.target.may_be_absent and settings.null_threshold == "train":
+            examples, held = hold_out(examples, settings.seed)
+            counts["held_out"] = len(held)
+            held_out = encode_split(task, "what is held out", held, {}, started.tokenizer, recipe)
+        train_split = encode_split(task, "train", examples, counts, started.tokenizer, recipe)
         dev_split = prepare_split(task, data, "dev", started.tokenizer, recipe)
-        batches = _batches(task, train_split, recipe, settings)
-        work = _Run(task, started, run, recipe, settings, computing, here, train_split, dev_split, batches)
+        batches = task_batches(task, train_split, recipe, settings)
+        work = _Run(task, started, run, recipe, settings, computing, here, train_split, dev_split, batches, held_out)
         with run.locked() if here.is_first else nullcontext():
             return work.complete()
 
@@ -122,6 +123,7 @@ class _Run:
     train_split: PreparedSplit
     dev_split: PreparedSplit
     batches: TaskBatches
+    held_out: PreparedSplit | None
 
     @property
     def model(self) -> nn.Module:
@@ -137,7 +139,8 @@ class _Run:
         latest: list[Evaluation] = []
 
         def evaluate() -> dict[str, float]:
-            latest[:] = [evaluate_model(self.model, self.task, self.dev_split, self.computing)]
+            threshold = self._threshold()
+            latest[:] = [evaluate_model(self.model, self.task, self.dev_split, self.computing, threshold=threshold)]
             return latest[0].defined_scores
 
         record = run_record(self.task, self.started, self.recipe, self.settings)
@@ -156,6 +159,15 @@ class _Run:
         self._write(latest[0], report)
         wait_for_all(self.here)
         return FinetuningResult(latest[0].scores, report, self.run.model_path)
+
+    def _threshold(self) -> NullThreshold | None:
+        """From where on a question has no answer, as the questions held out say."""
+        if self.held_out is None:
+            return None
+        assert isinstance(self.task.target, Span)
+        answers = answer_questions(self.model, self.task.target, self.held_out, self.computing)
+        held = self.held_out.examples
+        return threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
 
     def _train(self, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]) -> TrainingResult:
         recipe, settings = self.recipe, self.settings
@@ -201,21 +213,10 @@ class _Run:
             self.run.model_path,
             self.model,
             self.started.tokenizer_directory,
-            extra=self._extra(),
+            extra=self._extra() | (evaluation.threshold.keys if evaluation.threshold else {}),
             card=run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation),
             replace=True,
         )
         save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
         if self.run.checkpoints_path.is_dir():
             remove_directory(self.run.checkpoints_path)
-
-
-def _batches(task: Task, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings) -> TaskBatches:
-    sequences, targets = split.features.sequences, split.features.targets
-    if isinstance(split.features, SpanFeatures):
-        held = np.flatnonzero(targets[:, 0] >= 0)  # the others have nothing to point at; they are counted
-        if not len(held):
-            raise InvalidConfiguration(task.name, "no window of the training set holds an answer")
-        sequences, targets = sequences.select(held), targets[held]
-    term = term_of(task.target)
-    return TaskBatches(sequences, targets, term, recipe.batch_size, settings.seed, settings.micro_batch_tokens)

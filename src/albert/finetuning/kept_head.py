@@ -6,7 +6,7 @@ from torch import nn
 from albert.checkpoints.model_directory import OpenedModel
 from albert.checkpoints.warm_start.warm_start_heads import outputs_by_name
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.task import Choice, Span, Target
+from albert.tasks.task import Choice, Option, Span, Target
 
 _REMEDY = "leave --keep-head out: a new head is drawn, the rest of the model stays"
 
@@ -25,7 +25,7 @@ def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
     fresh = [name for name in opened.loading_report.newly_initialised if not name.startswith("albert.")]
     if fresh:
         raise InvalidConfiguration(model, f"has no head to keep ({', '.join(fresh)} are missing)", _REMEDY)
-    if isinstance(target, Span):
+    if isinstance(target, Span | Option):
         return
     head = opened.model.classifier
     assert isinstance(head, nn.Linear)

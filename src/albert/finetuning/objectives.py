@@ -1,13 +1,15 @@
 """Loss sums for each kind of target; the training loop divides them by the number of sequences."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.finetuning.batches import TaskBatch
-from albert.tasks.task import Choice, Score, Span, Target
+from albert.tasks.task import Choice, Option, Score, Span, Target
 from albert.training.objective import Batch, Sums
+
+JOINT_SPAN = "joint_span"
 
 
 def term_of(target: Target) -> str:
@@ -17,33 +19,54 @@ def term_of(target: Target) -> str:
             return "choice"
         case Score():
             return "score"
+        case Option():
+            return "option"
+        case Span(head="joint"):
+            return JOINT_SPAN
         case Span():
             return "span"
 
 
 def task_loss(model: nn.Module, batch: Batch) -> Sums:
-    """The loss of a micro-batch, summed over its sequences.
+    """The loss of a micro-batch, summed over its examples.
 
-    Cross entropy for a choice; squared error of the raw number for a score (as the reference has it); for a
-    span the mean of the cross entropies of start and end, each over the tokens of its own sequence.
+    Cross entropy for a choice, and for an option over the sequences of its question; squared error of the raw number
+    for a score (as the reference has it); for a span the mean of the cross entropies of start and end, each over the
+    tokens of its own sequence. A joint span adds half the cross entropy of "no answer", as the reference does; a
+    window without an answer points at its [CLS].
     """
     assert isinstance(batch, TaskBatch)
+    if batch.term == JOINT_SPAN:
+        return _joint_span(model, batch)
     output = model(batch.packed)
     if isinstance(output, tuple):
-        return _span(output[0].float(), output[1].float(), batch)
+        loss, right = _span(output[0].float(), output[1].float(), batch)
+        return Sums({batch.term: loss}, {batch.term: right.sum()})
     if batch.targets.is_floating_point():
         errors = functional.mse_loss(output.float().squeeze(1), batch.targets.float(), reduction="sum")
         return Sums({batch.term: errors})
+    output = output.reshape(len(batch.targets), -1)
     loss = functional.cross_entropy(output.float(), batch.targets, reduction="sum")
     return Sums({batch.term: loss}, {batch.term: (output.argmax(1) == batch.targets).sum()})
 
 
-def _span(starts: Float[Tensor, " tokens"], ends: Float[Tensor, " tokens"], batch: TaskBatch) -> Sums:
+def _joint_span(model: nn.Module, batch: TaskBatch) -> Sums:
+    starts, ends, unanswerable = model(batch.packed, batch.packed.first_positions + batch.targets[:, 0])
+    absent = batch.targets[:, 0] == 0
+    loss, right = _span(starts, ends, batch)
+    decision = functional.binary_cross_entropy_with_logits(unanswerable.float(), absent.float(), reduction="sum")
+    right &= (unanswerable > 0) == absent
+    return Sums({batch.term: loss + decision / 2}, {batch.term: right.sum()})
+
+
+def _span(
+    starts: Float[Tensor, " tokens"], ends: Float[Tensor, " tokens"], batch: TaskBatch
+) -> tuple[Float[Tensor, ""], Bool[Tensor, " sequences"]]:
+    """The loss, and which spans the logits favour."""
     lengths, first = batch.packed.lengths, batch.packed.first_positions
     start_places, end_places = first + batch.targets[:, 0], first + batch.targets[:, 1]
     loss = _cross_entropy(starts, start_places, lengths) + _cross_entropy(ends, end_places, lengths)
-    right = _is_best(starts, start_places, lengths) & _is_best(ends, end_places, lengths)
-    return Sums({batch.term: loss / 2}, {batch.term: right.sum()})
+    return loss / 2, _is_best(starts, start_places, lengths) & _is_best(ends, end_places, lengths)
 
 
 def _cross_entropy(
@@ -53,6 +76,8 @@ def _cross_entropy(
     return (normalizers - logits[gold]).sum()
 
 
-def _is_best(logits: Float[Tensor, " tokens"], gold: Int[Tensor, " sequences"], lengths: tuple[int, ...]) -> Tensor:
+def _is_best(
+    logits: Float[Tensor, " tokens"], gold: Int[Tensor, " sequences"], lengths: tuple[int, ...]
+) -> Bool[Tensor, " sequences"]:
     best = torch.stack([piece.max() for piece in logits.detach().split(lengths)])
     return logits.detach()[gold] >= best

@@ -14,7 +14,9 @@ from albert.checkpoints.card import ModelCard
 from albert.checkpoints.model_directory import ARCHITECTURES
 from albert.checkpoints.weights_fingerprint import weights_fingerprint
 from albert.finetuning.batches import TaskBatches
-from albert.finetuning.evaluation import Evaluation, PreparedSplit
+from albert.finetuning.evaluation import Evaluation
+from albert.finetuning.held_out_threshold import ThresholdFrom
+from albert.finetuning.splits import PreparedSplit
 from albert.finetuning.start import StartedModel
 from albert.model.parameter_count import count_parameters
 from albert.optim.optimizer import OptimizerRecipe
@@ -34,10 +36,13 @@ class FinetuningSettings:
     """How a run computes; the task's own recipe stands apart.
 
     `optimizer` None means AdamW with the recipe's learning rate and weight decay; `precision` None means bf16
-    on a GPU and fp32 on a CPU. `evaluate_every` and `checkpoint_every` are steps.
+    on a GPU and fp32 on a CPU. `null_threshold` says which questions tell from where on one has no answer: some
+    kept back from training, or, as the reference has it, the scored ones. `evaluate_every` and `checkpoint_every`
+    are steps.
     """
 
     seed: int = 0
+    null_threshold: ThresholdFrom = "train"
     max_train_examples: int | None = None
     evaluate_every: int | None = None
     checkpoint_every: int | None = None
@@ -150,7 +155,7 @@ def run_report(
     notes: tuple[str, ...],
 ) -> dict[str, Any]:
     """What `results.json` holds beside the identity: the record, scores, baseline, counts and speed."""
-    sequences = training.steps * batches.batch_size
+    learnt = training.steps * batches.batch_size
     return {
         **record,
         "scores": dict(evaluation.scores),
@@ -160,10 +165,11 @@ def run_report(
             **train_split.counts,
             "examples": len(train_split.examples),
             "sequences": len(batches.sequences),
+            "windows_left_out": len(train_split.features.sequences) - len(batches.sequences),
             "steps": training.steps,
-            "epochs": sequences / len(batches.sequences),
+            "epochs": learnt / batches.n_examples,
             "seconds": training.seconds,
-            "sequences_per_second": sequences / training.seconds if training.seconds else None,
+            "sequences_per_second": learnt * batches.n_options / training.seconds if training.seconds else None,
             "tokens_per_second": training.tokens_per_second,
         },
         "evaluation": {
@@ -172,7 +178,7 @@ def run_report(
             "seconds": evaluation.seconds,
             "examples_per_second": len(evaluation.predictions) / evaluation.seconds,
         },
-        "notes": list(notes),
+        "notes": [*notes, *evaluation.notes],
         "seed": batches.seed,
         "machine": describe_machine(),
     }

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from albert.checkpoints.kinds import Kind, build_model
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import OpenedModel, open_model, read_config
@@ -18,11 +19,10 @@ from albert.checkpoints.warm_start.warm_start import warm_start
 from albert.checkpoints.warm_start.warm_start_positions import trained_length
 from albert.finetuning.architecture_changes import ArchitectureChanges
 from albert.finetuning.kept_head import order_kept_head
-from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.task import Choice, Score, Span, Target, Task, TaskRecipe
+from albert.tasks.task import Choice, Option, Score, Span, Target, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
 
@@ -157,11 +157,10 @@ def _random(start: RandomEncoder, target: Target, recipe: TaskRecipe) -> Started
 
 def _open(start: PretrainedEncoder, target: Target, recipe: TaskRecipe) -> OpenedModel:
     """The model as it is in the file but for dropout, with the head that the target needs."""
-    span = isinstance(target, Span)
     opened = open_model(
         start.model,
-        "question_answering" if span else "classification",
-        None if span or start.keep_head else n_outputs(target),
+        head_kind(target),
+        None if start.keep_head else n_outputs(target),
         revision=start.revision,
         new_head=not start.keep_head,
         overrides=_dropout_overrides(recipe),
@@ -188,15 +187,28 @@ def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
     return (*lines, *report.notes)
 
 
-def n_outputs(target: Target) -> int:
-    """How many numbers the head gives per sequence (per token for a span)."""
+def head_kind(target: Target) -> Kind:
+    """The kind of model that a kind of target needs."""
+    match target:
+        case Choice() | Score():
+            return "classification"
+        case Option():
+            return "multiple_choice"
+        case Span(head="joint"):
+            return "joint_question_answering"
+        case Span():
+            return "question_answering"
+
+
+def n_outputs(target: Target) -> int | None:
+    """How many numbers the head gives per sequence, None where its kind says so."""
     match target:
         case Choice(labels):
             return len(labels)
         case Score():
             return 1
-        case Span():
-            return 2
+        case _:
+            return None
 
 
 def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | None) -> dict[str, Any]:
@@ -213,14 +225,14 @@ def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | No
             return {"id2label": names, "problem_type": "single_label_classification", **kept, **longest}
         case Score(column):
             return {"id2label": {0: column}, "problem_type": "regression", **kept, **longest}
+        case Option():
+            return {**kept, **longest}
         case Span():
             return kept
 
 
 def _build(target: Target, config: AlbertConfig) -> nn.Module:
-    if isinstance(target, Span):
-        return AlbertForQuestionAnswering(config)
-    return AlbertForSequenceClassification(config, n_outputs(target))
+    return build_model(head_kind(target), config, n_outputs(target))
 
 
 def _dropout_overrides(recipe: TaskRecipe) -> Mapping[str, Any]:

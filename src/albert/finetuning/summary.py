@@ -7,6 +7,7 @@ from albert.tasks.task import Task
 
 _WORDS = {
     "truncated": "examples cut to the maximum length",
+    "passages_truncated": "questions whose passage was cut",
     "questions_truncated": "questions cut",
     "contexts_in_several_windows": "contexts in several windows",
     "answers_relocated": "answers found away from their offset",
@@ -22,7 +23,7 @@ def scores_table(
     lines = []
     for name, value in scores.items():
         line = f"{name:<20} {_shown(value):>9}"
-        if baseline is not None:
+        if baseline is not None and "thresh" not in name:
             line += f"   (best constant answer: {_shown(baseline[name])})"
         lines.append(line)
     groups: dict[tuple[str, str], list[str]] = {}

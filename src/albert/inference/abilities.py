@@ -13,6 +13,7 @@ _HEADS: dict[Kind, dict[str, tuple[str, ...]]] = {
     "masked_lm": {FILLING: ("predictions.",)},
     "classification": {CLASSIFYING: ("classifier.", "albert.pooler.")},
     "question_answering": {ANSWERING: ("qa_outputs.",)},
+    "joint_question_answering": {ANSWERING: ("joint_qa_outputs.",)},
     "token_classification": {TAGGING: ("classifier.",)},
     "multiple_choice": {CHOOSING: ("classifier.", "albert.pooler.")},
     "encoder": {},

@@ -1,12 +1,12 @@
-"""A question and a context to answers: windows, logits, the best spans and their probabilities."""
+"""A question and a context to answers: windows, logits, the best spans and their probabilities, or no answer."""
 
-import numpy as np
+from dataclasses import dataclass
 
 from albert.inference.packed_model import PackedModel
-from albert.inference.spans import probability_of_spans
 from albert.runtime.errors import UsageError
-from albert.tasks.answers import Candidate, best_answers
+from albert.tasks.answers import best_answers
 from albert.tasks.examples import Example
+from albert.tasks.null_threshold import NullThreshold, decide
 from albert.tasks.windows import span_features
 from albert.text.tokenizer import Tokenizer
 
@@ -14,12 +14,29 @@ from albert.text.tokenizer import Tokenizer
 ANSWER_LENGTH, QUESTION_LENGTH, STRIDE, ANSWER_TOKENS = 384, 64, 128, 30
 
 
-def find_answers(
-    model: PackedModel, tokenizer: Tokenizer, max_length: int, question: str, context: str, top_k: int
-) -> tuple[list[tuple[Candidate, float]], int]:
-    """The best spans of a context with their probabilities, and how many tokens of the question were cut.
+@dataclass(frozen=True)
+class Ranked:
+    """An answer as people get it; an empty one, from 0 to 0, says that there is none."""
 
-    The probability is among all spans of at most 30 tokens in all windows.
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+def find_answers(
+    model: PackedModel,
+    tokenizer: Tokenizer,
+    max_length: int,
+    question: str,
+    context: str,
+    top_k: int,
+    threshold: NullThreshold | None,
+) -> tuple[list[Ranked], int]:
+    """The best `top_k` answers with their probabilities, and how many tokens of the question were cut.
+
+    The probability is among all spans of at most 30 tokens in all windows, and no answer where there may be none. A
+    threshold decides whether that comes first; None: every question has an answer.
 
     Raises:
         UsageError: the context holds no text.
@@ -31,12 +48,15 @@ def find_answers(
     features = span_features(examples, tokenizer, length, question_length, stride)
     sequences = features.sequences
     everything = range(len(sequences))
-    logits = model.rows([sequences.token_ids(i) for i in everything], [sequences.token_type_ids(i) for i in everything])
-    starts: list[np.ndarray] = [row[:, 0] for row in logits]
-    ends: list[np.ndarray] = [row[:, 1] for row in logits]
-    candidates = best_answers(examples, features, starts, ends, ANSWER_TOKENS, max(20, top_k))[0]
-    if not candidates:
+    rows = model.rows([sequences.token_ids(i) for i in everything], [sequences.token_type_ids(i) for i in everything])
+    answers = best_answers(examples, features, rows, ANSWER_TOKENS, top_k, threshold is not None)[0]
+    if not answers.candidates:
         raise UsageError("context", "holds no text to answer from")
-    probability = probability_of_spans(features, starts, ends, ANSWER_TOKENS)
-    cut = max(len(tokenizer.encode(question)) - question_length, 0)
-    return [(found, probability(found.score)) for found in candidates[:top_k]], cut
+    found = [Ranked(each.text, each.start, each.end, each.probability) for each in answers.candidates]
+    if threshold is not None:
+        none = Ranked("", 0, 0, answers.no_answer_probability)
+        answered = decide([answers], threshold)[0].answered
+        first, *others = found
+        likeliest = sorted([none, *others], key=lambda each: -each.probability)
+        found = [first, *likeliest] if answered else [none, *found]
+    return found[:top_k], max(len(tokenizer.encode(question)) - question_length, 0)

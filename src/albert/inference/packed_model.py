@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from albert.model.output_rows import output_rows
 from albert.model.packed_sequences import pack
 
 
@@ -23,24 +24,15 @@ class PackedModel:
         self.model: Any = model.eval().to(device)
         self.device, self.micro_batch_tokens = device, micro_batch_tokens
 
-    def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """What the head gives for each sequence, float32, in the order they came.
-
-        Returns:
-            [labels] for a classifier, [] for a multiple-choice model, [length, labels] for a token classifier,
-            [length, 2] for a span model: start and end.
-        """
-        rows: list[np.ndarray] = [np.zeros(0)] * len(token_ids)
+    def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[Any]:
+        """What the head gives for each sequence, in the order they came (see `output_rows`)."""
+        rows: list[Any] = [None] * len(token_ids)
         for members in self._micro_batches([len(ids) for ids in token_ids]):
             packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
             with torch.inference_mode():
-                found = self.model(packed.to(self.device))
-                outputs: Tensor = torch.stack(found, dim=1) if isinstance(found, tuple) else found
-                outputs = outputs.float().cpu()
-            per_token = len(outputs) == packed.n_tokens  # a sequence has [CLS] and [SEP], so they are never as many
-            pieces = outputs.split(packed.lengths) if per_token else outputs.unbind(0)
-            for member, piece in zip(members, pieces, strict=True):
-                rows[member] = piece.numpy()
+                found = output_rows(self.model(packed.to(self.device)), packed.lengths)
+            for member, row in zip(members, found, strict=True):
+                rows[member] = row
         return rows
 
     def at(self, token_ids: np.ndarray, token_types: np.ndarray, places: np.ndarray) -> Any:

@@ -34,6 +34,7 @@ from albert.inference.packed_model import PackedModel
 from albert.inference.tagging import tag_words
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.tasks.null_threshold import THRESHOLD_KEY, stated_threshold
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
 
@@ -76,6 +77,8 @@ class Predictor:
         """What it can do, in words; a head that the file lacks, or that was never trained, does not count."""
         self.max_length = _max_length(opened)
         """Tokens in a sequence, `[CLS]` and `[SEP]` included."""
+        may_be_absent = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
+        self._null_threshold = stated_threshold(self.extra, self.name) if may_be_absent else None
 
     @classmethod
     def open(
@@ -183,7 +186,8 @@ class Predictor:
         """The parts of a context that answer a question best, as exact slices of it.
 
         Long contexts are read in overlapping windows. `score` is the probability among all spans of at most
-        30 tokens in all windows; `start` and `end` count characters, `answer == context[start:end]`.
+        30 tokens in all windows; `start` and `end` count characters, `answer == context[start:end]`. A model that
+        learnt that a question may have no answer says so by an empty one, as its threshold decides.
 
         Returns:
             The best answer, or a list of the `top_k` best when more than one is asked for.
@@ -193,10 +197,12 @@ class Predictor:
             UsageError: the context holds no text.
         """
         self._require(ANSWERING)
-        found, cut = find_answers(self._model, self.tokenizer, self.max_length, question, context, top_k)
+        found, cut = find_answers(
+            self._model, self.tokenizer, self.max_length, question, context, top_k, self._null_threshold
+        )
         answers = [
-            {"score": probability, "start": span.start, "end": span.end, "answer": span.text, **_said(cut)}
-            for span, probability in found
+            {"score": each.probability, "start": each.start, "end": each.end, "answer": each.text, **_said(cut)}
+            for each in found
         ]
         return answers[0] if top_k == 1 else answers
 

@@ -19,7 +19,7 @@ def initialize(module: nn.Module, standard_deviation: float) -> None:
         if isinstance(part, nn.Linear | nn.Embedding):
             bound = 2 * standard_deviation
             nn.init.trunc_normal_(part.weight, std=standard_deviation, a=-bound, b=bound)
-            if isinstance(part, nn.Linear):
+            if isinstance(part, nn.Linear) and part.bias is not None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)

@@ -1,10 +1,10 @@
 """Every declared task, by name."""
 
 from albert.runtime.errors import UsageError, did_you_mean
-from albert.tasks import glue, squad
+from albert.tasks import glue, race, squad
 from albert.tasks.task import Task
 
-DECLARED: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *squad.TASKS)}
+DECLARED: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *squad.TASKS, *race.TASKS)}
 
 
 def find_task(name: str) -> Task:

@@ -4,15 +4,15 @@ import math
 from dataclasses import dataclass
 
 from albert.runtime.errors import DamagedData, did_you_mean
-from albert.tasks.task import Answer, Choice, Pair, QuestionInContext, Row, Score, Single, Span, Task
+from albert.tasks.task import Answer, Choice, Option, Pair, QuestionInContext, Row, Score, Single, Span, Task
 
 
 @dataclass(frozen=True)
 class Example:
     """One thing to learn from or to answer.
 
-    `texts` holds one or two texts (question first, then context). `target` is a label id or a number and None
-    for a span, whose gold is `answers`.
+    `texts` holds one or two texts (question first, then context). `target` is a label id, the place of an option, or a
+    number, and None for a span, whose gold is `answers`. Examples with the same `group` are scored together too.
     """
 
     identifier: str
@@ -20,6 +20,8 @@ class Example:
     texts: tuple[str, ...]
     target: int | float | None = None
     answers: tuple[Answer, ...] = ()
+    options: tuple[str, ...] = ()
+    group: str = ""
 
 
 def to_examples(task: Task, rows: list[Row]) -> list[Example]:
@@ -29,14 +31,17 @@ def to_examples(task: Task, rows: list[Row]) -> list[Example]:
         DamagedData: a column is absent, a label unknown, a score no number or out of range; the row is named.
     """
     columns = text_columns(task)
-    needed = columns if isinstance(task.target, Span) else (*columns, task.target.column)
-    labels = task.target.labels if isinstance(task.target, Choice) else ()
+    asked = () if isinstance(task.target, Span) else (task.target.column,)
+    options = task.target.options if isinstance(task.target, Option) else ()
+    needed = (*columns, *options, *asked)
+    labels = task.target.labels if isinstance(task.target, Choice) else options
     label_ids = {label: index for index, label in enumerate(labels)}
     examples = []
     for row in rows:
         _check_columns(needed, row)
         texts = tuple(row.fields[column] for column in columns)
-        examples.append(Example(row.identifier, row.where, texts, _target(task, row, label_ids), row.answers))
+        target, offered = _target(task, row, label_ids), tuple(row.fields[option] for option in options)
+        examples.append(Example(row.identifier, row.where, texts, target, row.answers, offered, row.group))
     return examples
 
 
@@ -64,6 +69,11 @@ def _target(task: Task, row: Row, label_ids: dict[str, int]) -> int | float | No
             if value not in label_ids:
                 raise DamagedData(row.where, f"unknown label {value!r} in column {column!r}", _known(labels))
             return label_ids[value]
+        case Option(options, column):
+            value = row.fields[column]
+            if value not in label_ids:
+                raise DamagedData(row.where, f"{value!r} in column {column!r} names no option", _known(options))
+            return label_ids[value]
         case Score(column, low, high):
             return _number(row, column, low, high)
         case Span():
@@ -72,7 +82,7 @@ def _target(task: Task, row: Row, label_ids: dict[str, int]) -> int | float | No
 
 def _known(labels: tuple[str, ...]) -> str:
     shown = ", ".join(repr(label) for label in labels[:8])
-    return f"known labels: {shown}" + (", ..." if len(labels) > 8 else "")
+    return f"known: {shown}" + (", ..." if len(labels) > 8 else "")
 
 
 def _number(row: Row, column: str, low: float | None, high: float | None) -> float:

@@ -4,11 +4,14 @@ Published scores are development-set figures of ALBERT (Lan et al. 2019): Table 
 single model) and the table of the v2 release's README.
 """
 
+from dataclasses import replace
+
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 from albert.tasks.sources import TabSeparated
 from albert.tasks.task import Choice, Pair, Published, Score, Single, Task, TaskRecipe
 
 _TRAIN_DEV = {"train": "train.tsv", "dev": "dev.tsv"}
+_TEST = "arXiv:1909.11942v6 Table 9, test, ensemble"
 _TABLE_9 = "arXiv:1909.11942v6 Table 9, dev, single model, 1.5M steps"
 _RELEASE = "google-research/albert README, v2 results, dev"
 
@@ -103,6 +106,19 @@ MNLI = Task(
     metrics=(accuracy,),
     recipe=_table_14(3e-5, 128, 10000, 1000, examples=392702),
     published=(_xxlarge("accuracy", 90.8), *_release("accuracy", 84.6, 86.5, 87.9, 90.6)),
+    further_splits=("dev_mismatched",),
+)
+
+AX = replace(
+    MNLI,
+    name="ax",
+    description="MNLI's question on sentences made to show what a model knows (Wang et al. 2018); no training set",
+    source=TabSeparated("AX", {"dev": "diagnostic-full.tsv"}),
+    inputs=Pair("Premise", "Hypothesis"),
+    target=Choice(("contradiction", "entailment", "neutral"), "Label"),
+    metrics=(matthews_correlation,),
+    published=(),
+    further_splits=(),
 )
 
 QNLI = Task(
@@ -135,6 +151,7 @@ WNLI = Task(
     target=Choice(("0", "1"), "label", names=("not_entailment", "entailment")),
     metrics=(accuracy,),
     recipe=_table_14(2e-5, 16, 2000, 250, examples=635, dropout=0.1),
+    published=(Published("albert-xxlarge-v1, ensemble", "accuracy", 91.8, _TEST),),
 )
 
-TASKS = (COLA, SST2, MRPC, STSB, QQP, MNLI, QNLI, RTE, WNLI)
+TASKS = (COLA, SST2, MRPC, STSB, QQP, MNLI, QNLI, RTE, WNLI, AX)

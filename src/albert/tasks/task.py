@@ -2,13 +2,13 @@
 
 A declaration names where the rows come from, which columns are the text, what is asked (the *target*), how
 answers are scored, the published recipe and the published scores. The kind of target (`Choice`, `Score`,
-`Span`) decides features, head and decoding; nothing in the package asks for a task's name.
+`Option`, `Span`) decides features, head and decoding; nothing in the package asks for a task's name.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from albert.runtime.errors import InvalidConfiguration
 
@@ -64,16 +64,32 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Option:
+    """One of the options that come with each question: `options` are the columns of their texts, `column` holds the
+    name of the right one's column.
+    """
+
+    options: tuple[str, ...]
+    column: str
+
+
+SpanHeadKind = Literal["joint", "independent"]
+"""joint: the end given the start, and a decision of its own that there is no answer (the paper's SQuAD 2.0 models);
+independent: start and end logits, both at [CLS] for no answer (what transformers calls question answering)."""
+
+
+@dataclass(frozen=True)
 class Span:
     """A piece of the context; `may_be_absent` when a question may have no answer there."""
 
     may_be_absent: bool = False
     max_answer_tokens: int = 30
+    head: SpanHeadKind = "independent"
 
 
 Inputs = Single | Pair | QuestionInContext
-Target = Choice | Score | Span
-Metric = Callable[[Any, Any], float | None]
+Target = Choice | Score | Option | Span
+Metric = Callable[[Any, Any], float | dict[str, float | None] | None]
 
 
 @dataclass(frozen=True)
@@ -88,14 +104,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a file: its identifier, `file:line` for messages, its fields, and gold answers of a span
-    task.
+    """One row of a file: its identifier, `file:line` for messages, its fields, gold answers of a span task, and the
+    part of the data that is scored apart, where there are such.
     """
 
     identifier: str
     where: str
     fields: Mapping[str, str]
     answers: tuple[Answer, ...] = ()
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,7 +204,9 @@ class TaskRecipe:
 
 @dataclass(frozen=True)
 class Published:
-    """A score from the literature on the development set, in the metric's own scale (points of 100)."""
+    """A score from the literature, in the metric's own scale (points of 100); on the development set unless its source
+    says otherwise.
+    """
 
     model: str
     metric: str
@@ -197,7 +216,11 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A declared task. `metrics[0]` is the one a model is chosen by."""
+    """A declared task. A metric gives one score, called as it is, or several by name; a model is chosen by the first.
+
+    `second_recipe` is that of the models of the second release where it differs. `further_splits` are scored after a
+    fine-tuning too, where their files are.
+    """
 
     name: str
     source: Source
@@ -205,5 +228,7 @@ class Task:
     target: Target
     metrics: tuple[Metric, ...]
     recipe: TaskRecipe
+    second_recipe: TaskRecipe | None = None
+    further_splits: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
     description: str = ""

@@ -1,0 +1,85 @@
+"""A split of a task as a model sees it: read, checked, encoded, and everything counted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from albert.runtime.randomness import stream
+from albert.tasks.examples import Example, to_examples
+from albert.tasks.features import TextFeatures, text_features
+from albert.tasks.options import OptionFeatures, option_features
+from albert.tasks.task import Option, Span, Task, TaskRecipe
+from albert.tasks.windows import SpanFeatures, span_features
+from albert.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class PreparedSplit:
+    """A split as the model sees it. `counts` tells what was read, cut or relocated."""
+
+    split: str
+    examples: list[Example]
+    features: TextFeatures | OptionFeatures | SpanFeatures
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Some rows of a training split: so many, drawn without replacement, a pure function of the seed."""
+
+    examples: int
+    seed: int
+
+    def members(self, n_rows: int) -> list[int]:
+        """Indices of the rows, in file order; all of them when there are not more."""
+        drawn = stream("finetuning.subset", self.seed).permutation(n_rows)[: self.examples]
+        return sorted(drawn.tolist())
+
+
+def prepare_split(
+    task: Task,
+    data: Path,
+    split: str,
+    tokenizer: Tokenizer,
+    recipe: TaskRecipe,
+    subset: Subset | None = None,
+) -> PreparedSplit:
+    """Read and encode a split, or a subset of it for training. Rows left out are counted.
+
+    Raises:
+        MissingInput, DamagedData, InvalidConfiguration: see the task's source, `to_examples` and the
+            features.
+    """
+    examples, counts = read_examples(task, data, split, subset)
+    return encode_split(task, split, examples, counts, tokenizer, recipe)
+
+
+def read_examples(
+    task: Task, data: Path, split: str, subset: Subset | None = None
+) -> tuple[list[Example], dict[str, int]]:
+    """The examples of a split, or of a subset of it, and what was counted; raises what `prepare_split` does."""
+    rows = task.source.read(data, split)
+    chosen = rows.rows if subset is None else [rows.rows[i] for i in subset.members(len(rows.rows))]
+    return to_examples(task, chosen), {**rows.counts, "left_out_by_choice": len(rows.rows) - len(chosen)}
+
+
+def encode_split(
+    task: Task,
+    split: str,
+    examples: list[Example],
+    counts: Mapping[str, int],
+    tokenizer: Tokenizer,
+    recipe: TaskRecipe,
+) -> PreparedSplit:
+    """Examples as the model sees them, with what was counted before and what was cut now."""
+    lengths = (recipe.max_length, recipe.question_length)
+    if isinstance(task.target, Span):
+        features = span_features(examples, tokenizer, *lengths, recipe.stride)
+        cut = features.counts
+    elif isinstance(task.target, Option):
+        features = option_features(examples, tokenizer, *lengths)
+        cut = features.counts
+    else:
+        features = text_features(examples, tokenizer, recipe.max_length)
+        cut = {"truncated": features.truncated, "tokens_cut": features.tokens_cut}
+    return PreparedSplit(split, examples, features, {**counts, **cut})

@@ -50,9 +50,8 @@ def window_attention(
         _around_each_block(value, window),
         _block_mask(query, padded, window),
     )
-    sequences, heads = query.shape[:2]
-    rest = blocks.unflatten(0, (sequences, -1)).transpose(2, 3).reshape(sequences, -1, heads, blocks.shape[3])
-    return torch.cat((first, rest[:, : length - 1].transpose(1, 2)), dim=2)
+    by_token = blocks.unflatten(0, (len(query), -1)).transpose(2, 3).flatten(1, 2)[:, : length - 1]
+    return torch.cat((first.transpose(1, 2), by_token), dim=1).transpose(1, 2)
 
 
 def _dense_mask(

@@ -10,6 +10,7 @@ from albert.model import packed_sequences
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.attention import AttentionBlock
 from albert.model.packed_sequences import WASTE, pack
+from albert.model.plain_attention import plain_attention
 
 LENGTHS = [(7,), (5, 5, 5), (1, 40, 2, 39, 17, 16, 15, 1), (3, 20, 4, 19, 4), (12, 11, 10, 9)]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -139,12 +140,11 @@ def test_a_token_sees_all_of_its_own_sequence(config, sequences_of):
 def test_padded_cells_get_no_attention(config, sequences_of):
     packed = pack(*sequences_of((20, 19, 18, 17, 16)))
     assert len(packed.groups) == 1 and packed.groups[0].padded is not None
-    block = AttentionBlock(config)
-    seen = []
-    block.attention_dropout.register_forward_pre_hook(lambda module, arguments: seen.append(arguments[0]))
-    block(torch.randn(packed.n_tokens, config.hidden_size), packed)
-    (probabilities,) = seen
-    padded = packed.groups[0].padded[:, None, None, :].expand_as(probabilities)
+    padded = packed.groups[0].padded[:, None, None, :]
+    query, key = (torch.randn(5, config.num_attention_heads, 20, 20) for _ in range(2))
+    each_place = torch.eye(20).expand(5, config.num_attention_heads, 20, 20)  # values that show the probabilities
+    probabilities = plain_attention(query, key, each_place, ~padded)
+    padded = padded.expand_as(probabilities)
     assert (probabilities[padded] == 0).all()
     assert (probabilities[~padded] > 0).all()
     torch.testing.assert_close(probabilities.sum(-1), torch.ones_like(probabilities[..., 0]))
@@ -157,13 +157,13 @@ def test_padded_cells_get_no_gradient(config, sequences_of):
     block = AttentionBlock(config).double()
     together = torch.randn(packed.n_tokens, config.hidden_size, dtype=torch.float64, requires_grad=True)
     weights = torch.randn_like(together)
-    (block(together, packed) * weights).sum().backward()
+    (block(together, packed, block.matrices()) * weights).sum().backward()
     assert together.grad.isfinite().all()
     apart = together.detach().clone().requires_grad_()
     for part, weight, one in zip(
         apart.split(list(packed.lengths)), weights.split(list(packed.lengths)), alone(ids, types), strict=True
     ):
-        (block(part, one) * weight).sum().backward()
+        (block(part, one, block.matrices()) * weight).sum().backward()
     assert_close(together.grad, apart.grad, 1e-12)
 
 

@@ -1,5 +1,7 @@
 """Multi-head self-attention over packed sequences (paper §3.1; Vaswani et al., 2017, §3.2)."""
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -8,7 +10,23 @@ from torch.nn import functional
 from albert.model.attention_pattern import covers
 from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import AttentionGroup, PackedSequences
+from albert.model.plain_attention import plain_attention
+from albert.model.product_type import in_product_type
+from albert.model.rectangles import from_rectangles, to_rectangles
 from albert.model.window_attention import window_attention
+
+
+class AttentionMatrices(NamedTuple):
+    """What a block multiplies by, in the type of products; made once a forward pass, for all layers that share it.
+
+    Query, key and value are joined, for one product in place of three. The parameters stay apart because LAMB adapts
+    each by its own norm.
+    """
+
+    joined: Float[Tensor, "three_H H"]
+    joined_bias: Float[Tensor, " three_H"]
+    dense: Float[Tensor, "H H"]
+    dense_bias: Float[Tensor, " H"]
 
 
 class AttentionBlock(nn.Module):
@@ -27,34 +45,36 @@ class AttentionBlock(nn.Module):
         self.attention_dropout = nn.Dropout(config.attention_probs_dropout_prob)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
-        """Let every token attend to the tokens of its own sequence."""
-        # One product instead of three; the parameters stay apart because LAMB adapts each by its own norm.
-        weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
-        bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
-        qkv = functional.linear(hidden, weight, bias)
-        mixed = torch.cat([self._attend(qkv, group) for group in packed.groups])[packed.cells]
-        return self.layer_norm(hidden + self.dropout(self.dense(mixed)))
+    def matrices(self) -> AttentionMatrices:
+        """As they are now."""
+        maps = (self.query, self.key, self.value)
+        return AttentionMatrices(
+            in_product_type(torch.cat([part.weight for part in maps])),
+            in_product_type(torch.cat([part.bias for part in maps])),
+            in_product_type(self.dense.weight),
+            in_product_type(self.dense.bias),
+        )
 
-    def _attend(self, qkv: Float[Tensor, "tokens three_H"], group: AttentionGroup) -> Float[Tensor, "cells H"]:
-        sequences, length = group.positions.shape
-        width = qkv.shape[1] // 3
-        cells = qkv[group.positions.reshape(-1)].view(sequences, length, 3, self.heads, width // self.heads)
-        query, key, value = cells.permute(2, 0, 3, 1, 4)
-        if self.window is not None and not covers(self.window, length):
+    def forward(
+        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, matrices: AttentionMatrices
+    ) -> Float[Tensor, "tokens H"]:
+        """Let every token attend to the tokens of its own sequence."""
+        rectangles = to_rectangles(functional.linear(hidden, matrices.joined, matrices.joined_bias), packed)
+        mixed = from_rectangles([self._attend(*pair) for pair in zip(rectangles, packed.groups, strict=True)], packed)
+        return self.layer_norm(hidden + self.dropout(functional.linear(mixed, matrices.dense, matrices.dense_bias)))
+
+    def _attend(
+        self, cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup
+    ) -> Float[Tensor, "sequences length H"]:
+        query, key, value = cells.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        if self.window is not None and not covers(self.window, cells.shape[1]):
             mixed = window_attention(query, key, value, group.padded, self.window, self._dense)
         else:
             mixed = self._dense(query, key, value, None if group.padded is None else ~group.padded[:, None, None, :])
-        return mixed.transpose(1, 2).reshape(-1, width)
+        return mixed.transpose(1, 2).flatten(2)
 
     def _dense(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        if query.device.type == "cpu":  # SDPA's backward is slower than three plain products there
-            return self._plain(query, key, value, mask)
         dropout = self.attention_dropout.p if self.training else 0.0
+        if query.device.type == "cpu":  # the backward pass of torch's own kernel is slower there
+            return plain_attention(query, key, value, mask, dropout)
         return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-
-    def _plain(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf"))
-        return self.attention_dropout(scores.softmax(dim=-1)).to(value.dtype) @ value

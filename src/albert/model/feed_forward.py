@@ -1,9 +1,13 @@
 """The position-wise feed-forward block (paper §3.1; Vaswani et al., 2017, §3.3)."""
 
+from typing import NamedTuple
+
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from albert.model.config import AlbertConfig
+from albert.model.product_type import in_product_type
 
 ACTIVATIONS: dict[str, nn.Module] = {
     "gelu": nn.GELU(),
@@ -12,6 +16,15 @@ ACTIVATIONS: dict[str, nn.Module] = {
     "tanh": nn.Tanh(),
 }
 """By transformers' names; the reference's "gelu" is the tanh form, here "gelu_new"."""
+
+
+class FeedForwardMatrices(NamedTuple):
+    """What a block multiplies by, in the type of products; made once a forward pass, for all layers that share it."""
+
+    intermediate: Float[Tensor, "F H"]
+    intermediate_bias: Float[Tensor, " F"]
+    output: Float[Tensor, "H F"]
+    output_bias: Float[Tensor, " H"]
 
 
 class FeedForwardBlock(nn.Module):
@@ -28,6 +41,12 @@ class FeedForwardBlock(nn.Module):
         self.activation = ACTIVATIONS[config.hidden_act]
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Float[Tensor, "tokens H"]) -> Float[Tensor, "tokens H"]:
+    def matrices(self) -> FeedForwardMatrices:
+        """As they are now."""
+        first, second = self.intermediate, self.output
+        return FeedForwardMatrices(*map(in_product_type, (first.weight, first.bias, second.weight, second.bias)))
+
+    def forward(self, hidden: Float[Tensor, "tokens H"], matrices: FeedForwardMatrices) -> Float[Tensor, "tokens H"]:
         """Transform every token by itself."""
-        return self.layer_norm(hidden + self.dropout(self.output(self.activation(self.intermediate(hidden)))))
+        wide = self.activation(functional.linear(hidden, matrices.intermediate, matrices.intermediate_bias))
+        return self.layer_norm(hidden + self.dropout(functional.linear(wide, matrices.output, matrices.output_bias)))

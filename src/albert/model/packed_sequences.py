@@ -56,6 +56,11 @@ class PackedSequences:
         """Sequences in the batch."""
         return len(self.lengths)
 
+    @property
+    def is_rectangle(self) -> bool:
+        """Whether all sequences have one length, so that the run of tokens is the rectangle of the only group."""
+        return len(self.groups) == 1 and self.groups[0].padded is None
+
     def to(self, device: torch.device) -> "PackedSequences":
         """The same batch on a device."""
         if self.token_ids.device == device:

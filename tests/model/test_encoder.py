@@ -1,0 +1,74 @@
+"""Shared weights are prepared once a forward pass; activation checkpointing changes memory and not one bit."""
+
+import pytest
+import torch
+
+from albert.model.albert import AlbertForPreTraining
+from albert.model.attention import AttentionBlock
+from albert.model.packed_sequences import pack
+
+
+def autocast(precision):
+    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
+
+
+def a_step(model, packed, precision):
+    """Logits, gradients and bytes that autograd keeps, with the same draws of dropout."""
+    torch.manual_seed(5)
+    kept = {}
+
+    def keep(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with autocast(precision), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        logits = model(packed, torch.arange(packed.n_tokens))
+        loss = sum(part.float().logsumexp(-1).sum() for part in logits)
+    model.zero_grad()
+    loss.backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return {"logits": logits.masked_tokens, **gradients}, sum(kept.values())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("sharing", ["all", "attention", "none"])
+def test_checkpointing_changes_no_bit_and_keeps_less(config, sequences_of, precision, dropout, sharing):
+    sizes = {
+        **vars(config),
+        "hidden_dropout_prob": dropout,
+        "attention_probs_dropout_prob": dropout,
+        "sharing": sharing,
+    }
+    model = AlbertForPreTraining(type(config)(**sizes)).train()
+    packed = pack(*sequences_of((20, 11, 19, 4)))
+    expected, more = a_step(model, packed, precision)
+    model.albert.encoder.checkpointing = True
+    found, less = a_step(model, packed, precision)
+    assert less < 0.8 * more
+    assert found.keys() == expected.keys()
+    for name, tensor in found.items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_checkpointing_has_no_effect_without_gradients(config, sequences_of):
+    model = AlbertForPreTraining(config).eval()
+    packed = pack(*sequences_of((20, 11)))
+    with torch.no_grad():
+        expected = model.albert.hidden_states(packed)
+        model.albert.encoder.checkpointing = True
+        for found, other in zip(model.albert.hidden_states(packed), expected, strict=True):
+            assert torch.equal(found, other)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_shared_block_is_prepared_once_a_forward_pass(config, sequences_of, monkeypatch, precision):
+    calls = []
+    prepare = AttentionBlock.matrices
+    monkeypatch.setattr(AttentionBlock, "matrices", lambda block: calls.append(prepare(block)) or calls[-1])
+    model = AlbertForPreTraining(config)
+    with autocast(precision):
+        model(pack(*sequences_of((7, 9))), torch.arange(3))
+    (matrices,) = calls
+    assert {matrix.dtype for matrix in matrices} == {torch.bfloat16 if precision == "bf16" else torch.float32}
+    assert matrices.joined.shape == (3 * config.hidden_size, config.hidden_size)

@@ -1,0 +1,140 @@
+"""One process against two that share the same batches: are they the same training, and how much faster is it?
+
+Each round trains the same recipe afresh three times, in turn: one process with one thread, one with two threads, and
+two processes with one thread each under torchrun. Compares the losses of every update, and the rate of tokens over the
+updates after the first few. Prints the largest relative difference of losses and the median ratios, and appends a row
+to a CSV.
+
+    python benchmarks/two_processes.py --data corpus --rounds 3
+"""
+
+import csv
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from albert.cli.command_line import parse
+from albert.model.config import AlbertConfig
+from albert.optim.schedule import ScheduleRecipe
+from albert.pretraining.recipes import PretrainingRecipe
+from albert.pretraining.samples import SequenceRecipe
+from albert.runtime.devices import Precision, describe_machine
+from albert.runtime.journal import read_journal
+from albert.runtime.progress import progress
+from albert.runtime.strict_json import save_json
+
+WARM_UP = 3
+"""Updates that are not timed."""
+WORLDS = {"one thread": (1, 1), "two threads": (1, 2), "two processes": (2, 1)}
+"""Processes, and threads of each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """Compare one process with two.
+
+    Example: python benchmarks/two_processes.py --data corpus --hidden-size 256 --layers 4
+    """
+
+    data: Path
+    """What `albert prepare` wrote."""
+    hidden_size: int = 256
+    layers: int = 4
+    max_length: int = 128
+    batch_size: int = 32
+    micro_batch_size: int = 16
+    steps: int = 15
+    rounds: int = 3
+    """Times that each world trains."""
+    precision: Precision = "fp32"
+    parallelism: Literal["data", "sharded"] = "data"
+    output: Path = Path("results/benchmark-two-processes.csv")
+
+
+def main(arguments: list[str]) -> None:
+    """Run and report."""
+    asked = parse(Benchmark, arguments, "two_processes.py")
+    losses: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {name: [] for name in WORLDS}
+    with tempfile.TemporaryDirectory() as place, progress("Training", asked.rounds * len(WORLDS), "runs") as bar:
+        recipe = Path(place) / "recipe.json"
+        save_json(recipe, _recipe(asked))
+        for number in range(asked.rounds):
+            for name, (processes, threads) in sorted(WORLDS.items(), reverse=bool(number % 2)):
+                run = Path(place) / f"{number} {name}"
+                _train([str(recipe), "--data", str(asked.data), "--output", str(run)], processes, threads)
+                told = [line for line in read_journal(run / "journal.jsonl") if line["event"] == "train"]
+                losses[name] = [line["loss"] for line in told]
+                rates[name].append(statistics.median(line["tokens_per_second"] for line in told[WARM_UP:]))
+                bar.advance()
+    _report(asked, losses, rates)
+
+
+def _recipe(asked: Benchmark) -> PretrainingRecipe:
+    model = AlbertConfig(
+        hidden_size=asked.hidden_size,
+        num_hidden_layers=asked.layers,
+        num_attention_heads=max(1, asked.hidden_size // 64),
+        intermediate_size=4 * asked.hidden_size,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    return PretrainingRecipe(
+        model=model,
+        sequences=SequenceRecipe(max_length=asked.max_length),
+        schedule=ScheduleRecipe(total_steps=asked.steps, warmup_steps=WARM_UP),
+        batch_size=asked.batch_size,
+        micro_batch_size=asked.micro_batch_size,
+        precision=asked.precision,
+        parallelism=asked.parallelism,
+        log_every=1,
+        evaluation_sequences=1,
+    )
+
+
+def _train(words: list[str], processes: int, threads: int) -> None:
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    subprocess.run(
+        [sys.executable, *(launcher if processes > 1 else []), "-m", "albert", "pretrain", *words, "--device", "cpu"],
+        env={**os.environ, "OMP_NUM_THREADS": str(threads), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
+        check=True,
+        capture_output=True,
+    )
+
+
+def _report(asked: Benchmark, losses: dict[str, list[float]], rates: dict[str, list[float]]) -> None:
+    alone, together = losses["one thread"], losses["two processes"]
+    difference = max(abs(a - b) / a for a, b in zip(alone, together, strict=True))
+    median = {name: statistics.median(found) for name, found in rates.items()}
+    ratio = {
+        name: statistics.median(a / b for a, b in zip(rates["two processes"], rates[name], strict=True))
+        for name in ("one thread", "two threads")
+    }
+    print(f"{len(alone)} updates, largest relative difference of losses {difference:.1e}")
+    for name, rate in median.items():
+        print(f"{name}: {rate:,.0f} tokens/s")
+    print(f"two processes: {ratio['one thread']:.2f} × one thread, {ratio['two threads']:.2f} × two threads")
+    machine = describe_machine()
+    shape = f"H{asked.hidden_size} L{asked.layers} length {asked.max_length} batch {asked.batch_size}"
+    new = not asked.output.exists()
+    with open(asked.output, "a", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if new:
+            writer.writerow(["date", "processor", "torch", "shape", "precision", "parallelism", "updates", "rounds",
+                             "largest_relative_difference", "one_thread_tokens_per_second",
+                             "two_threads_tokens_per_second", "two_processes_tokens_per_second",
+                             "ratio_to_one_thread", "ratio_to_two_threads"])  # fmt: skip
+        writer.writerow([time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], shape, asked.precision,
+                         asked.parallelism, len(alone), asked.rounds, f"{difference:.1e}",
+                         *(round(median[name]) for name in WORLDS),
+                         round(ratio["one thread"], 2), round(ratio["two threads"], 2)])  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

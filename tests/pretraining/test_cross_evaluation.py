@@ -1,5 +1,6 @@
 """Several models on the same held-out texts: each as it would be alone, and refused by name."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from albert.checkpoints.model_directory import open_model, save_model_directory,
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albert.pretraining import cross_evaluation
 from albert.pretraining.cross_evaluation import Score, evaluate_pretraining
+from albert.pretraining.pretrain import pretrain
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 
 KINDS = {"of-sop": "sop", "of-nsp": "nsp", "of-none": "none"}
@@ -63,6 +65,18 @@ def test_a_head_for_one_thing_is_asked_for_the_other_and_no_head_for_neither(mod
 def test_intervals_are_wilsons(right, count):
     expected = binomtest(right, count).proportion_ci(0.95, method="wilson")
     assert Score(right / count, 0.0, 0.0, count).interval == pytest.approx((expected.low, expected.high), abs=1e-7)
+
+
+def test_of_a_run_under_way_the_newest_checkpoint_is_asked(tiny_recipe, tiny_corpus, tmp_path):
+    run = pretrain(replace(tiny_recipe, checkpoint_every=6), tiny_corpus, tmp_path / "run", "cpu")
+    finished = evaluate_pretraining([run.run], tiny_corpus, limit=20, device="cpu").models[0]
+    shutil.rmtree(run.model)
+    last = evaluate_pretraining([run.run], tiny_corpus, limit=20, device="cpu").models[0]
+    assert last.scores == finished.scores and not finished.notes
+    assert last.notes == (f"{run.run} is under way: what is scored is its checkpoint of step 12",)
+    shutil.rmtree(run.run / "checkpoints" / "step-00000012")
+    before = evaluate_pretraining([run.run], tiny_corpus, limit=20, device="cpu").models[0]
+    assert before.scores != last.scores and "step 6" in before.notes[0]
 
 
 def test_all_models_are_looked_at_before_the_first_is_asked(models, tiny_corpus, tiny_recipe, tmp_path, monkeypatch):

@@ -45,7 +45,8 @@ class Evaluate:
     task: Positional[str | None] = None
     """A declared task, or pretraining; leave it out for your own file."""
     model: tuple[str, ...]
-    """A model directory, a run that made one, or a Hub id; for pretraining several, compared on the same texts."""
+    """A model directory, a run that made one, or a Hub id; for pretraining several, compared on the same texts; of a
+    run under way its newest checkpoint."""
     data: Path | None = None
     """The task's data folder, or for pretraining what `albert prepare` wrote."""
     split: str = "dev"

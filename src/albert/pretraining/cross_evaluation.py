@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from albert.checkpoints.config_file import CONFIG_NAME
 from albert.checkpoints.kinds import sentence_objective
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import kind_of, open_model, read_config
@@ -20,6 +21,7 @@ from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision, pick_device
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.preparation.shards import TokenCorpus
+from albert.training.run_folder import RunFolder
 
 LONGEST = 512
 """Tokens of a sequence where neither the model nor the user says how many."""
@@ -126,7 +128,7 @@ def evaluate_pretraining(
     """Ask pre-trained models on the held-out split of a prepared corpus; every one is opened before the first is asked.
 
     Args:
-        models: model directories, finished runs, or Hub ids, with a masked-token head.
+        models: model directories, runs, or Hub ids, with a masked-token head; of a run under way its newest checkpoint.
         corpus_directory: what `albert prepare` wrote, with the models' own tokenizer.
         objectives: which sentence tasks to ask, whatever the models were trained on; "none": masked tokens alone.
         max_length: most tokens of a sequence; None: as many as all of them were trained with.
@@ -171,6 +173,11 @@ def evaluate_pretraining(
 def _candidate(name: str, corpus: TokenCorpus, revision: str | None, overrides: Mapping[str, Any] | None) -> _Candidate:
     """Open a model, see that it can be asked, and let it go: one is in memory at a time."""
     directory = find_model(name, revision)
+    notes: tuple[str, ...] = ()
+    newest = None if (directory / CONFIG_NAME).is_file() else RunFolder(directory).newest_checkpoint()
+    if newest is not None:
+        step, directory = newest
+        notes = (f"{name} is under way: what is scored is its checkpoint of step {step:,}",)
     _, extra = read_config(directory)
     if kind_of(extra) not in ("pretraining", "masked_lm"):
         named = (extra.get("architectures") or ["AlbertModel"])[0]
@@ -184,7 +191,7 @@ def _candidate(name: str, corpus: TokenCorpus, revision: str | None, overrides: 
     positions, trained = opened.config.max_position_embeddings, extra.get("max_sequence_length")
     longest = trained if isinstance(trained, int) else min(LONGEST, positions)
     learnt = "none" if random else sentence_objective(opened.model, extra)
-    return _Candidate(name, directory, learnt, longest, positions, opened.loading_report.notes)
+    return _Candidate(name, directory, learnt, longest, positions, (*notes, *opened.loading_report.notes))
 
 
 def check_tokenizer(corpus: TokenCorpus, fingerprint: str, subject: str) -> None:

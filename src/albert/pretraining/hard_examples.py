@@ -26,7 +26,7 @@ class HardExamplesRecipe:
     """
 
     focus: float = 0.0
-    """A token that gets probability p counts (1 - p)^focus: at 1 one known half counts half; 0: all count alike."""
+    """A token to which the model gives probability p counts (1 - p)^focus; 0: all count alike."""
     warmup_steps: int = 0
     """Updates before which all count alike."""
 

@@ -64,8 +64,7 @@ class PretrainingRecipe:
     evaluation_sequences: int = 1000
     """Most held-out sequences of an evaluation."""
     evaluation_objectives: tuple[SentenceObjective, ...] = ()
-    """What an evaluation asks the sentence head, whatever it learns (Table 5), over the same texts, whose masked tokens
-    are then asked for unswapped; empty: what it learns, on sequences as they are in training."""
+    """What an evaluation asks the sentence head, all on the same texts (Table 5); empty: what it learns."""
     checkpoint_minutes: float = 10.0
     """Minutes between checkpoints."""
     checkpoint_every: int | None = None

@@ -133,7 +133,11 @@ def main(arguments: list[str]) -> None:
             course = _trained(asked, RECIPES[kind], precision, samples)
             seconds = round(time.perf_counter() - started)
             rows.append({"optimizer": kind, "precision": precision, "seconds": seconds, **course.figures(frequencies)})
-    _report(asked, rows)
+            _keep(asked, rows[-1])
+    table = Table(*rows[0], box=None)
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    Console(width=160).print(table)
     sys.exit(0 if all(row["stable"] for row in rows) else 1)
 
 
@@ -182,11 +186,7 @@ def _entropy(samples: PretrainingSamples, count: int) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
-def _report(asked: Benchmark, rows: list[dict[str, object]]) -> None:
-    table = Table(*rows[0], box=None)
-    for row in rows:
-        table.add_row(*map(str, row.values()))
-    Console(width=160).print(table)
+def _keep(asked: Benchmark, row: dict[str, object]) -> None:
     machine = describe_machine()
     shape = f"H{asked.hidden_size} L{asked.layers} length {asked.max_length} batch {asked.batch_size}"
     about = [time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], shape, asked.steps]
@@ -194,8 +194,8 @@ def _report(asked: Benchmark, rows: list[dict[str, object]]) -> None:
     with open(asked.output, "a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         if new:
-            writer.writerow(["date", "processor", "torch", "shape", "steps", *rows[0]])
-        writer.writerows([*about, *row.values()] for row in rows)
+            writer.writerow(["date", "processor", "torch", "shape", "steps", *row])
+        writer.writerow([*about, *row.values()])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from albert.model.config import AlbertConfig
@@ -48,6 +48,17 @@ class PreTrainingLogits(NamedTuple):
     sentence_order: Float[Tensor, "sequences 2"]
 
 
+class PreTrainingLosses(NamedTuple):
+    """The same where the masked tokens' labels are known, so that vocabulary logits need not be kept."""
+
+    masked_tokens: Float[Tensor, " masked"]
+    """Cross-entropies."""
+    masked_tokens_right: Bool[Tensor, " masked"]
+    """Whether the label has the largest logit."""
+    sentence_order: Float[Tensor, "sequences 2"]
+    """Logits, still."""
+
+
 class AlbertForPreTraining(nn.Module):
     """Masked-token and sentence-order heads (paper §3.1)."""
 
@@ -60,14 +71,22 @@ class AlbertForPreTraining(nn.Module):
         initialize(self.predictions, config.initializer_range)
         initialize(self.sop_classifier, config.initializer_range)
 
-    def forward(self, packed: PackedSequences, masked_positions: Int[Tensor, " masked"]) -> PreTrainingLogits:
-        """Logits at the masked positions (indices into the run of tokens) and for every sequence."""
+    def forward(
+        self,
+        packed: PackedSequences,
+        masked_positions: Int[Tensor, " masked"],
+        masked_labels: Int[Tensor, " masked"] | None = None,
+    ) -> PreTrainingLogits | PreTrainingLosses:
+        """Logits at the masked positions (indices into the run of tokens) and for every sequence.
+
+        Given the masked tokens' labels, losses in place of their logits, in less memory.
+        """
         hidden = self.albert(packed)
-        words = self.albert.embeddings.word_embeddings.weight
-        return PreTrainingLogits(
-            masked_tokens=self.predictions(hidden[masked_positions], words),
-            sentence_order=self.sop_classifier(self.albert.pool(hidden, packed)),
-        )
+        masked, words = hidden[masked_positions], self.albert.embeddings.word_embeddings.weight
+        sentence_order = self.sop_classifier(self.albert.pool(hidden, packed))
+        if masked_labels is None:
+            return PreTrainingLogits(self.predictions(masked, words), sentence_order)
+        return PreTrainingLosses(*self.predictions.losses(masked, words, masked_labels), sentence_order)
 
 
 class AlbertForMaskedLM(nn.Module):

@@ -1,12 +1,13 @@
 """What stands on top of the encoder: masked tokens, sentence order, classes, answer spans."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.model.config import AlbertConfig
 from albert.model.feed_forward import ACTIVATIONS
+from albert.model.streamed_cross_entropy import streamed_cross_entropy
 
 
 class MaskedLanguageModelHead(nn.Module):
@@ -26,8 +27,19 @@ class MaskedLanguageModelHead(nn.Module):
         self, hidden: Float[Tensor, "masked H"], word_embeddings: Float[Tensor, "V E"]
     ) -> Float[Tensor, "masked V"]:
         """Logits over the vocabulary."""
-        transformed = self.layer_norm(self.activation(self.dense(hidden)))
-        return functional.linear(transformed, word_embeddings, self.bias)
+        return functional.linear(self._transformed(hidden), word_embeddings, self.bias)
+
+    def losses(
+        self,
+        hidden: Float[Tensor, "masked H"],
+        word_embeddings: Float[Tensor, "V E"],
+        labels: Int[Tensor, " masked"],
+    ) -> tuple[Float[Tensor, " masked"], Bool[Tensor, " masked"]]:
+        """Cross-entropies of the labels, in float32, and which have the largest logit; logits are not kept."""
+        return streamed_cross_entropy(self._transformed(hidden), word_embeddings, self.bias, labels)
+
+    def _transformed(self, hidden: Float[Tensor, "masked H"]) -> Float[Tensor, "masked E"]:
+        return self.layer_norm(self.activation(self.dense(hidden)))
 
 
 class SentenceOrderHead(nn.Module):

@@ -17,22 +17,17 @@ def pretraining_objective(model: nn.Module, batch: Batch) -> Sums:
         batch: a `PretrainingBatch`.
     """
     assert isinstance(batch, PretrainingBatch)
-    logits = model(batch.packed, batch.masked_positions)
-    tokens, order = logits.masked_tokens.float(), logits.sentence_order.float()
-    if batch.focus:
-        each = functional.cross_entropy(tokens, batch.masked_labels, reduction="none")
-        masked_tokens = (hardness(each, batch.focus) * each).sum()
-    else:
-        masked_tokens = functional.cross_entropy(tokens, batch.masked_labels, reduction="sum")
+    found = model(batch.packed, batch.masked_positions, batch.masked_labels)
+    each, order = found.masked_tokens, found.sentence_order.float()
     return Sums(
         losses={
-            "masked_tokens": masked_tokens,
+            "masked_tokens": (hardness(each, batch.focus) * each).sum() if batch.focus else each.sum(),
             "sentence_order": functional.cross_entropy(
                 order, batch.order_labels, reduction="sum", ignore_index=NO_LABEL
             ),
         },
         correct={
-            "masked_tokens": (tokens.argmax(-1) == batch.masked_labels).sum(),
+            "masked_tokens": found.masked_tokens_right.sum(),
             "sentence_order": (order.argmax(-1) == batch.order_labels).sum(),
         },
     )

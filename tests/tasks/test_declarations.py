@@ -62,7 +62,7 @@ def test_no_task_is_named_outside_its_declaration(checkout):
     pattern = re.compile(rf"""["']({"|".join(names)}|{values})["']|\b({values})\b""")
     rooms = [checkout / "src/albert" / room for room in ("tasks", "finetuning", "inference", "training", "cli")]
     for file in (file for room in rooms for file in room.rglob("*.py")):
-        if file.name not in ("glue.py", "squad.py", "race.py"):
+        if file.name not in ("glue.py", "squad.py", "race.py", "averages.py"):
             assert not pattern.search(file.read_text(encoding="utf-8")), file
 
 

@@ -1,39 +1,27 @@
 """`albert finetune`: a pre-trained encoder learns a task."""
 
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
-from rich.markup import escape
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.finetuning_report import show_result
 from albert.finetuning.architecture_changes import ArchitectureChanges
 from albert.finetuning.finetune import finetune
 from albert.finetuning.held_out_threshold import ThresholdFrom
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.start import PretrainedEncoder, random_encoder_like
-from albert.finetuning.summary import scores_table, shortened
 from albert.optim.optimizer import OptimizerRecipe
 from albert.runtime.devices import Precision
 from albert.runtime.distributed import world
 from albert.runtime.errors import UsageError
 from albert.tasks.custom import CUSTOM_RECIPE, declare_custom_task
 from albert.tasks.declared import DECLARED, find_task
-from albert.tasks.task import (
-    Option,
-    Pair,
-    QuestionInContext,
-    Single,
-    Span,
-    SpanHeadKind,
-    Target,
-    Task,
-    TaskRecipe,
-)
+from albert.tasks.task import Span, SpanHeadKind, Target, Task, TaskRecipe
 
 DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
 
@@ -154,7 +142,7 @@ def main(arguments: list[str]) -> int:
     start = random_encoder_like(start) if asked.init == "random" else start
     result = finetune(task, start, asked.data or Path(), asked.output, recipe, settings)
     if world().is_first:
-        _show(Console(soft_wrap=True, highlight=False), task, result, asked)
+        show_result(Console(soft_wrap=True, highlight=False), task, result)
     return 0
 
 
@@ -217,40 +205,3 @@ def _recipe(recipe: TaskRecipe, asked: Finetune) -> TaskRecipe:
     recipe = replace(recipe, **chosen)
     recipe.check()
     return recipe
-
-
-def _show(console: Console, task: Task, result: FinetuningResult, asked: Finetune) -> None:
-    report = result.report
-    if result.already_complete:
-        console.print(f"{asked.output} is complete already; nothing was trained", markup=False)
-    for note in report["notes"]:
-        console.print(note, markup=False)
-    training, evaluation = report["training"], report["evaluation"]
-    console.print(
-        f"{training['steps']:,} steps over {training['examples']:,} of {training['rows']:,} training rows "
-        f"({training['epochs']:.3g} epochs) in {training['seconds']:,.0f} s"
-    )
-    for part, counts in (("training", training), ("development set", evaluation)):
-        for line in shortened(counts):
-            console.print(f"{part}: {line}")
-    if training.get("windows_left_out"):
-        console.print(f"training: {training['windows_left_out']:,} windows without the answer left out")
-    if training.get("held_out"):
-        console.print(f"training: {training['held_out']:,} questions held out to choose the threshold on")
-    for line in scores_table(task, result.scores, report["baseline"]):
-        console.print(line, markup=False)
-    console.print(f"[bold]{escape(str(result.model_directory))}[/bold] is ready")
-    console.print(f"next: albert predict {shlex.quote(str(result.model_directory))} {_question(task)}", markup=False)
-
-
-def _question(task: Task) -> str:
-    """What `albert predict` may ask a model of this task."""
-    match task.inputs:
-        case QuestionInContext() if isinstance(task.target, Option):
-            return '--question "Who came?" --context "He came home." --choose "he" "she"'
-        case QuestionInContext():
-            return '--question "Who came?" --context "He came home."'
-        case Pair():
-            return '--classify "He came home." --pair "He is at home."'
-        case Single():
-            return '--classify "He came home."'

@@ -3,7 +3,7 @@
 RUN/recipe.json            the whole run as a value
     journal.jsonl          what happened, one event a line
     model/                 the Hugging Face model directory
-    predictions-dev.jsonl  one object per example of the development set
+    predictions-dev.jsonl  one object per example of the development set, and so for further splits of the task
     results.json           scores, baseline, counts, speed, seed; written last
 """
 
@@ -40,10 +40,11 @@ from albert.optim.schedule import warmup_then_linear
 from albert.runtime.devices import Precision, pick_device
 from albert.runtime.distributed import World, process_group, wait_for_all, world
 from albert.runtime.durable_files import remove_directory
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.strict_json import save_json
 from albert.tasks.null_threshold import NullThreshold
 from albert.tasks.task import Span, Task, TaskRecipe
+from albert.text.tokenizer import Tokenizer
 from albert.training.loop import train
 from albert.training.plan import TrainingPlan, TrainingResult
 from albert.training.run_folder import RunFolder
@@ -103,8 +104,12 @@ def finetune(
             held_out = encode_split(task, "what is held out", held, {}, started.tokenizer, recipe)
         train_split = encode_split(task, "train", examples, counts, started.tokenizer, recipe)
         dev_split = prepare_split(task, data, "dev", started.tokenizer, recipe)
+        further, absent = _further_splits(task, data, started.tokenizer, recipe)
+        started = replace(started, notes=(*started.notes, *absent))
         batches = task_batches(task, train_split, recipe, settings)
-        work = _Run(task, started, run, recipe, settings, computing, here, train_split, dev_split, batches, held_out)
+        work = _Run(
+            task, started, run, recipe, settings, computing, here, train_split, dev_split, batches, held_out, further
+        )
         with run.locked() if here.is_first else nullcontext():
             return work.complete()
 
@@ -124,6 +129,7 @@ class _Run:
     dev_split: PreparedSplit
     batches: TaskBatches
     held_out: PreparedSplit | None
+    further: tuple[PreparedSplit, ...]
 
     @property
     def model(self) -> nn.Module:
@@ -153,10 +159,13 @@ class _Run:
             return FinetuningResult({}, {}, self.run.model_path)
         if not latest:
             evaluate()
-        report = run_report(
-            record, self.task, self.train_split, self.batches, training, latest[0], self.started.notes
-        ) | {"identity": identity}
-        self._write(latest[0], report)
+        further = {
+            split.split: evaluate_model(self.model, self.task, split, self.computing, threshold=latest[0].threshold)
+            for split in self.further
+        }
+        report = run_report(record, self.task, self.train_split, self.batches, training, latest[0], self.started.notes)
+        scores = {split: dict(evaluation.scores) for split, evaluation in further.items()}
+        self._write(latest[0], further, report | {"further_scores": scores, "identity": identity})
         wait_for_all(self.here)
         return FinetuningResult(latest[0].scores, report, self.run.model_path)
 
@@ -207,8 +216,9 @@ class _Run:
     def _extra(self) -> dict[str, Any]:
         return head_description(self.task, self.recipe, self.started.trained_positions)
 
-    def _write(self, evaluation: Evaluation, report: dict) -> None:
-        write_predictions(self.run.path / "predictions-dev.jsonl", evaluation)
+    def _write(self, evaluation: Evaluation, further: dict[str, Evaluation], report: dict) -> None:
+        for split, each in {"dev": evaluation, **further}.items():
+            write_predictions(self.run.path / f"predictions-{split}.jsonl", each)
         save_model_directory(
             self.run.model_path,
             self.model,
@@ -220,3 +230,16 @@ class _Run:
         save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
         if self.run.checkpoints_path.is_dir():
             remove_directory(self.run.checkpoints_path)
+
+
+def _further_splits(
+    task: Task, data: Path, tokenizer: Tokenizer, recipe: TaskRecipe
+) -> tuple[tuple[PreparedSplit, ...], tuple[str, ...]]:
+    """The splits that are scored beside dev, and lines on those whose files are not there."""
+    found, absent = [], []
+    for split in task.further_splits:
+        try:
+            found.append(prepare_split(task, data, split, tokenizer, recipe))
+        except MissingInput as error:
+            absent.append(f"{split} is not scored: {error}")
+    return tuple(found), tuple(absent)

@@ -22,9 +22,9 @@ def scores_table(
     """Each metric with the best constant answer beside it, then published scores by metric and source."""
     lines = []
     for name, value in scores.items():
-        line = f"{name:<20} {_shown(value):>9}"
+        line = f"{name:<20} {shown(value):>9}"
         if baseline is not None and "thresh" not in name:
-            line += f"   (best constant answer: {_shown(baseline[name])})"
+            line += f"   (best constant answer: {shown(baseline[name])})"
         lines.append(line)
     groups: dict[tuple[str, str], list[str]] = {}
     for published in task.published:
@@ -38,5 +38,6 @@ def shortened(counts: Mapping[str, Any]) -> list[str]:
     return [f"{counts[key]:,} {what}" for key, what in _WORDS.items() if counts.get(key)]
 
 
-def _shown(value: float | None) -> str:
+def shown(value: float | None) -> str:
+    """A score with two decimals."""
     return "undefined" if value is None else f"{value:.2f}"

@@ -1,0 +1,156 @@
+"""RACE is read as it is published, every question of it, and its options become sequences as the reference's do."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.tasks.declared import DECLARED
+from albert.tasks.examples import Example, to_examples
+from albert.tasks.options import join_option, option_features, question_with_option
+from albert.tasks.race import PassageFolders
+
+RACE = DECLARED["race"]
+
+
+def passage(name, **changes):
+    return {
+        "id": name,
+        "article": "Old sailors sang of storms.",
+        "questions": ["Who sang?", "They sang of _ ."],
+        "options": [["sailors", "captains", "doctors", "letters"], ["ships", "storms", "islands", "windows"]],
+        "answers": ["A", "B"],
+    } | changes
+
+
+def write(folder, split, level, passages):
+    place = folder / split / level
+    place.mkdir(parents=True)
+    for each in passages:
+        (place / each["id"]).write_text(json.dumps(each) + "\n\n")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path / "RACE", "dev", "middle", [passage("middle2.txt"), passage("middle1.txt")])
+    write(tmp_path / "RACE", "dev", "high", [passage("high7.txt")])
+    return tmp_path
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_published_folders_are_read_level_by_level(folder, inside):
+    rows = RACE.source.read(folder / "RACE" if inside else folder, "dev")
+    examples = to_examples(RACE, rows.rows)
+    assert [each.identifier for each in examples][:3] == ["middle1.txt-0", "middle1.txt-1", "middle2.txt-0"]
+    assert [each.group for each in examples] == ["middle"] * 4 + ["high"] * 2
+    assert examples[1].texts == ("They sang of _ .", "Old sailors sang of storms.")
+    assert examples[1].options == ("ships", "storms", "islands", "windows")
+    assert [each.target for each in examples] == [0, 1] * 3
+    assert rows.counts == {"rows": 6, "passages": 3}
+    assert len(DECLARED["race-high"].source.read(folder, "dev").rows) == 2
+
+
+def test_files_put_together_are_read_instead(folder, tmp_path):
+    (folder / "RACE/dev/high/all.txt").write_text(json.dumps(passage("high7.txt")) + "\n")
+    assert len(RACE.source.read(folder, "dev").rows) == 6
+    packed = tmp_path / "mine.jsonl.gz"
+    packed.write_bytes(gzip.compress(json.dumps(passage("high9.txt")).encode(), mtime=0))
+    source = RACE.source.with_files({"train": packed})
+    assert [row.identifier for row in source.read(tmp_path, "train").rows] == ["high9.txt-0", "high9.txt-1"]
+
+
+def test_what_is_missing_is_said(folder):
+    with pytest.raises(MissingInput, match=r"has no passages in train/middle; expected .*RACE/train/middle/\*\.txt or"):
+        RACE.source.read(folder, "train")
+    with pytest.raises(InvalidConfiguration, match="split validation: unknown"):
+        RACE.source.read(folder, "validation")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"answers": ["A"]}, "has 2 questions, 2 lists of options and 1 answers"),
+        ({"options": [["a", "b", "c"], ["a", "b", "c", "d"]]}, "question 0: has not 4 options"),
+        ({"options": [["a", "b", "c", 4], ["a", "b", "c", "d"]]}, "option is not a text"),
+        ({"article": None}, "article is not a text"),
+        ({"questions": "Who?"}, "has no list 'questions'"),
+        ({"answers": ["A", "E"]}, "'E' in column 'answer' names no option; known: 'A', 'B', 'C', 'D'"),
+        ({"article": "\ud800"}, "half of a surrogate pair"),
+    ],
+)
+def test_damage_is_refused_in_one_line(tmp_path, changes, message):
+    write(tmp_path, "dev", "high", [passage("high1.txt", **changes)])
+    with pytest.raises(DamagedData, match=message) as error:
+        to_examples(RACE, PassageFolders("RACE", ("high",)).read(tmp_path, "dev").rows)
+    assert "high1.txt:1" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_two_passages_of_one_name_and_broken_lines_are_refused(tmp_path):
+    file = tmp_path / "mine.jsonl"
+    source = RACE.source.with_files({"dev": file})
+    file.write_text(json.dumps(passage("high1.txt")) + "\n" + json.dumps(passage("high1.txt")))
+    with pytest.raises(DamagedData, match=r"mine\.jsonl:2.*second passage is called 'high1\.txt'"):
+        source.read(tmp_path, "dev")
+    for content, message in (("[]", "not a JSON object"), ("{", "not JSON"), ("\n", "holds no question")):
+        file.write_text(content)
+        with pytest.raises((DamagedData, MissingInput), match=message):
+            source.read(tmp_path, "dev")
+
+
+@pytest.mark.parametrize(("part", "questions"), [("dev.middle", 1436), ("dev.high", 3451), ("train.middle", 25421)])
+def test_every_question_of_the_real_files_is_read(shared, part, questions):
+    source = RACE.source.with_files({"dev": shared / f"data/race/{part}.jsonl.gz"})
+    examples = to_examples(RACE, source.read(shared, "dev").rows)
+    assert len(examples) == questions
+    assert {each.group for each in examples} == {part.split(".")[1]}
+
+
+def test_a_blank_is_filled_and_a_question_is_followed():
+    assert question_with_option("They sang of _ and _ .", "storms") == "They sang of storms and storms ."
+    assert question_with_option("Who sang?", "sailors") == "Who sang? sailors"
+    assert question_with_option("", "sailors") == "sailors"
+
+
+def test_a_sequence_is_passage_then_question_with_option(tokenizer):
+    question = Example("q", "here", ("who sang", "old sailors sang"), 1, options=("sailors", "storms"))
+    features = option_features([question], tokenizer, 64, 16)
+    assert features.n_options == len(features.sequences) == 2
+    assert features.targets.tolist() == [1]
+    first, second = tokenizer.encode("old sailors sang"), tokenizer.encode("who sang storms")
+    expected = [tokenizer.cls_id, *first, tokenizer.sep_id, *second, tokenizer.sep_id]
+    assert features.sequences.token_ids(1).tolist() == expected
+    assert features.sequences.token_type_ids(1).tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    assert set(features.counts.values()) == {0}
+
+
+@given(n_passage=st.integers(0, 60), n_question=st.integers(0, 30), room=st.integers(1, 20), kept=st.integers(1, 12))
+def test_the_passage_loses_its_end_and_the_question_its_beginning(n_passage, n_question, room, kept, tokenizer):
+    passage_ids, question_ids = list(range(100, 100 + n_passage)), list(range(200, 200 + n_question))
+    length = room + kept + 3
+    ids, first, passage_cut, question_cut = join_option(passage_ids, question_ids, tokenizer, length, kept)
+    assert len(ids) <= length
+    seen_passage, seen_question = ids[1 : first - 1], ids[first:-1]
+    assert seen_passage == passage_ids[: n_passage - passage_cut]
+    assert seen_question == question_ids[question_cut:]
+    assert question_cut == max(0, n_question - kept)
+    assert passage_cut == 0 or len(ids) == length  # nothing is cut while there is room
+
+
+def test_what_is_cut_is_counted_by_question(tokenizer):
+    long = "old sailors sang of storms " * 9
+    examples = [
+        Example("a", "here", ("who sang", long), 0, options=("sailors", "storms")),
+        Example("b", "here", ("who sang", "old sailors"), 0, options=(long, "storms")),
+    ]
+    counts = option_features(examples, tokenizer, 40, 12).counts
+    assert (counts["passages_truncated"], counts["questions_truncated"]) == (1, 1)
+    assert counts["tokens_cut"] > 0
+    with pytest.raises(InvalidConfiguration, match="leaves no room for a passage"):
+        option_features(examples, tokenizer, 15, 12)
+    with pytest.raises(DamagedData, match="has 1 options where 2 are expected"):
+        option_features([examples[0], replace(examples[1], options=("one",))], tokenizer, 40, 12)

@@ -113,12 +113,19 @@ def objective():
 def learn(make_model, tmp_path):
     """Train in a folder, afresh or from where it stands, as a new process would; returns model and result."""
     from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-    from albert.training.loop import TrainingPlan, train
+    from albert.training.loop import train
+    from albert.training.plan import TrainingPlan
     from albert.training.run_folder import RunFolder
 
     def learn(name="run", *, source=None, objective=point_objective, dropout=0.0, kind="lamb", **changes):
         learn.model = model = make_model(dropout)
-        settings = {"identity": {"recipe": "r1", "corpus": "c1"}, "evaluate": None}
+        settings = {
+            "identity": {"recipe": "r1", "corpus": "c1"},
+            "evaluate": None,
+            "before_step": None,
+            "meter": None,
+            "loggers": (),
+        }
         settings |= {key: changes.pop(key) for key in settings.keys() & changes.keys()}
         run = RunFolder(tmp_path / name)
 

@@ -249,3 +249,25 @@ def test_a_second_interrupt_stops_at_once(learn, source_of):
     source = Interrupting(Interrupting(source_of(), 2, signal.SIGINT), 2, signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         learn(source=source)
+
+
+@pytest.mark.parametrize("at", [4, 10])
+def test_a_signal_during_an_evaluation_drops_it_and_the_run_that_goes_on_evaluates(learn, run, tmp_path, at):
+    def scores():
+        return {"score": float(learn.model.classifier.weight.detach().sum())}
+
+    def signalled():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the evaluation goes on")
+
+    reference, settings = RunFolder(tmp_path / "reference"), {"evaluate_every": at, "dropout": 0.3}
+    learn("reference", evaluate=scores, **settings)
+    with pytest.raises(Stopped):
+        learn(evaluate=signalled, **settings)
+    assert steps_kept(run) == [at]
+    assert not [record for record in told(run) if record["event"] == "evaluation"]
+    _, result = learn(evaluate=scores, **settings)
+    assert result.evaluation == scores()
+    assert final_bytes(run) == final_bytes(reference)
+    mine, theirs = (sorted(told(some), key=lambda r: (r["step"], r["event"])) for some in (run, reference))
+    assert mine == theirs

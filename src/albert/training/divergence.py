@@ -9,7 +9,7 @@ were left out and which data passed over is part of the training state: it, the 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -42,12 +42,12 @@ class Rollback:
 class Incidents:
     """What went wrong in a run so far, and what is needed to notice the next time; part of the training state."""
 
-    skipped: list[int] = field(default_factory=list)
+    skipped: tuple[int, ...] = ()
     """Numbers of the updates that were left out, counted from 0."""
-    rollbacks: list[Rollback] = field(default_factory=list)
-    log_losses: list[float] = field(default_factory=list)
+    rollbacks: tuple[Rollback, ...] = ()
+    log_losses: tuple[float, ...] = ()
     """Of the last updates, the newest last; kept only where spikes are looked for."""
-    log_norms: list[float] = field(default_factory=list)
+    log_norms: tuple[float, ...] = ()
 
     @property
     def batches_passed_over(self) -> int:
@@ -60,19 +60,19 @@ class Incidents:
         Raises:
             Diverged: it is one too many in a row.
         """
-        self.skipped.append(step)
-        if self.skipped[-MOST_SKIPPED_IN_A_ROW - 1 :] == list(range(step - MOST_SKIPPED_IN_A_ROW, step + 1)):
+        self.skipped = (*self.skipped, step)
+        if self.skipped[-MOST_SKIPPED_IN_A_ROW - 1 :] == tuple(range(step - MOST_SKIPPED_IN_A_ROW, step + 1)):
             raise diverged(alarm, f"{MOST_SKIPPED_IN_A_ROW} updates before it were left out already")
 
-    def with_rollback(self, step: int, back_to: int, alarm: Alarm, most: int) -> list[Rollback]:
-        """The rollbacks with one from an alarm after `step` updates to the checkpoint of `back_to`.
+    def with_rollback(self, step: int, back_to: int, alarm: Alarm, most: int) -> tuple[Rollback, ...]:
+        """The rollbacks with one from an alarm in the last of `step` updates to the checkpoint of `back_to`.
 
         Raises:
             Diverged: it is one too many.
         """
         if len(self.rollbacks) >= most:
             raise diverged(alarm, f"{most} rollbacks did not help")
-        return [*self.rollbacks, Rollback(back_to, step + 1 - back_to)]
+        return (*self.rollbacks, Rollback(back_to, step - back_to))
 
 
 @dataclass(frozen=True)
@@ -90,19 +90,22 @@ class Guard:
         alarm = non_finite(figures)
         if alarm is not None or self.deviations is None:
             return alarm
-        judged = (
-            ("loss", figures.loss, self.incidents.log_losses),
-            ("gradient norm", figures.gradient_norm, self.incidents.log_norms),
-        )
-        for name, value, before in judged:
+        incidents = self.incidents
+        for name, value, before in (
+            ("loss", figures.loss, incidents.log_losses),
+            ("gradient norm", figures.gradient_norm, incidents.log_norms),
+        ):
             limit = spike_limit(before, self.deviations)
             if value > limit:
                 why = f"is {value:.4g} where the last {len(before)} updates leave room up to {limit:.4g}"
                 return Alarm(name, why)
-        for _, value, before in judged:
-            before.append(math.log(max(value, 1e-30)))
-            del before[:-REMEMBERED]
+        incidents.log_losses = _with(incidents.log_losses, figures.loss)
+        incidents.log_norms = _with(incidents.log_norms, figures.gradient_norm)
         return None
+
+
+def _with(logarithms: tuple[float, ...], value: float) -> tuple[float, ...]:
+    return (*logarithms, math.log(max(value, 1e-30)))[-REMEMBERED:]
 
 
 def spike_limit(logarithms: Sequence[float], deviations: float) -> float:

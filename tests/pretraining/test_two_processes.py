@@ -162,6 +162,29 @@ def test_several_processes_start_from_a_trained_model_and_change_dropout_as_one_
     assert numbers(tmp_path / "two", "change") == [{"step": 2, "dropout": 0.0}]
 
 
+def test_shards_draw_the_same_dropout_and_evaluate_without(fork_server, recipe, tiny_corpus, tmp_path):
+    """On as many processes, the form in which the weights are kept makes no difference."""
+    model = replace(recipe.model, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
+    for parallelism in ("data", "sharded"):
+        words = command(replace(recipe, model=model, parallelism=parallelism), tiny_corpus, tmp_path / parallelism)
+        runs = fork_server.start_world([words] * 2)
+        assert [run.finish() for run in runs] == [0, 0], [run.printed for run in runs]
+    assert_the_same_training(tmp_path / "sharded", tmp_path / "data")
+
+
+def test_shards_whose_last_checkpoint_was_saved_write_the_model_of_that_checkpoint(
+    fork_server, recipe, tiny_corpus, tmp_path, one_process
+):
+    words = command(replace(recipe, parallelism="sharded"), tiny_corpus, tmp_path / "run")
+    runs = fork_server.start_world([words] * 2, {0: "end 1"})
+    runs[0].wait_until(lambda: runs[0].phase == "end")
+    for run in runs:
+        run.kill()
+    assert not (tmp_path / "run" / "model").exists()
+    assert all(run.finish() == 0 for run in fork_server.start_world([words] * 2))
+    assert_the_same_training(tmp_path / "run", one_process[0])
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("parallelism", ["data", "sharded"])
 def test_the_loss_of_a_process_ends_the_others_at_once(fork_server, recipe, tiny_corpus, tmp_path, lost, parallelism):

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from albert.pretraining.sentence_order import SentenceObjective, head_task
 from albert.pretraining.start_record import StartRecord, kept_start, refuse_another_start
 from albert.pretraining.warm_start import Init, warm_start_for_pretraining
 from albert.runtime.devices import pick_device, seed_torch
-from albert.runtime.distributed import process_group, wait_for_all, world
+from albert.runtime.distributed import World, process_group, wait_for_all, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
 from albert.runtime.late_modules import load_by_name
@@ -148,8 +148,7 @@ class _Run:
             for part in (self.model.albert.pooler, self.model.sop_classifier):
                 assert part is not None
                 part.requires_grad_(False)
-        sharded = recipe.parallelism == "sharded" and here.size > 1
-        model = sharded_copy(self.model, here, self.place) if sharded else self.model.to(self.place)
+        model, gather = self._trained(here)
         optimizer = build_optimizer(recipe.optimizer, model)
         identity = self._identity()
         if self.start is not None:
@@ -169,7 +168,7 @@ class _Run:
             device=self.place,
             identity=identity,
             save_model=self._save_model,
-            gather=partial(gather_weights, model, self.model, here) if sharded else None,
+            gather=gather,
             evaluate=None if self.held_out is None else self._evaluate,
             before_step=set_dropout_of,
             meter=meter_of(recipe, self.place),
@@ -177,6 +176,8 @@ class _Run:
             description="Pre-training",
         )
         set_dropout_of(result.steps - 1)  # a run that had taken all its updates took none now
+        if gather is not None:
+            gather()
         evaluation = result.evaluation
         if here.is_first:
             evaluations = [record for record in read_journal(run.journal_path) if record["event"] == "evaluation"]
@@ -189,6 +190,14 @@ class _Run:
                 )
         wait_for_all(here)
         return PretrainingResult(run.path, run.model_path, result, evaluation, self.start)
+
+    def _trained(self, here: World) -> tuple[AlbertForPreTraining, Callable[[], None] | None]:
+        """The model that learns, and what brings its weights into the whole one where that is another."""
+        if self.recipe.parallelism == "data" or here.size == 1:
+            return self.model.to(self.place), None
+        model = sharded_copy(self.model, here, self.place)
+        self.model.eval()
+        return model, partial(gather_weights, model, self.model, here)
 
     def _begin(self, start: StartRecord, optimizer: Optimizer, identity: dict[str, str]) -> None:
         """Score the weights as they came, and keep them as the checkpoint of step 0."""

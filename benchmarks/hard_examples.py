@@ -83,17 +83,17 @@ def main(arguments: list[str]) -> None:
         for variant in asked.variants:
             sequences = replace(plain, neighbours_probability=asked.share if variant == "neighbours" else 0.0)
             samples = PretrainingSamples(corpus, sequences, masking, seed)
-            model, steps, seconds = _trained(asked, variant, samples, seed)
+            model, steps = _trained(asked, variant, samples, seed)
             figures = tests.evaluate(model.eval(), CPU, "fp32", quiet=True)
-            rows.append([variant, seed, steps, round(seconds), *(f"{figures[name]:.4f}" for name in FIGURES)])
+            rows.append([variant, seed, steps, *(f"{figures[name]:.4f}" for name in FIGURES)])
             print(*rows[-1], flush=True)
     _report(asked, rows, tests.baselines())
 
 
 def _trained(
     asked: Benchmark, variant: Variant, samples: PretrainingSamples, seed: int
-) -> tuple[AlbertForPreTraining, int, float]:
-    """The model after all tokens, the number of updates, and the seconds they took."""
+) -> tuple[AlbertForPreTraining, int]:
+    """The model after all tokens, and the number of updates."""
     seed_torch("initialization", seed)
     heads = max(1, asked.hidden_size // 64)
     model = AlbertForPreTraining(
@@ -108,7 +108,7 @@ def _trained(
     optimizer = build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=asked.learning_rate, beta2=0.98), model)
     hard = HardExamplesRecipe(focus=asked.focus if variant == "focus" else 0.0)
     batches = PretrainingBatches(samples, asked.batch_size, asked.batch_size, hard)
-    seen, steps, started = 0, 0, time.perf_counter()
+    seen, steps = 0, 0
     with progress(f"{variant}, seed {seed}", asked.tokens, "tokens") as bar:
         while seen < asked.tokens:
             figures = update(
@@ -124,12 +124,12 @@ def _trained(
             )
             seen, steps = seen + figures.tokens, steps + 1
             bar.advance(figures.tokens)
-    return model, steps, time.perf_counter() - started
+    return model, steps
 
 
 def _report(asked: Benchmark, rows: list[list[object]], baselines: dict[str, float]) -> None:
     table = Table("against plain, mean over seeds", *FIGURES, box=None)
-    values = {(row[0], row[1]): [float(str(value)) for value in row[4:]] for row in rows}
+    values = {(row[0], row[1]): [float(str(value)) for value in row[3:]] for row in rows}
     for variant in asked.variants:
         if variant != "plain" and "plain" in asked.variants:
             cells = []
@@ -147,7 +147,7 @@ def _report(asked: Benchmark, rows: list[list[object]], baselines: dict[str, flo
     with open(asked.output, "a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         if new:
-            columns = ("variant", "setting", "seed", "steps", "seconds", *FIGURES, *baselines)
+            columns = ("variant", "setting", "seed", "steps", *FIGURES, *baselines)
             writer.writerow(["date", "processor", "torch", "shape", "tokens", *columns])
         shares = [f"{share:.4f}" for share in baselines.values()]
         writer.writerows([*about, row[0], settings[str(row[0])], *row[1:], *shares] for row in rows)

@@ -39,8 +39,8 @@ from albert.runtime.devices import Precision, autocast, describe_machine, pick_d
 from albert.runtime.progress import progress
 
 VOCABULARY = 100
-COLUMNS = ("shape", "precision", "clock", "length", "system", "window", "seconds", "times_dense", "least", "most", "peak_mb",
-           "seen_share")  # fmt: skip
+COLUMNS = ("shape", "precision", "clock", "length", "system", "window", "seconds", "times_dense", "least", "most",
+           "peak_mb", "seen_share")  # fmt: skip
 Name = Literal["albert", "longformer"]
 Clock = Literal["wall", "cpu"]
 CLOCKS: dict[Clock, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}

@@ -39,7 +39,7 @@ def computed_scores(length: int, window: int | None) -> int:
 
 
 def attends_at_once(length: int, window: int) -> bool:
-    """Whether dense attention under a mask is the faster way: blocks copy what they see, and spare less than a third."""
+    """Whether dense attention under a mask is faster: blocks copy what they see, and spare less than a third."""
     return covers(window, length) or 2 * length * length <= 3 * _scores_in_blocks(length, window)
 
 

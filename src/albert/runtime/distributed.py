@@ -57,6 +57,8 @@ def process_group(device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MI
         yield here
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # or collectives without a tensor guess one from the rank
     try:
         torch_distributed.init_process_group(backend, timeout=timedelta(minutes=timeout_minutes))
         try:

@@ -104,6 +104,7 @@ def pretrain(
         samples = _samples(recipe, corpora, recipe.seed)
         seed_torch("initialization", recipe.seed)
         model = AlbertForPreTraining(recipe.model)
+        model.albert.encoder.checkpointing = recipe.activation_checkpointing
         if not here.is_first:
             wait_for_all(here)
             return _Run(recipe, corpora, samples, None, run, place, model, kept_start(run)).complete()

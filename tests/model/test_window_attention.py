@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albert.model.albert import AlbertForPreTraining, AlbertModel
-from albert.model.attention_pattern import attends_at_once, computed_scores, seen_pairs
+from albert.model.attention_pattern import attends_at_once, computed_scores, copied_vectors, seen_pairs
 from albert.model.packed_sequences import pack
 from albert.model.parameter_count import count_flops
 from albert.model.window_attention import window_attention
@@ -148,6 +148,30 @@ def test_in_mixed_precision_it_is_as_near_as_dense_attention_is(config, sequence
                 mixed = model(packed)
         errors[window] = float((mixed - exact).abs().mean())
     assert 0 < errors[4] < 2 * errors[None]
+
+
+@pytest.mark.parametrize("window", [10, 40, 64, 200])
+def test_what_is_kept_for_the_backward_pass_is_counted_to_the_byte(config, sequences_of, window):
+    length, layers, width, heads, fp32 = 500, config.num_hidden_layers, config.hidden_size, 4, 4
+    packed = pack(*sequences_of((length,)))
+    kept = {}
+    for size in (None, window):
+        model, seen = AlbertModel(replace(config, max_position_embeddings=length, attention_window=size)), {}
+        own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+        def note(tensor, seen=seen, own=own):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                seen[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            output = model(packed)
+        kept[size] = sum(seen.values())
+        del output
+    scores = computed_scores(length, window) - computed_scores(length, None)
+    assert kept[window] - kept[None] == layers * fp32 * (heads * scores + width * copied_vectors(length, window))
+    assert copied_vectors(length, None) == 0
 
 
 def test_the_work_counts_what_is_seen(config):

@@ -38,6 +38,19 @@ def computed_scores(length: int, window: int | None) -> int:
     return _scores_in_blocks(length, window)
 
 
+def copied_vectors(length: int, window: int | None) -> int:
+    """Queries, keys and values of one sequence that are copied to lie beside each other in blocks, in all heads.
+
+    Args:
+        length: tokens of the sequence.
+        window: tokens to either side; None: all of them.
+    """
+    if window is None or attends_at_once(length, window):
+        return 0
+    block = block_size(window)
+    return n_blocks(length, window) * (block + 2 * (1 + 3 * block))
+
+
 def attends_at_once(length: int, window: int) -> bool:
     """Whether dense attention under a mask is faster: blocks copy what they see, and spare less than a third."""
     return covers(window, length) or 2 * length * length <= 3 * _scores_in_blocks(length, window)

@@ -41,6 +41,7 @@ COMMANDS: dict[str, Command] = {
     "merge": Command("albert.cli.merge", "prepared corpora become one"),
     "show": Command("albert.cli.show", "what a prepared corpus becomes in training: samples, masks, counts"),
     "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),
+    "plot": Command("albert.cli.plot", "the curves of runs side by side, as a picture and a table"),
     "finetune": Command("albert.cli.finetune", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.evaluate", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.cli.predict", "text in, answers out"),

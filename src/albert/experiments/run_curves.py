@@ -1,0 +1,195 @@
+"""The journals of runs side by side: one picture, one table."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+
+from albert.runtime.durable_files import new_file, write_text
+from albert.runtime.errors import MissingInput
+from albert.runtime.journal import read_journal
+from albert.training.run_folder import RunFolder
+
+matplotlib.use("Agg")
+Against = Literal["steps", "tokens", "minutes"]
+_AXES = {"steps": "steps", "tokens": "million tokens seen", "minutes": "minutes in updates"}
+_SCALES = {"steps": 1.0, "tokens": 1e6, "minutes": 60.0}
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Told apart by people who see colours otherwise (Okabe and Ito, 2008)."""
+MARKERS = "os^Dv*P"
+_MOST_POINTS = 150
+"""Of a training curve; more lines are averaged."""
+_NOT_FIGURES = {"event", "time", "step", "tokens", "seconds", "sequences", "peak_memory_bytes"}
+_ALWAYS = ("learning_rate", "gradient_norm")
+
+
+@dataclass(frozen=True)
+class RunCurves:
+    """What a run's journal tells, in the order of its steps."""
+
+    name: str
+    updates: Sequence[dict[str, Any]]
+    evaluations: Sequence[dict[str, Any]]
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
+    """The curves of run folders, of pre-training and of fine-tuning; a run may be going on meanwhile.
+
+    Raises:
+        MissingInput: not a run, or one that has told nothing yet.
+        DamagedData: a journal cannot be read.
+    """
+    names = _shortest_names([path.resolve() for path in paths])
+    return [_read_run(path, name) for path, name in zip(paths, names, strict=True)]
+
+
+def _read_run(path: Path, name: str) -> RunCurves:
+    journal = RunFolder(path).journal_path
+    if not journal.is_file():
+        raise MissingInput(path, f"is no run: it has no {journal.name}", "name the --output of pretrain or finetune")
+    records = sorted((r for r in read_journal(journal) if "step" in r), key=lambda record: record["step"])
+    updates = [record for record in records if record["event"] == "train"]
+    if not updates:
+        raise MissingInput(path, "has told of no update yet", "wait for the first line of its journal")
+    seconds = _seconds(updates)
+    steps = [record["step"] for record in updates]
+    evaluations = [record for record in records if record["event"] == "evaluation"]
+    return RunCurves(
+        name,
+        [record | {"seconds": at} for record, at in zip(updates, seconds, strict=True)],
+        [
+            {"seconds": float(np.interp(record["step"], [0, *steps], [0.0, *seconds])), **record}
+            for record in evaluations
+        ],
+    )
+
+
+def _seconds(updates: Sequence[dict[str, Any]]) -> list[float]:
+    """Time in updates until each line; summed up for a journal that does not tell it."""
+    total, before, found = 0.0, 0, []
+    for record in updates:
+        total += (record["tokens"] - before) / record["tokens_per_second"]
+        total, before = record.get("seconds", total), record["tokens"]
+        found.append(total)
+    return found
+
+
+def _shortest_names(paths: Sequence[Path]) -> list[str]:
+    """The ends of the paths, long enough to tell them apart."""
+    length = 1
+    while len({path.parts[-length:] for path in paths}) < len(set(paths)):
+        length += 1
+    return ["/".join(path.parts[-length:]) for path in paths]
+
+
+def write_table(runs: Sequence[RunCurves], table: Path) -> None:
+    """Every figure of every run as CSV, a row each: run, event, step, tokens, minutes, figure, value."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["run", "event", "step", "tokens", "minutes", "figure", "value"])
+    for run in runs:
+        for event, records in (("train", run.updates), ("evaluation", run.evaluations)):
+            for record in records:
+                place = [run.name, event, record["step"], record["tokens"], round(record["seconds"] / 60, 4)]
+                for figure in _figures(record):
+                    writer.writerow([*place, figure, record[figure]])
+    write_text(table, text.getvalue())
+
+
+def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "steps") -> None:
+    """Draw losses, accuracies, learning rate and gradient norm of runs into one PNG.
+
+    Thin lines are training, lines with marks held-out figures, dotted ones what a constant answer scores there.
+
+    Args:
+        runs: what is compared.
+        picture: the file to write.
+        against: what runs along the horizontal axis.
+    """
+    panels = _panels(runs)
+    columns = 2 if len(panels) in (2, 4) else 3
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.6 * columns, 3.3 * rows + 0.9), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes, panel in zip(grid, panels, strict=False):
+        for number, run in enumerate(runs):
+            _draw(axes, run, panel, number, against)
+        axes.set(title=panel.replace("_", " "), xlabel=_AXES[against])
+        if panel.endswith("_accuracy") and axes.dataLim.y1 <= 1:  # scores of tasks are in points of 100
+            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    look: dict[str, Any] = {"frameon": False, "fontsize": 9}
+    figure.legend(handles=_names(runs), loc="outside upper left", ncols=-(-len(runs) // 4), **look)
+    figure.legend(handles=_kinds(), loc="outside upper right", **look)
+    with new_file(picture) as temporary:
+        figure.savefig(temporary, dpi=120, format="png")
+
+
+def _panels(runs: Sequence[RunCurves]) -> list[str]:
+    """The figures that are drawn: accuracies first, then losses, other scores, learning rate and gradient norm."""
+    found: dict[str, None] = {}
+    for run in runs:
+        for record in (run.updates[-1], *run.evaluations[-1:]):
+            found |= dict.fromkeys(_figures(record))
+    losses = [name for name in found if name.endswith("_loss")]
+    accuracies = [name for name in found if name.endswith("_accuracy")]
+    told = {figure for run in runs for record in run.evaluations for figure in _figures(record)}
+    others = [name for name in found if name in told and name not in (*losses, *accuracies)]
+    others = [name for name in others if not name.endswith("_baseline")]
+    return [*losses[:1], *accuracies, *losses[1:], *others, *(name for name in _ALWAYS if name in found)]
+
+
+def _figures(record: dict[str, Any]) -> Iterator[str]:
+    for name, value in record.items():
+        if name not in _NOT_FIGURES and isinstance(value, int | float):
+            yield name
+
+
+def _draw(axes: Axes, run: RunCurves, panel: str, number: int, against: Against) -> None:
+    color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+    x, y = _points(run.updates, panel, against)
+    groups = max(1, -(-len(x) // _MOST_POINTS))
+    x, y = (np.array([part.mean() for part in np.split(a, range(groups, len(a), groups))]) for a in (x, y))
+    if len(x):
+        style: dict[str, Any] = {"linewidth": 1.6} if panel in _ALWAYS else {"linewidth": 1.0, "alpha": 0.5}
+        axes.plot(x, y, color=color, **style)
+    x, y = _points(run.evaluations, panel, against)
+    if len(x):
+        axes.plot(x, y, color=color, marker=marker, markersize=4, linewidth=1.8)
+    _, baseline = _points(run.evaluations, panel.replace("_accuracy", "_baseline"), against)
+    if panel.endswith("_accuracy") and len(baseline):
+        axes.axhline(baseline[-1], color=color, linestyle=":", linewidth=1.4)
+
+
+def _points(records: Sequence[dict[str, Any]], figure: str, against: Against) -> tuple[np.ndarray, np.ndarray]:
+    key = {"steps": "step", "tokens": "tokens", "minutes": "seconds"}[against]
+    chosen = [record for record in records if figure in record]
+    return np.array([r[key] / _SCALES[against] for r in chosen]), np.array([r[figure] for r in chosen], dtype=float)
+
+
+def _names(runs: Sequence[RunCurves]) -> list[Line2D]:
+    return [
+        Line2D([], [], color=COLORS[i % len(COLORS)], marker=MARKERS[i % len(MARKERS)], markersize=5, label=run.name)
+        for i, run in enumerate(runs)
+    ]
+
+
+def _kinds() -> list[Line2D]:
+    styles: dict[str, dict[str, Any]] = {
+        "training": {"linewidth": 1.0, "alpha": 0.6},
+        "held out": {"marker": "o", "markersize": 4, "linewidth": 1.8},
+        "a constant answer, held out": {"linestyle": ":", "linewidth": 1.4},
+    }
+    return [Line2D([], [], color="#555555", label=label, **style) for label, style in styles.items()]

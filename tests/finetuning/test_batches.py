@@ -95,3 +95,43 @@ def test_the_other_losses_are_sums_too():
     score = task_loss(Fixed(numbers), batch_of(gold, "score"))
     assert score.losses["score"].item() == pytest.approx(((numbers[:, 0] - gold) ** 2).sum().item(), rel=1e-6)
     assert score.correct == {}
+
+
+def test_the_joint_loss_adds_half_the_decision():
+    starts, ends, unanswerable = torch.randn(10), torch.randn(10), torch.randn(3)
+    targets = torch.tensor([[0, 0], [1, 4], [0, 0]])
+    spans = task_loss(Fixed((starts, ends)), batch_of(targets, "span")).losses["span"]
+    decision = functional.binary_cross_entropy_with_logits(unanswerable, torch.tensor([1.0, 0.0, 1.0]), reduction="sum")
+    seen = []
+
+    class Joint(torch.nn.Module):
+        def forward(self, packed, given):
+            seen.append(given.tolist())
+            return starts, ends, unanswerable
+
+    sums = task_loss(Joint(), batch_of(targets, "joint_span"))
+    assert sums.losses["joint_span"].item() == pytest.approx((spans + decision / 2).item(), rel=1e-6)
+    assert seen == [[0, 3 + 1, 8]]  # the gold starts, counted over all tokens
+
+
+def test_the_options_of_a_question_compete_with_each_other():
+    scores, right = torch.randn(3), torch.tensor([2])
+    expected = functional.cross_entropy(scores[None], right)
+    sums = task_loss(Fixed(scores), batch_of(right, "option"))
+    assert sums.losses["option"].item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+@given(n=st.integers(1, 7), options=st.integers(2, 4), world=st.integers(1, 3), tokens=st.integers(1, 60))
+def test_options_stay_together_and_in_order(n, options, world, tokens):
+    sequences = join_sequences(
+        [([100 * question + option] * 3, 1) for question in range(n) for option in range(options)]
+    )
+    source = TaskBatches(sequences, np.arange(n), "option", n, 7, tokens, options)
+    dealt = []
+    for rank in range(world):
+        for piece in source.micro_batches(0, rank, world):
+            assert piece.counts == {"option": len(piece.targets)}
+            first = piece.packed.token_ids[piece.packed.first_positions].reshape(len(piece.targets), options)
+            assert (first == 100 * piece.targets[:, None] + torch.arange(options)).all()
+            dealt += piece.targets.tolist()
+    assert sorted(dealt) == list(range(n))

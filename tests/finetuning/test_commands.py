@@ -26,6 +26,38 @@ def test_a_declared_task_from_the_command_line(data, pretrained, tmp_path, capsy
     assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 16
 
 
+def test_groups_and_a_question_for_a_model_that_chooses(data, pretrained, tmp_path, capsys):
+    output = str(tmp_path / "run")
+    arguments = ["finetune", "race", "--model", str(pretrained), "--data", str(data), "--output", output]
+    assert dispatch([*arguments, *SMALL, "--question-length", "8", "--second-release"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("accuracy_middle", "accuracy_high", "--choose"))
+    recipe = json.loads((tmp_path / "run/recipe.json").read_text())["recipe"]
+    assert (recipe["learning_rate"], recipe["encoder_dropout"]) == (1e-5, 0.0)
+
+
+def test_further_splits_are_scored_where_their_files_are(pretrained, tmp_path, capsys):
+    header = "index\tsentence1\tsentence2\tgold_label\n"
+    rows = "".join(f"{i}\ta ship\tthe sea\t{label}\n" for i, label in enumerate(("neutral", "entailment") * 3))
+    for name in ("train", "dev_matched"):
+        (tmp_path / f"{name}.tsv").write_text(header + rows)
+    arguments = ["finetune", "mnli", "--model", str(pretrained), "--data", str(tmp_path), *SMALL, "--output"]
+    assert dispatch([*arguments, str(tmp_path / "one")]) == 0
+    assert "dev_mismatched is not scored: " in capsys.readouterr().out
+    (tmp_path / "dev_mismatched.tsv").write_text(header + rows)
+    assert dispatch([*arguments, str(tmp_path / "two")]) == 0
+    assert "dev_mismatched: accuracy " in capsys.readouterr().out
+    report = json.loads((tmp_path / "two/results.json").read_text())
+    assert report["further_scores"] == {"dev_mismatched": report["scores"]}
+    assert len((tmp_path / "two/predictions-dev_mismatched.jsonl").read_text().splitlines()) == 6
+    ax = "Premise\tHypothesis\tLabel\na ship\ta sea\tneutral\na ship\ta sea\tcontradiction\n"
+    (tmp_path / "diagnostic-full.tsv").write_text(ax)
+    assert (
+        dispatch(["evaluate", "ax", "--model", str(tmp_path / "two"), "--data", str(tmp_path), "--device", "cpu"]) == 0
+    )
+    assert "matthews_correlation" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("regression", [False, True])
 def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
     table = "review,stars\n" + "".join(
@@ -81,6 +113,17 @@ def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
             2,
             "say the same thing twice",
         ),
+        (
+            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--span-head", "joint"],
+            2,
+            "--span-head: goes with tasks whose answers are spans",
+        ),
+        (
+            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--second-release"],
+            2,
+            "has one recipe for both releases",
+        ),
+        (["finetune", "ax", "--model", "MODEL", "--data", "DATA", "--output", "OUT"], 78, "split train: unknown"),
         (["evaluate", "sst-2", "--model", "MODEL", "--data", "DATA"], 78, "has no head for this task"),
         (["evaluate", "sst-2", "--model", "MODEL"], 2, "--data: is needed"),
         (["evaluate", "--model", "MODEL"], 2, "your own file needs --dev, --text, --label"),

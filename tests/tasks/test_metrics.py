@@ -39,6 +39,45 @@ NUMBER_PAIRS = st.lists(
 )
 
 
+@given(LABEL_PAIRS, st.randoms(use_true_random=False))
+def test_another_order_of_labels_or_rows_gives_the_same_score(pairs, randomness):
+    gold, predicted = np.array(pairs).T
+    labels = list(range(5))
+    randomness.shuffle(labels)
+    rows = list(range(len(pairs)))
+    randomness.shuffle(rows)
+    turned = np.array(labels)[gold][rows], np.array(labels)[predicted][rows]
+    for metric in (accuracy, macro_f1, matthews_correlation):
+        assert metric(*turned) == pytest.approx(metric(gold, predicted), abs=1e-12)
+
+
+def test_scores_equal_scikit_learn_and_scipy_on_drawn_and_degenerate_sets():
+    """Of one class, of one row, all right, all wrong, tied, scaled to the limits of numbers."""
+    generator = np.random.default_rng(0)
+    for draw in range(300):
+        rows, labels = int(generator.integers(1, 60)), int(generator.integers(1, 6))
+        gold, predicted = generator.integers(0, labels, (2, rows))
+        gold, predicted = ((gold, gold), (gold, predicted), (np.zeros(rows, int), predicted))[draw % 3]
+        both = 2 if len(np.union1d(gold, predicted)) > 1 else 1
+        assert accuracy(gold, predicted) == pytest.approx(100 * np.mean(gold == predicted), abs=1e-12)
+        true, found = np.sum((gold == 1) & (predicted == 1)), np.sum(gold == 1) + np.sum(predicted == 1)
+        assert f1(gold % 2, predicted % 2) == pytest.approx(
+            100 * sklearn_metrics.f1_score(gold % 2, predicted % 2, zero_division=0.0), abs=1e-12
+        )
+        if labels == 2:
+            assert f1(gold, predicted) == pytest.approx(200 * true / found if found else 0.0, abs=1e-12)
+        if both == 2:
+            expected = 100 * sklearn_metrics.matthews_corrcoef(gold, predicted)
+            assert matthews_correlation(gold, predicted) == pytest.approx(expected, abs=1e-12)
+        scale = 10.0 ** generator.integers(-6, 7)
+        numbers, others = np.round(generator.normal(size=(2, rows)), 1) * scale
+        if rows > 1 and np.ptp(numbers) and np.ptp(others):
+            assert pearson(numbers, others) == pytest.approx(100 * stats.pearsonr(numbers, others)[0], abs=1e-12)
+            assert spearman(numbers, others) == pytest.approx(100 * stats.spearmanr(numbers, others)[0], abs=1e-12)
+        else:
+            assert pearson(numbers, others) is None
+
+
 @given(LABEL_PAIRS)
 def test_label_metrics_equal_scikit_learn(pairs):
     gold, predicted = np.array(pairs).T

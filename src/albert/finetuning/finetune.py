@@ -163,9 +163,12 @@ class _Run:
             split.split: evaluate_model(self.model, self.task, split, self.computing, threshold=latest[0].threshold)
             for split in self.further
         }
-        report = run_report(record, self.task, self.train_split, self.batches, training, latest[0], self.started.notes)
-        scores = {split: dict(evaluation.scores) for split, evaluation in further.items()}
-        self._write(latest[0], further, report | {"further_scores": scores, "identity": identity})
+        report = {
+            **run_report(record, self.task, self.train_split, self.batches, training, latest[0], self.started.notes),
+            "further_scores": {split: dict(evaluation.scores) for split, evaluation in further.items()},
+            "identity": identity,
+        }
+        self._write(latest[0], further, report)
         wait_for_all(self.here)
         return FinetuningResult(latest[0].scores, report, self.run.model_path)
 

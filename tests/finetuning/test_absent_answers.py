@@ -1,0 +1,145 @@
+"""Questions that may have no answer: what is kept back, which windows teach, and where the threshold comes from."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
+from albert.finetuning.evaluate import evaluate_directory
+from albert.finetuning.evaluation import CHOSEN_ON_THESE
+from albert.finetuning.finetune import finetune
+from albert.finetuning.held_out_threshold import hold_out
+from albert.finetuning.learnt import learnt_windows
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.splits import PreparedSplit
+from albert.finetuning.start import PretrainedEncoder
+from albert.inference.predictor import Predictor
+from albert.model.albert import AlbertForQuestionAnswering
+from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.declared import DECLARED
+from albert.tasks.examples import Example
+from albert.tasks.task import Answer
+from albert.tasks.windows import span_features
+
+CPU = FinetuningSettings(device="cpu")
+
+
+@pytest.fixture
+def open_task():
+    task = DECLARED["squad-2.0"]
+    recipe = replace(
+        task.recipe,
+        learning_rate=3e-3,
+        batch_size=8,
+        steps=12,
+        examples=None,
+        max_length=32,
+        question_length=8,
+        stride=8,
+    )
+    return replace(task, recipe=recipe)
+
+
+@pytest.mark.parametrize("head", ["joint", "independent"])
+def test_the_threshold_is_of_questions_held_out_and_goes_with_the_model(head, open_task, data, pretrained, tmp_path):
+    task = replace(open_task, target=replace(open_task.target, head=head))
+    result = finetune(task, PretrainedEncoder(str(pretrained)), data, tmp_path / "run", settings=CPU)
+    assert result.report["training"]["held_out"] == 2
+    _, extra = read_config(result.model_directory)
+    assert extra["no_answer_threshold_from"] == "2 questions held out of the training set"
+    assert any("2 questions held out" in note for note in result.report["notes"])
+    assert CHOSEN_ON_THESE in result.report["notes"]
+    again = evaluate_directory(open_task, str(tmp_path / "run"), data, device="cpu")  # whichever head it has
+    assert again.evaluation.scores == result.scores
+    entries = [json.loads(line) for line in (tmp_path / "run/predictions-dev.jsonl").read_text().splitlines()]
+    for entry in entries:
+        assert (entry["prediction"] == "") == (entry["no_answer"] > extra["no_answer_threshold"])
+        assert sum(each["probability"] for each in entry["best"]) + entry["no_answer_probability"] <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("value", [-1e9, 1e9])
+def test_predictions_follow_the_threshold_of_the_model(value, config, tokenizer_directory, tmp_path):
+    torch.manual_seed(0)
+    model = AlbertForQuestionAnswering(config)
+    save_model_directory(tmp_path / "m", model, tokenizer_directory, extra={"no_answer_threshold": value})
+    found = Predictor.open(tmp_path / "m", "cpu").answer("who saw?", "the ship saw the storm", top_k=3)
+    assert len(found) == 3
+    assert [each["answer"] == "" for each in found].count(True) <= 1
+    assert (found[0]["answer"] == "") == (value < 0)
+    (none,) = [
+        each for each in Predictor.open(tmp_path / "m", "cpu").answer("who?", "a ship", 99) if not each["answer"]
+    ]
+    assert (none["start"], none["end"]) == (0, 0)
+    save_model_directory(tmp_path / "bad", model, tokenizer_directory, extra={"no_answer_threshold": "high"})
+    with pytest.raises(InvalidConfiguration, match="no_answer_threshold: is 'high', a number is needed"):
+        Predictor.open(tmp_path / "bad", "cpu")
+
+
+def test_the_references_way_is_there_and_said(open_task, data, pretrained, tmp_path):
+    settings = replace(CPU, null_threshold="dev")
+    result = finetune(open_task, PretrainedEncoder(str(pretrained)), data, tmp_path / "run", settings=settings)
+    assert "held_out" not in result.report["training"]
+    assert result.scores["f1"] == pytest.approx(result.scores["best_f1"])
+    assert any("chosen on the very questions that are scored" in note for note in result.report["notes"])
+    again = evaluate_directory(open_task, str(tmp_path / "run"), data, device="cpu")
+    assert again.evaluation.scores == result.scores
+
+
+def test_a_span_model_of_transformers_is_scored_with_the_threshold_0(
+    open_task, data, config, tokenizer_directory, tmp_path
+):
+    save_model_directory(tmp_path / "m", AlbertForQuestionAnswering(config), tokenizer_directory)
+    found = evaluate_directory(replace(open_task), str(tmp_path / "m"), data, device="cpu", max_length=32)
+    assert any("chosen on nothing: 0" in note for note in found.notes)
+
+
+def questions(n_contexts, per_context=2):
+    return [
+        Example(f"{c}-{q}", "here", ("who", f"context {c}"), None, (Answer("context", 0),) if q else ())
+        for c in range(n_contexts)
+        for q in range(per_context)
+    ]
+
+
+def test_whole_contexts_are_held_out_by_the_seed():
+    examples = questions(100)
+    learnt, held = hold_out(examples, seed=1)
+    assert len(held) == 10
+    assert sorted(each.identifier for each in learnt + held) == sorted(each.identifier for each in examples)
+    assert not {each.texts[1] for each in learnt} & {each.texts[1] for each in held}
+    assert hold_out(examples, seed=1) == (learnt, held)
+    assert hold_out(examples, seed=2)[1] != held
+    with pytest.raises(InvalidConfiguration, match="--null-threshold dev"):
+        hold_out(questions(1), seed=1)
+
+
+def test_windows_without_the_answer_teach_that_there_is_none_unless_the_place_is_unknown(open_task, tokenizer):
+    context = "old sailors sang of storms " * 6
+    examples = [
+        Example("placed", "here", ("who", context), None, (Answer("old", 0),)),
+        Example("absent", "here", ("who", context)),
+        Example("unknown", "here", ("who", context), None, (Answer("old", None),)),
+    ]
+    features = span_features(examples, tokenizer, 32, 8, 8)
+    learnt = learnt_windows(open_task, PreparedSplit("train", examples, features, {}), features)
+    assert {features.windows[place].example for place in learnt} == {0, 1}
+    assert len(learnt) == sum(window.example < 2 for window in features.windows)
+    certain = replace(open_task, target=replace(open_task.target, may_be_absent=False))
+    held = learnt_windows(certain, PreparedSplit("train", examples, features, {}), features)
+    assert (features.targets[held, 0] >= 0).all()
+    assert len(held) < len(learnt)
+    with pytest.raises(InvalidConfiguration, match="no window of the training set holds an answer"):
+        learnt_windows(
+            open_task,
+            PreparedSplit("train", examples[1:2], features, {}),
+            span_features(examples[1:2], tokenizer, 32, 8, 8),
+        )
+
+
+def test_a_joint_model_opens_as_what_it_is(open_task, data, pretrained, tmp_path):
+    result = finetune(open_task, PretrainedEncoder(str(pretrained)), data, tmp_path / "run", settings=CPU)
+    opened = open_model(result.model_directory, "joint_question_answering")
+    assert not opened.loading_report.newly_initialised
+    assert opened.extra["architectures"] == ["AlbertForJointQuestionAnswering"]

@@ -87,11 +87,14 @@ class ChunkedUpdates:
         kept = self._kept.get(dtype)
         if kept is None or kept.numel() < sum(sizes):
             kept = self._kept[dtype] = torch.empty(sum(sizes), dtype=dtype)
-        return list(kept[: sum(sizes)].split(sizes))
+        rows = kept[: sum(sizes)].split(sizes)
+        return [row.view(slot.weight.shape) for row, slot in zip(rows, slots, strict=True)]
 
 
 def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Neighbouring numbers of tensors of one size, side by side."""
+    """Neighbouring numbers of tensors of one shape, side by side."""
+    if tensors[0].numel() <= CHUNK:
+        return iter([tensors])
     return zip(*(tensor.view(-1).split(CHUNK) for tensor in tensors), strict=True)
 
 

@@ -29,10 +29,10 @@ class Slot:
     """How many updates it has had with this one, on the CPU."""
 
     @property
-    def kind(self) -> tuple[torch.device, torch.dtype, bool]:
-        """Where it lies, as what numbers, and whether as one row of them."""
+    def is_flat(self) -> bool:
+        """Whether it lies in the memory of the processor as one row of numbers."""
         parts = (self.weight, self.mean, self.square)
-        return self.weight.device, self.weight.dtype, all(part.is_contiguous() for part in parts)
+        return self.weight.device.type == "cpu" and all(part.is_contiguous() for part in parts)
 
 
 def local_part(tensor: Tensor) -> Tensor:
@@ -41,19 +41,21 @@ def local_part(tensor: Tensor) -> Tensor:
 
 
 def batches(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
-    """Tensors of one kind together, as many as the memory for their updates holds: `ROOM`, or the largest tensor.
+    """Tensors of one precision together, as many as the memory for updates holds: `ROOM`, or the largest tensor.
 
     All processes batch alike, whatever their parts.
     """
-    kinds: dict[object, list[Slot]] = {}
+    kinds: dict[tuple[torch.device, torch.dtype], list[Slot]] = {}
     for slot in slots:
-        kinds.setdefault(slot.kind, []).append(slot)
+        kinds.setdefault((slot.weight.device, slot.weight.dtype), []).append(slot)
     for alike in kinds.values():
         room = max(ROOM, *(slot.parameter.numel() for slot in alike))
         batch: list[Slot] = []
+        left = room
         for slot in alike:
-            if batch and sum(other.parameter.numel() for other in [*batch, slot]) > room:
+            left -= slot.parameter.numel()
+            if left < 0:
                 yield batch
-                batch = []
+                batch, left = [], room - slot.parameter.numel()
             batch.append(slot)
         yield batch

@@ -7,11 +7,13 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from torch.nn import functional
 
 from albert.model.albert import AlbertForPreTraining, AlbertModel
 from albert.model.attention_pattern import attends_at_once, computed_scores, copied_vectors, seen_pairs
 from albert.model.packed_sequences import pack
 from albert.model.parameter_count import count_flops
+from albert.model.plain_attention import plain_attention
 from albert.model.window_attention import window_attention
 from albert.runtime.errors import InvalidConfiguration
 
@@ -21,6 +23,11 @@ def dense(query, key, value, mask):
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     return scores.softmax(dim=-1) @ value
+
+
+def fused(query, key, value, mask):
+    """What attends on a GPU."""
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
 def pattern(length, window):
@@ -39,12 +46,13 @@ def cells(sequences, length, seed):
     length=st.integers(1, 200),
     window=st.integers(1, 220),
     shorter=st.lists(st.integers(0, 30), max_size=3),
+    attend=st.sampled_from([dense, fused, plain_attention]),
     seed=st.integers(0, 99),
 )
-@example(length=129, window=32, shorter=[], seed=0)  # the last block is full
-@example(length=130, window=32, shorter=[1], seed=0)  # the last block has one token, or none
-@example(length=200, window=3, shorter=[30, 0], seed=0)
-def test_it_equals_dense_attention_under_the_explicit_pattern(length, window, shorter, seed):
+@example(length=161, window=32, shorter=[], attend=dense, seed=0)  # the last block is full
+@example(length=162, window=32, shorter=[1], attend=fused, seed=0)  # the last block has one token, or none
+@example(length=200, window=3, shorter=[30, 0], attend=plain_attention, seed=0)
+def test_it_equals_dense_attention_under_the_explicit_pattern(length, window, shorter, attend, seed):
     lengths = [length, *(max(1, length - less) for less in shorter)]
     padded = torch.arange(length) >= torch.tensor(lengths)[:, None]
     mask = (pattern(length, window) & ~padded[:, None, :])[:, None]
@@ -53,7 +61,7 @@ def test_it_equals_dense_attention_under_the_explicit_pattern(length, window, sh
     for windowed in (True, False):
         leaf, (query, key, value) = cells(len(lengths), length, seed)
         if windowed:
-            mixed = window_attention(query, key, value, padded if shorter else None, window, dense)
+            mixed = window_attention(query, key, value, padded if shorter else None, window, attend)
         else:
             mixed = dense(query, key, value, mask)
         real = mixed.transpose(1, 2)[~padded]
@@ -172,6 +180,19 @@ def test_what_is_kept_for_the_backward_pass_is_counted_to_the_byte(config, seque
     scores = computed_scores(length, window) - computed_scores(length, None)
     assert kept[window] - kept[None] == layers * fp32 * (heads * scores + width * copied_vectors(length, window))
     assert copied_vectors(length, None) == 0
+
+
+def test_activation_checkpointing_and_other_devices_take_it_too(config, sequences_of):
+    model = AlbertModel(replace(config, max_position_embeddings=200, attention_window=4)).train()
+    packed, gradients = pack(*sequences_of((200, 190))), []
+    for checkpointing in (False, True):
+        model.encoder.checkpointing = checkpointing
+        model.zero_grad()
+        model(packed).square().sum().backward()
+        gradients.append([parameter.grad for parameter in model.encoder.parameters()])
+    assert all(map(torch.equal, *gradients))
+    meta = torch.device("meta")
+    assert model.to(meta)(packed.to(meta)).shape == (390, config.hidden_size)
 
 
 def test_the_work_counts_what_is_seen(config):

@@ -1,6 +1,7 @@
 """`albert pretrain` from text to a model that transformers opens, and its refusals: one line, a code, no ruins."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -191,6 +192,10 @@ def test_a_corpus_of_another_tokenizer_is_refused_when_evaluating(finished, tmp_
         (["small", "--optimizer.beta1", "1.5"], 78, "beta1: is 1.5, a value from 0 to below 1 is needed"),
         (["small", "--model.num-attention-heads", "7"], 78, "num_attention_heads: 7 heads do not divide"),
         (["small", "--sequences.max-length", "1024"], 78, "sequences.max_length: 1024 is more than"),
+        (["small", "--max-minutes", "0"], 78, "max_minutes: is 0.0, a number above 0 is needed"),
+        (["small", "--on-divergence", "ignore"], 2, "albert pretrain small: "),
+        (["base", "--scale-batch", "half"], 2, "--scale-batch: is half, a number of sequences from 1 is needed"),
+        (["base", "--scale-batch=0"], 2, "--scale-batch: is 0, a number of sequences from 1 is needed"),
     ],
 )  # fmt: skip
 def test_a_mistaken_command_is_one_line(refused, corpus, tmp_path, words, code, message):
@@ -241,3 +246,19 @@ def test_help_names_every_recipe_and_shows_an_example(capsys):
     shown = capsys.readouterr().out
     assert "quickstart" in shown and "albert pretrain small --data corpus" in shown
     assert "--schedule.total-steps" in shown
+
+
+def test_a_scaled_batch_shows_how_its_learning_rate_came_about(corpus, tmp_path, capsys):
+    shape = [*("--model.hidden-size", "32", "--model.embedding-size", "16", "--model.num-attention-heads", "2")]
+    shape += [*("--model.intermediate-size", "64", "--model.num-hidden-layers", "2", "--sequences.max-length", "32")]
+    words = ["--scale-batch", "16", "--max-tokens", "500", *shape, "--precision", "fp32", "--device", "cpu"]
+    words += ["--evaluation-sequences", "8", "--max-rollbacks", "2"]
+    assert run(["pretrain", "base", "--data", str(corpus), "--output", str(tmp_path / "run"), *words]) == 0
+    shown = capsys.readouterr().out
+    assert "learning rate 0.00176 x sqrt(16/4096) = 0.00011" in shown
+    assert "125,000 steps see 2,000,000 sequences, 0.00391 times as many as before" in shown
+    assert "as many need --schedule.total-steps 32000000" in shown
+    assert re.search(r"stopped after \d+ tokens at step \d of 125,000", shown)
+    recipe = load_json(PretrainingRecipe, tmp_path / "run" / "recipe.json")
+    assert (recipe.batch_size, recipe.max_tokens) == (16, 500)
+    assert recipe.optimizer.learning_rate == pytest.approx(0.00011)

@@ -157,6 +157,7 @@ def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -
         f"{steps:,} steps see {steps * scaled.batch_size:,} sequences, {share:.3g} times as many as before; "
         f"as many need --schedule.total-steps {round(steps / share)}",
         highlight=False,
+        soft_wrap=True,  # what is to be copied is not wrapped
     )
     return scaled
 

@@ -129,10 +129,8 @@ def main(arguments: list[str]) -> None:
     rows = []
     for kind in asked.optimizers:
         for precision in asked.precisions:
-            started = time.perf_counter()
             course = _trained(asked, RECIPES[kind], precision, samples)
-            seconds = round(time.perf_counter() - started)
-            rows.append({"optimizer": kind, "precision": precision, "seconds": seconds, **course.figures(frequencies)})
+            rows.append({"optimizer": kind, "precision": precision, **course.figures(frequencies)})
             _keep(asked, rows[-1])
     table = Table(*rows[0], box=None)
     for row in rows:

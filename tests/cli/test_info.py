@@ -1,6 +1,7 @@
 """`albert info`: exact figures of presets and directories, two side by side, damage found, tables that fit."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from albert.cli.info import find
 from albert.cli.main import run
+from albert.cli.memory_tables import bytes_from
+from albert.cli.named_things import find
 from albert.model.presets import PRESETS
+from albert.model.training_memory import count_training_memory
 from albert.runtime.errors import Unavailable
 
 
@@ -198,6 +201,41 @@ def test_two_models_are_measured_in_one_run(scene, info) -> None:
     assert told["measured"]["results"][str(scene.pretrained)]["sequence_length"] == 64
 
 
+def test_a_plan_tells_parts_and_the_largest_batch_with_and_without_checkpointing(info) -> None:
+    asked = ("albert-large", "--memory", "--batch-size", 4, "--sequence-length", 128, "--precision", "bf16")
+    told = info(*asked, "--device", "cpu", "--memory-limit", "8GB", "--json")["memory_plan"]
+    expected = {
+        name: count_training_memory(
+            PRESETS["albert-large"],
+            batch_size=4,
+            sequence_length=128,
+            precision="bf16",
+            activation_checkpointing=name == "checkpointed",
+        )
+        for name in ("all_kept", "checkpointed")
+    }
+    assert {name: told[name]["peak"] for name in expected} == {name: some.peak for name, some in expected.items()}
+    assert told["limit"] == 8_000_000_000 and told["largest_batch"] < told["largest_batch_checkpointed"]
+    shown = info(*asked, "--memory-limit", "8GB")
+    assert "A training step of 4 × 128 tokens" in shown and "24 layers" in shown
+    assert re.search(rf"largest micro-batch in 8.00 GB +{told['largest_batch']:,} ", shown)
+
+
+def test_a_plan_for_a_gpu_needs_none(info, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    told = info("albert-xxlarge", "--memory", "--device", "cuda", "--optimizer", "adamw", "--json")["memory_plan"]
+    assert (told["device"], told["precision"], told["optimizer"]) == ("cuda", "bf16", "adamw")
+    assert told["limit"] is None and told["largest_batch"] is None and told["all_kept"]["update"] == 0
+    assert "largest micro-batch" not in info("albert-xxlarge", "--memory", "--device", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("size", "number"), [("24GB", 24 * 10**9), ("1.5 GiB", 3 * 2**29), ("800mb", 800 * 10**6), ("2TB", 2 * 10**12)]
+)
+def test_sizes_are_read_as_they_are_written(size: str, number: int) -> None:
+    assert bytes_from("--memory-limit", size) == number
+
+
 def test_a_self_check_shows_every_setting(scene, info) -> None:
     told = info(scene.pretrained, "--self-check", "--json")["self_check"]
     settings = {(setting["hidden_act"], setting["num_attention_heads"]) for setting in told["settings"]}
@@ -228,7 +266,13 @@ def test_a_misspelt_preset_is_corrected(refused) -> None:
     [
         ("albert-base --sequence-length 0", "--sequence-length: is 0, at least 1 is needed"),
         ("albert-base --batch-size 0 --measure", "--batch-size: is 0, at least 1 is needed"),
-        ("albert-base --batch-size 4", "--batch-size: is of what --measure measures; add --measure"),
+        ("albert-base --batch-size 4", "--batch-size: is of what is measured or planned; add --measure or --memory"),
+        ("albert-base --memory-limit 8GB", "--memory-limit: is of a plan; add --memory"),
+        ("albert-base --memory --memory-limit 8", "--memory-limit: '8' is no size; write it as 24GB or 800MB"),
+        ("albert-base --memory --sequence-length 513", "--sequence-length: is 513, the model has 512 positions"),
+        ("albert-base --memory --compare bert-base", "--memory: plans for one model; leave out --compare"),
+        ("{corpus} --memory", "--memory: goes with a model, {corpus} is a corpus"),
+        ("--memory", "--memory: needs a model or preset before it"),
         ("albert-base --measure --sequence-length 513", "--sequence-length: is 513, the model has 512 positions"),
         ("albert-base --self-check", "--self-check: goes with a model, albert-base is a preset"),
         ("albert-base --revision main", "--revision: goes with a model, albert-base is a preset"),

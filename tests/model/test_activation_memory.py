@@ -9,6 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from albert.model import plain_attention
 from albert.model.activation_memory import count_activation_memory, count_training_state
 from albert.model.albert import AlbertForPreTraining, AlbertModel
 from albert.model.packed_sequences import pack
@@ -18,8 +19,8 @@ from albert.pretraining.batches import PretrainingBatch, collate
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import Sample
 
-DIVISORS = 2 * 4
-"""Bytes that each batch keeps once: the divisor of either cross-entropy."""
+DIVISOR = 4
+"""Bytes that each batch keeps once: what the cross-entropy of sentence order divides by."""
 DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 WITHOUT_MAP = {"embedding_size": 16}
 
@@ -75,7 +76,7 @@ def test_training_keeps_what_the_formula_says_to_the_byte(config, changes, preci
     model = AlbertForPreTraining(config).train()
     for sequences, length, masked in ((2, 24, 4), (3, 33, 1)):
         memory = count_activation_memory(config, length, precision=precision, masked_tokens=masked)
-        expected = sequences * memory.training + memory.weight_copies + DIVISORS
+        expected = sequences * memory.training + memory.weight_copies + DIVISOR
         assert kept_by_autograd(model, a_batch(sequences, length, masked), precision) == expected
 
 
@@ -111,24 +112,29 @@ def live_in_inference(model: AlbertModel, sequences: int, length: int, precision
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("changes", [{}, WITHOUT_MAP, {"num_attention_heads": 2}, {"sharing": "none"}])
 @pytest.mark.parametrize(("sequences", "length"), [(2, 40), (3, 100)])
-def test_inference_peaks_where_the_formula_says(config, changes, precision, sequences, length):
+@pytest.mark.parametrize("heads_at_once", [100, 2, 1])
+def test_inference_peaks_where_the_formula_says(
+    config, changes, precision, sequences, length, heads_at_once, monkeypatch
+):
+    monkeypatch.setattr(plain_attention, "SCORES_AT_ONCE", heads_at_once * length**2)
     config = replace(config, max_position_embeddings=100, **changes)
     memory = count_activation_memory(config, length, precision=precision)
-    expected = sequences * memory.inference + memory.inference_weight_copies
-    assert live_in_inference(AlbertModel(config).eval(), sequences, length, precision) == expected
+    found = live_in_inference(AlbertModel(config).eval(), sequences, length, precision)
+    assert found == memory.inference_peak(sequences)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_wide_feed_forward_block_is_the_peak_of_inference(config, precision):
     config = replace(config, intermediate_size=800)
     memory = count_activation_memory(config, 40, precision=precision)
-    assert live_in_inference(AlbertModel(config).eval(), 3, 40, precision) == 3 * memory.inference
+    assert live_in_inference(AlbertModel(config).eval(), 3, 40, precision) == memory.inference_peak(3)
+    assert memory.inference_feed_forward > memory.inference_attention + memory.inference_scores
 
 
 def test_sharing_saves_no_activations_and_depth_costs_them():
     base = PRESETS["albert-base"]
-    alone = {count_activation_memory(replace(base, sharing=sharing)) for sharing in ("all", "attention", "ffn", "none")}
-    assert len(alone) == 1
+    models = [replace(base, sharing=sharing) for sharing in ("all", "attention", "ffn", "none")]
+    assert len({(memory.training, memory.inference) for memory in map(count_activation_memory, models)}) == 1
     shallow, deep = (count_activation_memory(PRESETS[name]) for name in ("albert-large-L12", "albert-large"))
     assert deep.attention == 2 * shallow.attention and deep.feed_forward == 2 * shallow.feed_forward
     assert deep.inference == shallow.inference

@@ -5,34 +5,37 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from rich.console import Console
 from tyro.conf import Positional
 
 from albert import __version__
-from albert.checkpoints.config_file import CONFIG_NAME, read_config
-from albert.checkpoints.location import find_model
 from albert.cli.command_line import parse
 from albert.cli.comparison_tables import show_comparison, show_measurement
 from albert.cli.directory_tables import show_corpus, show_model, show_self_check, show_tokenizer
 from albert.cli.light_tables import facts
+from albert.cli.memory_tables import bytes_from, show_memory_plan
+from albert.cli.named_things import Found, find
 from albert.cli.size_tables import group_of, other_names, show_presets, show_size
 from albert.experiments.directory_reports import corpus_report, model_report, tokenizer_report
+from albert.experiments.memory_plan import MemoryPlan, memory_plan
 from albert.experiments.size_report import SizeReport, compare, size_report
 from albert.experiments.throughput import Measurement, measure_throughput
 from albert.inference.self_check import check_settings
 from albert.model.config import AlbertConfig
 from albert.model.parameter_count import count_parameters
-from albert.model.presets import OTHER_NAMES, PRESETS, preset_name
+from albert.model.parameter_sharing import sharing_plan
+from albert.model.presets import OTHER_NAMES, PRESETS
 from albert.runtime.devices import PrecisionChoice, describe_machine, fastest_precision, pick_device
-from albert.runtime.errors import AlbertError, UsageError, did_you_mean
+from albert.runtime.errors import UsageError
+from albert.runtime.free_memory import free_memory
 from albert.runtime.strict_json import to_json
-from albert.text.preparation.shards import DESCRIPTION_NAME
-from albert.text.tokenizer_directory import vocabulary_file
 
 MEASURED_LENGTH = 128
+PLANNED_SEQUENCES = 32
+"""As recipes have it (`PretrainingRecipe.micro_batch_size`)."""
 
 
 DESCRIPTION = """Say what something is: a preset, a model directory or Hub id, a prepared corpus; alone, this machine.
@@ -43,6 +46,7 @@ Examples:
   albert info albert-base
   albert info albert-base --compare bert-base
   albert info albert-large --sequence-length 128 --measure
+  albert info albert-xxlarge --memory --batch-size 8 --memory-limit 80GB --device cuda
   albert info albert/albert-xlarge-v2 --self-check"""
 
 
@@ -58,35 +62,25 @@ class Info:
     """Tokens in a sequence, for work and memory; the longest one by default."""
     measure: bool = False
     """Measure tokens per second on this machine: inference and pre-training steps, with random weights."""
+    memory: bool = False
+    """Plan a training step: its memory by parts, and the largest micro-batch that fits, with and without activation
+    checkpointing."""
+    memory_limit: str | None = None
+    """What the plan may use, 24GB say; what is free on the device by default."""
+    optimizer: Literal["lamb", "adamw"] = "lamb"
+    """Of the plan."""
     batch_size: int | None = None
-    """Sequences of a measured batch; as many as make 512 tokens by default."""
+    """Sequences of a measured or planned batch; by default as many as make 512 tokens, in a plan 32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to measure and to ask."""
+    """Where to measure and to ask; a plan can be made for a GPU that is elsewhere."""
     precision: PrecisionChoice = "auto"
-    """Of what is measured; auto takes the one in which the device is faster."""
+    """Of what is measured or planned; auto takes the one in which the device is faster."""
     self_check: bool = False
     """Ask a model for masked words under every plausible activation and number of heads."""
     revision: str | None = None
     """A branch, tag or commit of a Hub repository."""
     json: bool = False
     """One JSON object in place of tables."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What a name stands for.
-
-    Args:
-        kind: what it is.
-        name: the preset's own name, or the name as it was typed.
-        directory: where it is, of all but presets.
-        config: the architecture, of presets and models.
-    """
-
-    kind: Literal["preset", "model", "corpus", "tokenizer"]
-    name: str
-    directory: Path = Path()
-    config: AlbertConfig | None = None
 
 
 def main(arguments: list[str]) -> int:
@@ -114,7 +108,7 @@ def describe(asked: Info, console: Console) -> dict[str, Any]:
         return _machine(console)
     found = find(asked.what, asked.revision)
     if found.config is None:
-        _refuse_options(asked, found, "compare", "measure", "self_check", "sequence_length")
+        _refuse_options(asked, found, "compare", "measure", "memory", "self_check", "sequence_length")
         return _data(found, console)
     if found.kind == "preset":
         _refuse_options(asked, found, "self_check", "revision")
@@ -126,12 +120,17 @@ def describe(asked: Info, console: Console) -> dict[str, Any]:
         architectures[other.name] = other.config
     length = _measured_length(asked, architectures.values()) if asked.measure else 0
     # What may be refused comes before anything is shown.
+    plan = _plan(asked, found.config) if asked.memory else None
     check = check_settings(found.directory, device=asked.device) if asked.self_check else None
     reports = [size_report(name, config, asked.sequence_length) for name, config in architectures.items()]
     said = _one(found, reports[0], console) if asked.compare is None else _two(reports[0], reports[-1], console)
     if check is not None:
         show_self_check(console, check)
         said["self_check"] = {**asdict(check), "verdict": check.verdict}
+    if plan is not None:
+        console.print()
+        show_memory_plan(console, plan, len(sharing_plan(found.config)))
+        said["memory_plan"] = plan.to_json()
     if asked.measure:
         measurement = _measure(asked, architectures, length)
         show_measurement(console, measurement)
@@ -154,32 +153,6 @@ def _two(one: SizeReport, other: SizeReport, console: Console) -> dict[str, Any]
     comparison = compare(one, other)
     show_comparison(console, comparison)
     return {"kind": "comparison", **comparison.to_json()}
-
-
-def find(what: str, revision: str | None = None) -> Found:
-    """What a name stands for: what is here goes before a preset, a preset before a repository of the Hub.
-
-    Raises:
-        MissingInput, Unavailable: it is nothing.
-        InvalidConfiguration: it is a model, but not an ALBERT.
-    """
-    here = Path(what)
-    preset = None if here.is_dir() else preset_name(what)
-    if preset is not None:
-        return Found(kind="preset", name=preset, config=PRESETS[preset])
-    if (here / DESCRIPTION_NAME).is_file():
-        return Found(kind="corpus", name=what, directory=here)
-    try:
-        directory = find_model(what, revision)
-    except AlbertError as error:
-        if here.exists():
-            raise
-        nearest = did_you_mean(what, [*PRESETS, *OTHER_NAMES])
-        remedy = nearest if nearest.startswith("did") else "`albert info` lists the presets"
-        raise type(error)(error.subject, f"is no preset; {error.why}", remedy) from error
-    if not (directory / CONFIG_NAME).is_file() and vocabulary_file(directory).is_file():
-        return Found(kind="tokenizer", name=what, directory=directory)
-    return Found(kind="model", name=what, directory=directory, config=read_config(directory)[0])
 
 
 def _machine(console: Console) -> dict[str, Any]:
@@ -226,6 +199,28 @@ def _measure(asked: Info, architectures: dict[str, AlbertConfig], length: int) -
     )
 
 
+def _plan(asked: Info, config: AlbertConfig) -> MemoryPlan:
+    limit = None if asked.memory_limit is None else bytes_from("--memory-limit", asked.memory_limit)
+    longest = config.max_position_embeddings
+    length = longest if asked.sequence_length is None else asked.sequence_length
+    if length > longest:
+        raise UsageError("--sequence-length", f"is {length}, the model has {longest} positions")
+    elsewhere = asked.device == "cuda" and not torch.cuda.is_available()
+    device = torch.device("cuda") if elsewhere else pick_device(asked.device)
+    precision = asked.precision
+    if precision == "auto":
+        precision = "bf16" if elsewhere else fastest_precision(device)
+    return memory_plan(
+        config,
+        batch_size=PLANNED_SEQUENCES if asked.batch_size is None else asked.batch_size,
+        sequence_length=length,
+        device="cuda" if device.type == "cuda" else "cpu",
+        precision=precision,
+        optimizer=asked.optimizer,
+        limit=free_memory(device) if limit is None and not elsewhere else limit,
+    )
+
+
 def _show_heading(console: Console, report: SizeReport) -> None:
     console.print(f"[bold]{report.name}[/bold]   {group_of(report.name)}")
     if names := other_names(report.name):
@@ -239,11 +234,15 @@ def _refuse_what_does_not_go_together(asked: Info) -> None:
     for option, value in (("--sequence-length", asked.sequence_length), ("--batch-size", asked.batch_size)):
         if value is not None and value < 1:
             raise UsageError(option, f"is {value}, at least 1 is needed")
-    if asked.batch_size is not None and not asked.measure:
-        raise UsageError("--batch-size", "is of what --measure measures", "add --measure")
+    if asked.batch_size is not None and not (asked.measure or asked.memory):
+        raise UsageError("--batch-size", "is of what is measured or planned", "add --measure or --memory")
+    if asked.memory_limit is not None and not asked.memory:
+        raise UsageError("--memory-limit", "is of a plan", "add --memory")
+    if asked.memory and asked.compare is not None:
+        raise UsageError("--memory", "plans for one model", "leave out --compare")
     if asked.what is None:
-        for option, given in (("--compare", asked.compare), ("--measure", asked.measure)):
-            if given:
+        for option in ("--compare", "--measure", "--memory"):
+            if getattr(asked, option.removeprefix("--")):
                 raise UsageError(option, "needs a model or preset before it", "see albert info --help")
 
 

@@ -15,11 +15,12 @@ from typing import Literal
 from albert.model.config import AlbertConfig
 from albert.model.parameter_count import count_parameters
 from albert.model.parameter_sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
+from albert.model.plain_attention import heads_at_once
 
 INDEX = 8
 """Bytes of an index, int64."""
 FP32 = 4
-_BYTES = {"fp32": 4, "bf16": 2}
+BYTES = {"fp32": 4, "bf16": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class ActivationMemory:
 
     embeddings: int
     """Kept for the backward pass: of the embeddings and their map to H."""
+    layer_input: int
+    """Kept: what goes into one layer, all that activation checkpointing keeps of it."""
     attention: int
     """Kept: of all attention blocks, but for their probabilities."""
     attention_probabilities: int
@@ -35,13 +38,30 @@ class ActivationMemory:
     feed_forward: int
     """Kept: of all feed-forward blocks."""
     heads: int
-    """Kept: of both pre-training heads, mostly V log-probabilities for each masked token."""
-    inference: int
-    """Live at once at the peak of a forward pass of the encoder, without gradients."""
+    """Kept: of both pre-training heads, of masked tokens and of [CLS]; logits of the vocabulary are computed again."""
+    inference_attention: int
+    """Live in an attention block, in a forward pass of the encoder without gradients, but for the scores."""
+    inference_scores: int
+    """Live: scores and probabilities of one sequence, and what is multiplied to get them; nothing on a GPU."""
+    inference_scores_at_once: int
+    """The same of as many heads as are done at a time, whatever the batch."""
+    inference_feed_forward: int
+    """Live in a feed-forward block."""
     weight_copies: int
-    """Kept whatever the batch: query, key and value weights joined in each application, and bfloat16 weights."""
+    """Kept whatever the batch: query, key and value weights joined, and bfloat16 weights."""
     inference_weight_copies: int
-    """Live whatever the batch, in inference: the joined weights of one application."""
+    """The same of the encoder, with biases."""
+
+    @property
+    def inference(self) -> int:
+        """Live at once at the peak of a forward pass of the encoder, without gradients, for one sequence."""
+        return self.inference_peak(1) - self.inference_weight_copies
+
+    def inference_peak(self, sequences: int) -> int:
+        """Live at once at the peak of such a pass over a batch, whatever there is."""
+        scores = min(sequences * self.inference_scores, self.inference_scores_at_once)
+        blocks = (sequences * self.inference_attention + scores, sequences * self.inference_feed_forward)
+        return self.inference_weight_copies + max(blocks)
 
     @property
     def training(self) -> int:
@@ -69,16 +89,26 @@ def count_activation_memory(
     length = config.max_position_embeddings if sequence_length is None else sequence_length
     masked = max(1, round(0.15 * length)) if masked_tokens is None else masked_tokens
     kept = _Kept(config, device, precision)
-    applications = len(sharing_plan(config))
+    applications, product = len(sharing_plan(config)), BYTES[precision]
+    scores = (
+        0
+        if device == "cuda"
+        else _scores_of_a_head(length, config.hidden_size // config.num_attention_heads, precision)
+    )
+    before = 0 if device == "cuda" else length * length * product  # probabilities of the heads before
     return ActivationMemory(
         embeddings=length * kept.embeddings,
+        layer_input=length * config.hidden_size * kept.stream,
         attention=length * applications * kept.attention,
         attention_probabilities=length * length * applications * kept.probabilities,
         feed_forward=length * applications * kept.feed_forward,
         heads=masked * kept.masked_token + kept.pooled,
-        inference=length * _live(config, length, device, precision, kept.stream),
-        weight_copies=_weight_copies(config, precision, applications),
-        inference_weight_copies=FP32 * 3 * config.hidden_size * (config.hidden_size + 1),
+        inference_attention=length * config.hidden_size * (2 * kept.stream + product * (6 if device == "cuda" else 4)),
+        inference_scores=config.num_attention_heads * scores,
+        inference_scores_at_once=heads_at_once(config.num_attention_heads, length, length) * (scores + before),
+        inference_feed_forward=length * (3 * config.hidden_size * kept.stream + 2 * config.intermediate_size * product),
+        weight_copies=_weight_copies(config, precision),
+        inference_weight_copies=_inference_weight_copies(config, precision),
     )
 
 
@@ -92,8 +122,8 @@ class _Kept:
     """
 
     def __init__(self, config: AlbertConfig, device: str, precision: str) -> None:
-        e, h, f, v = config.embedding_size, config.hidden_size, config.intermediate_size, config.vocab_size
-        product = _BYTES[precision]
+        e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size
+        product = BYTES[precision]
         # Dropout keeps its noise in the width of what it acts on, on a GPU a truth value.
         hidden_noise = (1 if device == "cuda" else product) if config.hidden_dropout_prob else 0
         embedding_noise = (1 if device == "cuda" else FP32) if config.hidden_dropout_prob else 0
@@ -102,8 +132,8 @@ class _Kept:
         self.stream = FP32 if device == "cuda" or not config.projects_embeddings else product
         norm_input = FP32 if device == "cuda" else product
         activated = 2 if config.hidden_act.startswith("gelu") else 1  # ReLU and tanh keep their result alone
-        # ids, types, positions, and where attention finds its cells and puts them back
-        self.embeddings = 5 * INDEX + e * FP32 + norm + e * embedding_noise
+        # ids, types, positions
+        self.embeddings = 3 * INDEX + e * FP32 + norm + e * embedding_noise
         self.embeddings += e * product if config.projects_embeddings else 0
         block = h * (hidden_noise + self.stream) + norm  # dropout, the sum, its LayerNorm
         # what comes in; query, key, value; what they mix to
@@ -112,40 +142,40 @@ class _Kept:
         if device == "cuda":
             self.attention += product * h + FP32 * config.num_attention_heads  # kept by the kernel
         else:
-            copies = 3 if config.attention_probs_dropout_prob else 1  # before, noise, after
-            self.probabilities = product * copies * config.num_attention_heads
+            dropped = 1 if config.attention_probs_dropout_prob else 0  # which ones, as truth values
+            self.probabilities = (product + dropped) * config.num_attention_heads
         self.feed_forward = product * (h + activated * f) + block
         head = product * h + (activated - 1) * product * e + norm_input * e + norm + product * e
-        self.masked_token = head + v * FP32 + 2 * INDEX
+        self.masked_token = head + FP32 + 2 * INDEX  # its normaliser, where it is, its label
         # [CLS], its tanh, two log-probabilities, where it is, its label
         self.pooled = product * 2 * h + 2 * FP32 + 2 * INDEX
 
 
-def _live(config: AlbertConfig, length: int, device: str, precision: str, stream: int) -> int:
-    """Bytes a token that are live at the peak of a layer.
-
-    The embeddings' output stays alive for as long as the encoder runs, and a layer's input for as long as the layer.
-    """
-    h, f, product = config.hidden_size, config.intermediate_size, _BYTES[precision]
-    probabilities = config.num_attention_heads * length
-    joined = 2 * 3 * h  # query, key and value as they come out, and again in attention's rectangles
-    # Products copy what is not contiguous: query and key beside their scores, then values beside scores and
-    # probabilities. A GPU's kernel holds neither.
-    mixing = 2 * h if device == "cuda" else max(3 * h + probabilities, 2 * h + 2 * probabilities)
-    attention = joined + mixing
-    return max(2 * h * stream + product * attention, 3 * h * stream + product * 2 * f)
+def _scores_of_a_head(length: int, head_size: int, precision: str) -> int:
+    """Bytes at the softmax, which is float32: what comes in, in bfloat16 also that in float32, and what comes out."""
+    product = BYTES[precision]
+    softmax = product + (FP32 if precision == "bf16" else 0) + FP32
+    return length * (length * softmax + 3 * head_size * product)
 
 
-def _weight_copies(config: AlbertConfig, precision: str, applications: int) -> int:
-    """Bytes of weights that are not parameters: query, key and value are joined anew in each application."""
+def _weight_copies(config: AlbertConfig, precision: str) -> int:
+    """Bytes of weights that are not parameters: a block's query, key and value joined, and all in bfloat16."""
     e, h, f, v = config.embedding_size, config.hidden_size, config.intermediate_size, config.vocab_size
-    joined = applications * 3 * h * h * _BYTES[precision]
+    joined = n_attention_blocks(config) * 3 * h * h * BYTES[precision]
     if precision == "fp32":
         return joined
     cast = n_attention_blocks(config) * h * h + n_feed_forward_blocks(config) * 2 * h * f
     cast += e * h if config.projects_embeddings else 0
-    cast += h * h + 2 * h + h * e + v * e  # pooler and heads; the decoder is the word embeddings
-    return joined + cast * _BYTES[precision]
+    cast += h * h + 2 * h + h * e + v * e + v  # pooler and heads; the decoder is the word embeddings, with a bias
+    return joined + cast * BYTES[precision]
+
+
+def _inference_weight_copies(config: AlbertConfig, precision: str) -> int:
+    h, f, product = config.hidden_size, config.intermediate_size, BYTES[precision]
+    attention, feed_forward = 3 * (h * h + h), 0
+    if precision == "bf16":
+        attention, feed_forward = 4 * (h * h + h), h * f + f + f * h + h
+    return product * (n_attention_blocks(config) * attention + n_feed_forward_blocks(config) * feed_forward)
 
 
 def count_training_state(config: AlbertConfig) -> int:

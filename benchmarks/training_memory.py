@@ -1,0 +1,158 @@
+"""Predicted peak memory of pre-training steps beside the measured one, over models, lengths, precisions, checkpointing.
+
+Each case runs in a process of its own: it imports everything, takes a step of the smallest model (libraries, threads),
+notes the resident set, and then takes three steps of two micro-batches each; the highest resident set ever, less the
+one noted, is measured. The C library keeps freed memory to itself by default, for reuse that may never come; so that
+only what is in use is resident, blocks of 64 kB and more are mapped and unmapped one by one
+(MALLOC_MMAP_THRESHOLD_=65536). --allocator default measures without that, as a run has it.
+
+    python benchmarks/training_memory.py
+"""
+
+import csv
+import gc
+import itertools
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from albert.cli.command_line import parse
+from albert.experiments.throughput import random_batch
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import AlbertConfig
+from albert.model.presets import PRESETS
+from albert.model.training_memory import count_training_memory
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.pretraining.named_recipes import RECIPES
+from albert.pretraining.objective import pretraining_objective
+from albert.runtime.devices import Precision, describe_machine
+from albert.runtime.distributed import World
+from albert.runtime.progress import progress
+from albert.training.update import update
+
+CPU = torch.device("cpu")
+MODELS = {"small": RECIPES["small"].model, **PRESETS}
+STEPS = 3
+COLUMNS = ("model", "length", "batch_size", "precision", "activation_checkpointing", "allocator", "predicted_mb",
+           "measured_mb", "error_percent")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """Compare predicted and measured memory.
+
+    Example: python benchmarks/training_memory.py --models albert-base --lengths 512 --tokens 2048
+    """
+
+    models: tuple[str, ...] = ("small", "albert-base", "bert-base")
+    """Presets, or small, the model of the recipe of that name."""
+    lengths: tuple[int, ...] = (128, 512)
+    tokens: int = 2048
+    """Of a micro-batch: as many sequences as that makes."""
+    precisions: tuple[Precision, ...] = ("fp32", "bf16")
+    allocator: Literal["exact", "default"] = "exact"
+    output: Path = Path("results/benchmark-training-memory.csv")
+
+
+class Case(NamedTuple):
+    """What one process measures."""
+
+    model: str
+    length: int
+    batch_size: int
+    precision: Precision
+    activation_checkpointing: bool
+
+
+def main(arguments: list[str]) -> None:
+    """Run and report."""
+    asked = parse(Benchmark, arguments, "training_memory.py")
+    if asked.allocator == "exact":
+        os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
+    grid = itertools.product(asked.models, asked.lengths, asked.precisions, (False, True))
+    cases = [Case(model, length, max(1, asked.tokens // length), *rest) for model, length, *rest in grid]
+    rows = []
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        progress("Measuring", len(cases), "processes") as bar,
+        ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as processes,
+    ):
+        for case, measured in zip(cases, processes.map(measure, cases), strict=True):
+            predicted = predict(case)
+            figures = [f"{number / 1e6:.1f}" for number in (predicted, measured)]
+            rows.append([*case, asked.allocator, *figures, f"{100 * (predicted / measured - 1):+.1f}"])
+            bar.advance()
+    _report(asked.output, rows)
+
+
+def predict(case: Case) -> int:
+    """Bytes by formula."""
+    return count_training_memory(
+        MODELS[case.model],
+        batch_size=case.batch_size,
+        sequence_length=case.length,
+        precision=case.precision,
+        activation_checkpointing=case.activation_checkpointing,
+    ).peak
+
+
+def measure(case: Case) -> int:
+    """Bytes by which the resident set of this process grew at the most."""
+    smallest = replace(MODELS["small"], num_hidden_layers=1, vocab_size=100)
+    _train(smallest, case._replace(length=16, batch_size=1))
+    gc.collect()
+    idle = _resident_bytes()
+    _train(MODELS[case.model], case)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - idle
+
+
+def _train(config: AlbertConfig, case: Case) -> None:
+    model = AlbertForPreTraining(config).train()
+    model.albert.encoder.checkpointing = case.activation_checkpointing
+    optimizer = build_optimizer(OptimizerRecipe(), model)
+    for _ in range(STEPS):
+        update(
+            model,
+            optimizer,
+            [random_batch(config, case.length, case.batch_size) for _ in range(2)],
+            pretraining_objective,
+            learning_rate=1e-4,
+            clip_norm=1.0,
+            precision=case.precision,
+            device=CPU,
+            here=World(),
+        )
+
+
+def _resident_bytes() -> int:
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * resource.getpagesize()
+
+
+def _report(output: Path, rows: list[list[object]]) -> None:
+    table = Table(*COLUMNS, box=None)
+    for row in rows:
+        table.add_row(*map(str, row))
+    Console(width=140).print(table)
+    errors = [abs(float(row[-1])) for row in rows]
+    print(f"largest error {max(errors):.1f} %, mean {sum(errors) / len(errors):.1f} %")
+    machine = describe_machine()
+    where = [time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], machine["threads"]]
+    with open(output, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["date", "processor", "torch", "threads", *COLUMNS])
+        writer.writerows([*where, *row] for row in rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -8,8 +8,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from albert.pretraining import epoch_order
-from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.named_recipes import RECIPES
+from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples, Sample, Samples, SequenceRecipe
 from albert.pretraining.sentence_order import IN_ORDER, NO_LABEL, SWAPPED, Runs, head_task, order_segments

@@ -20,8 +20,8 @@ Result = TypeVar("Result")
 def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[Result]:
     """The results of jobs in their order, from `workers` processes.
 
-    At most twice as many jobs as processes are in memory at a time. One worker, or one job, needs no second process. When
-    anything fails, or the caller stops asking, the processes end at once.
+    At most twice as many jobs as processes are in memory at a time. One worker, or one job, needs no second process.
+    When anything fails, or the caller stops asking, the processes end at once.
 
     Raises:
         OutOfResources: a process was killed from outside.

@@ -59,8 +59,8 @@ class Training:
         self.ended_by = plan.reached(self.state, plan.time_is_up(self.state))
         if self._owes_evaluation() and not self._evaluated():
             raise Stopped(self.run.path, self.request.number)
-        if plan.on_divergence == "rollback" and not self.run.checkpoints():
-            self._save()
+        if plan.on_divergence == "rollback" and self._on_any_rank(self.here.is_first and not self.run.checkpoints()):
+            self._save()  # there must be something to go back to
         self.model.train()
         while self.ended_by is None:
             ahead = self.state.incidents.batches_passed_over

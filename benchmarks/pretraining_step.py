@@ -1,37 +1,53 @@
 """Pre-training steps beside transformers': same architecture, sequences, masks and precision, interleaved in one run.
 
-Ours packs sequences and computes vocabulary logits for masked tokens alone; transformers pads to the longest sequence
-and computes them everywhere, as `Trainer` with its own collator does. Both take forward, backward and a step of the
-same LAMB. Prints medians and the ratio, and appends rows to a CSV.
+A step is forward, backward and an update by LAMB, on real samples with their real lengths. Ours packs sequences and
+computes vocabulary logits for masked tokens alone; what it is compared with says pretraining_systems.py. Ratios are
+taken within a round; the one in the column `ratio` is to the fastest of transformers as it is. Rates count real tokens,
+the share of the measured rate of matrix products counts work that is of use (model FLOPs). Memory is measured apart:
+each system takes steps in a process of its own, and its peak is the resident set beyond that of the same process with
+everything imported.
 
     python benchmarks/pretraining_step.py --data corpus --rounds 7
+    python benchmarks/pretraining_step.py --data corpus --preset albert-base --lengths 128 512 --precisions bf16 \
+        --systems sdpa eager compiled gathered
 """
 
 import csv
+import gc
+import multiprocessing
+import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-import numpy as np
-import torch
-from transformers import AlbertConfig as TheirConfig
-from transformers import AlbertForPreTraining as TheirModel
+from pretraining_systems import CPU, GATHERED, OURS, PADDED, build
+from rich.console import Console
+from rich.table import Table
 
 from albert.cli.command_line import parse
-from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.batches import collate
+from albert.model.presets import PRESETS
+from albert.model.training_flops import pretraining_flops
 from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, Sample, SequenceRecipe
-from albert.pretraining.sentence_order import NO_LABEL
-from albert.runtime.devices import describe_machine
+from albert.runtime.devices import Precision, describe_machine
+from albert.runtime.matmul_rate import measured_matmul_rate
+from albert.runtime.progress import progress
 from albert.text.preparation.shards import TokenCorpus
+
+SLOTS = 4096
+"""Tokens that a batch would have without short sequences."""
+MEMORY_STEPS = 3
+COLUMNS = (
+    "date", "processor", "torch", "shape", "precision", "albert_tokens_per_second", "transformers_tokens_per_second",
+    "ratio", "fastest", "gathered_tokens_per_second", "gathered_ratio", "real_tokens_share", "matmul_share",
+    "albert_peak_mb", "transformers_peak_mb", "gathered_peak_mb", "peak_ratio", "rounds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,110 +59,155 @@ class Benchmark:
 
     data: Path
     """What `albert prepare` wrote."""
+    preset: str | None = None
+    """Sizes of a preset, with the corpus's vocabulary, in place of hidden_size and layers."""
     hidden_size: int = 256
     layers: int = 4
-    max_length: int = 128
-    batch_size: int = 32
+    lengths: tuple[int, ...] = (128,)
+    batch_size: int | None = None
+    """Sequences of a step; None: 4096 / length."""
     rounds: int = 7
-    """Steps of each system, taken in turns."""
-    precisions: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
+    """Steps of each system, taken in turns, after one that warms up."""
+    precisions: tuple[Precision, ...] = ("fp32", "bf16")
+    systems: tuple[Literal["sdpa", "eager", "compiled", "gathered"], ...] = ("sdpa",)
+    """What ours is compared with; compiling takes minutes and a C++ compiler."""
+    memory: bool = True
+    """Measure peak memory, too."""
     output: Path = Path("results/benchmark-pretraining-step.csv")
+
+
+class Case(NamedTuple):
+    """What is measured at a time."""
+
+    data: Path
+    config: AlbertConfig
+    length: int
+    batch_size: int
+    precision: Precision
+
+    def batch(self, number: int) -> list[Sample]:
+        """Samples of step number `number`."""
+        corpus = TokenCorpus.open(self.data, "train", verify=False)
+        samples = PretrainingSamples(corpus, SequenceRecipe(max_length=self.length), MaskingRecipe(), 0)
+        return [samples.numbered(number * self.batch_size + i) for i in range(self.batch_size)]
 
 
 def main(arguments: list[str]) -> None:
     """Run and report."""
     asked = parse(Benchmark, arguments, "pretraining_step.py")
-    corpus = TokenCorpus.open(asked.data, "train", verify=False)
-    samples = PretrainingSamples(corpus, SequenceRecipe(max_length=asked.max_length), MaskingRecipe(), 0)
-    sizes = {
-        "vocab_size": corpus.vocab_size,
-        "hidden_size": asked.hidden_size,
-        "num_hidden_layers": asked.layers,
-        "num_attention_heads": asked.hidden_size // 64,
-        "intermediate_size": 4 * asked.hidden_size,
-    }
-    ours = AlbertForPreTraining(AlbertConfig(**sizes))
-    no_dropout = {f"{place}_dropout_prob": 0.0 for place in ("hidden", "attention_probs", "classifier")}
-    theirs = TheirModel(TheirConfig(embedding_size=128, hidden_act="gelu_new", **no_dropout, **sizes))
-    steps = {"albert": _our_step(ours), "transformers": _their_step(theirs)}
-    seconds: dict[tuple[str, str], list[float]] = {}
-    tokens: list[int] = []
-    for number in range(asked.rounds + 1):  # the first round warms up
-        batch = [samples.numbered(number * asked.batch_size + i) for i in range(asked.batch_size)]
-        tokens.append(sum(len(sample.token_ids) for sample in batch))
-        for precision in asked.precisions:
-            for name, step in sorted(steps.items(), reverse=bool(number % 2)):
+    vocab_size = TokenCorpus.open(asked.data, "train", verify=False).vocab_size
+    config = AlbertConfig(
+        hidden_size=asked.hidden_size,
+        num_hidden_layers=asked.layers,
+        num_attention_heads=max(1, asked.hidden_size // 64),
+        intermediate_size=4 * asked.hidden_size,
+    )
+    config = replace(PRESETS[asked.preset] if asked.preset else config, vocab_size=vocab_size)
+    cases = [
+        Case(asked.data, config, length, asked.batch_size or max(1, SLOTS // length), precision)
+        for length in asked.lengths
+        for precision in asked.precisions
+    ]
+    _report(asked.output, [_row(case, asked) for case in cases])
+
+
+def _row(case: Case, asked: Benchmark) -> list[object]:
+    names = (OURS, *asked.systems)
+    peaks = _peaks(case, names) if asked.memory else {}
+    seconds, tokens, flops = _measure(case, names, asked.rounds)
+    rates = {name: statistics.median(n / took for n, took in zip(tokens, seconds[name], strict=True)) for name in names}
+    fastest = max((name for name in names if name in PADDED), key=rates.__getitem__, default="")
+
+    def times(name: str) -> str:
+        if name not in seconds:
+            return ""
+        return f"{statistics.median(b / a for a, b in zip(seconds[OURS], seconds[name], strict=True)):.2f}"
+
+    speed = statistics.median(work / took for work, took in zip(flops, seconds[OURS], strict=True))
+    machine, slots = describe_machine(), case.batch_size * case.length
+    size = f"H{case.config.hidden_size} L{case.config.num_hidden_layers}"
+    shape = f"{size} length {case.length} batch {case.batch_size}"
+    return [
+        time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], shape, case.precision, round(rates[OURS]),
+        round(rates[fastest]) if fastest else "", times(fastest), fastest,
+        round(rates[GATHERED]) if GATHERED in rates else "", times(GATHERED),
+        f"{statistics.mean(tokens) / slots:.2f}", f"{speed / measured_matmul_rate(CPU, case.precision):.2f}",
+        *(f"{peaks[name] / 1e6:.0f}" if name in peaks else "" for name in (OURS, fastest, GATHERED)),
+        f"{peaks[OURS] / peaks[fastest]:.2f}" if fastest in peaks else "", asked.rounds,
+    ]  # fmt: skip
+
+
+def _measure(
+    case: Case, names: Sequence[str], rounds: int
+) -> tuple[Mapping[str, Sequence[float]], Sequence[int], Sequence[int]]:
+    """Seconds of each system's steps, and their tokens and work."""
+    measured_matmul_rate(CPU, case.precision)
+    systems = {name: build(name, case.config, case.length) for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    tokens, flops = [], []
+    with progress("Measuring", (rounds + 1) * len(names), "steps") as bar:
+        for number in range(rounds + 1):
+            batch = case.batch(number)
+            lengths = [len(sample.token_ids) for sample in batch]
+            for name in sorted(names, reverse=bool(number % 2)):
                 started = time.perf_counter()
-                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-                    loss = step(batch)
-                loss()
+                systems[name].step(batch, case.precision)
                 if number:
-                    seconds.setdefault((precision, name), []).append((time.perf_counter() - started) / tokens[-1])
-    _report(asked, seconds)
+                    seconds[name].append(time.perf_counter() - started)
+                bar.advance()
+            if number:
+                tokens.append(sum(lengths))
+                masked = sum(len(sample.masked_labels) for sample in batch)
+                flops.append(pretraining_flops(case.config, lengths, masked))
+    return seconds, tokens, flops
 
 
-def _our_step(model: AlbertForPreTraining) -> Callable[[list[Sample]], Callable[[], None]]:
-    optimizer = build_optimizer(OptimizerRecipe(), model)
-
-    def step(samples: list[Sample]) -> Callable[[], None]:
-        batch = collate(samples)
-        sums = pretraining_objective(model, batch)
-        loss = sum(sums.losses[name] / max(1, batch.counts[name]) for name in sums.losses)
-        return lambda: _finish(loss, optimizer)
-
-    return step
-
-
-def _their_step(model: TheirModel) -> Callable[[list[Sample]], Callable[[], None]]:
-    optimizer = build_optimizer(OptimizerRecipe(), model)
-
-    def step(samples: list[Sample]) -> Callable[[], None]:
-        shape = (len(samples), max(len(sample.token_ids) for sample in samples))
-        ids, types, mask = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-        labels = np.full(shape, NO_LABEL)
-        for row, sample in enumerate(samples):
-            length = len(sample.token_ids)
-            ids[row, :length], types[row, :length], mask[row, :length] = sample.token_ids, sample.token_type_ids, 1
-            labels[row, sample.masked_positions] = sample.masked_labels
-        orders = torch.tensor([sample.order_label for sample in samples])
-        found = model(
-            input_ids=torch.from_numpy(ids),
-            token_type_ids=torch.from_numpy(types),
-            attention_mask=torch.from_numpy(mask),
-            labels=torch.from_numpy(labels),
-            sentence_order_label=orders,
-        )
-        return lambda: _finish(found.loss, optimizer)
-
-    return step
+def _peaks(case: Case, names: Sequence[str]) -> dict[str, int]:
+    """Bytes of each system at its peak, in a process of its own."""
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        progress("Memory", len(names), "processes") as bar,
+        ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as processes,
+    ):
+        found = {}
+        for name, peak in zip(names, processes.map(_peak, [case] * len(names), names), strict=True):
+            found[name] = peak
+            bar.advance()
+    return found
 
 
-def _finish(loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], 1.0)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+def _peak(case: Case, name: str) -> int:
+    """Bytes by which the resident set grew at the most; threads and libraries are there before."""
+    small = replace(case.config, vocab_size=case.config.vocab_size, hidden_size=64, num_hidden_layers=1,
+                    num_attention_heads=1, intermediate_size=64)  # fmt: skip
+    build(name, small, 16).step(case._replace(length=16, batch_size=1).batch(0), case.precision)
+    gc.collect()
+    idle = _resident_bytes()
+    system = build(name, case.config, case.length)
+    for number in range(MEMORY_STEPS):
+        system.step(case.batch(number), case.precision)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - idle
 
 
-def _report(asked: Benchmark, seconds: dict[tuple[str, str], list[float]]) -> None:
-    machine = describe_machine()
-    rows = []
-    for precision in asked.precisions:
-        mine, other = (seconds[precision, name] for name in ("albert", "transformers"))
-        ratio = statistics.median(b / a for a, b in zip(mine, other, strict=True))
-        rates = {name: 1 / statistics.median(seconds[precision, name]) for name in ("albert", "transformers")}
-        print(f"{precision}: ours {rates['albert']:,.0f} tokens/s, transformers {rates['transformers']:,.0f}", end="")
-        print(f", ratio {ratio:.2f}")
-        shape = f"H{asked.hidden_size} L{asked.layers} length {asked.max_length} batch {asked.batch_size}"
-        rows.append([time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], shape, precision,
-                     round(rates["albert"]), round(rates["transformers"]), round(ratio, 2)])  # fmt: skip
-    new = not asked.output.exists()
-    with open(asked.output, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(["date", "processor", "torch", "shape", "precision", "albert_tokens_per_second",
-                             "transformers_tokens_per_second", "ratio"])  # fmt: skip
-        writer.writerows(rows)
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+
+
+def _report(output: Path, rows: Sequence[Sequence[object]]) -> None:
+    """Print, and append to what is there; columns that older rows lack stay empty in them."""
+    table = Table("", *(str(row[3]) + " " + str(row[4]) for row in rows), box=None)
+    for column, name in enumerate(COLUMNS[5:], start=5):
+        table.add_row(name.replace("_", " "), *(str(row[column]) for row in rows))
+    Console(width=160).print(table)
+    older: list[dict[str, str]] = []
+    if output.exists():
+        with open(output, newline="", encoding="utf-8") as file:
+            older = list(csv.DictReader(file))
+    with open(output, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(older)
+        writer.writerows(dict(zip(COLUMNS, row, strict=True)) for row in rows)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from albert.model.activation_memory import count_activation_memory
 from albert.model.albert import AlbertForPreTraining, AlbertModel
-from albert.model.attention_pattern import attends_at_once, computed_scores, copied_vectors, seen_pairs
+from albert.model.attention_pattern import attends_at_once, computed_scores, seen_pairs
 from albert.model.packed_sequences import pack
 from albert.model.parameter_count import count_flops
 from albert.model.plain_attention import plain_attention
@@ -160,7 +161,7 @@ def test_in_mixed_precision_it_is_as_near_as_dense_attention_is(config, sequence
 
 @pytest.mark.parametrize("window", [10, 40, 64, 200])
 def test_what_is_kept_for_the_backward_pass_is_counted_to_the_byte(config, sequences_of, window):
-    length, layers, width, heads, fp32 = 500, config.num_hidden_layers, config.hidden_size, 4, 4
+    length, layers, heads, fp32 = 500, config.num_hidden_layers, config.num_attention_heads, 4
     packed = pack(*sequences_of((length,)))
     kept = {}
     for size in (None, window):
@@ -177,9 +178,11 @@ def test_what_is_kept_for_the_backward_pass_is_counted_to_the_byte(config, seque
             output = model(packed)
         kept[size] = sum(seen.values())
         del output
-    scores = computed_scores(length, window) - computed_scores(length, None)
-    assert kept[window] - kept[None] == layers * fp32 * (heads * scores + width * copied_vectors(length, window))
-    assert copied_vectors(length, None) == 0
+    told = {size: count_activation_memory(replace(config, attention_window=size), length) for size in (None, window)}
+    assert kept[window] - kept[None] == told[window].training - told[None].training
+    assert told[window].attention_probabilities == layers * fp32 * heads * computed_scores(length, window)
+    if attends_at_once(length, window):
+        assert told[window] == told[None]
 
 
 def test_activation_checkpointing_and_other_devices_take_it_too(config, sequences_of):

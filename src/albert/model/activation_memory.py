@@ -12,6 +12,7 @@ derived from what its kernels save, by the same rules.
 from dataclasses import dataclass
 from typing import Literal
 
+from albert.model.attention_pattern import computed_scores, copied_vectors, score_matrices
 from albert.model.config import AlbertConfig
 from albert.model.parameter_count import count_parameters
 from albert.model.parameter_sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
@@ -90,22 +91,22 @@ def count_activation_memory(
     masked = max(1, round(0.15 * length)) if masked_tokens is None else masked_tokens
     kept = _Kept(config, device, precision)
     applications, product = len(sharing_plan(config)), BYTES[precision]
-    scores = (
-        0
-        if device == "cuda"
-        else _scores_of_a_head(length, config.hidden_size // config.num_attention_heads, precision)
-    )
-    before = 0 if device == "cuda" else length * length * product  # probabilities of the heads before
+    matrices, rows, columns = score_matrices(length, config.attention_window)
+    copies = product * config.hidden_size * copied_vectors(length, config.attention_window)
+    head_size = config.hidden_size // config.num_attention_heads
+    scores = 0 if device == "cuda" else _scores_of_a_head(rows, columns, head_size, precision)
+    before = 0 if device == "cuda" else rows * columns * product  # probabilities of the heads before
     return ActivationMemory(
         embeddings=length * kept.embeddings,
         layer_input=length * config.hidden_size * kept.stream,
-        attention=length * applications * kept.attention,
-        attention_probabilities=length * length * applications * kept.probabilities,
+        attention=applications * (length * kept.attention + copies),
+        attention_probabilities=computed_scores(length, config.attention_window) * applications * kept.probabilities,
         feed_forward=length * applications * kept.feed_forward,
         heads=masked * kept.masked_token + kept.pooled,
-        inference_attention=length * config.hidden_size * (2 * kept.stream + product * (6 if device == "cuda" else 4)),
-        inference_scores=config.num_attention_heads * scores,
-        inference_scores_at_once=heads_at_once(config.num_attention_heads, length, length) * (scores + before),
+        inference_attention=length * config.hidden_size * (2 * kept.stream + product * (6 if device == "cuda" else 4))
+        + copies,
+        inference_scores=config.num_attention_heads * matrices * scores,
+        inference_scores_at_once=heads_at_once(config.num_attention_heads, rows, columns) * (scores + before),
         inference_feed_forward=length * (3 * config.hidden_size * kept.stream + 2 * config.intermediate_size * product),
         weight_copies=_weight_copies(config, precision),
         inference_weight_copies=_inference_weight_copies(config, precision),
@@ -151,11 +152,11 @@ class _Kept:
         self.pooled = product * 2 * h + 2 * FP32 + 2 * INDEX
 
 
-def _scores_of_a_head(length: int, head_size: int, precision: str) -> int:
+def _scores_of_a_head(rows: int, columns: int, head_size: int, precision: str) -> int:
     """Bytes at the softmax, which is float32: what comes in, in bfloat16 also that in float32, and what comes out."""
     product = BYTES[precision]
     softmax = product + (FP32 if precision == "bf16" else 0) + FP32
-    return length * (length * softmax + 3 * head_size * product)
+    return rows * columns * softmax + (rows + 2 * columns) * head_size * product
 
 
 def _weight_copies(config: AlbertConfig, precision: str) -> int:

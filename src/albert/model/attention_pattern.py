@@ -33,9 +33,8 @@ def computed_scores(length: int, window: int | None) -> int:
         length: tokens of the sequence.
         window: tokens to either side; None: all of them.
     """
-    if window is None or attends_at_once(length, window):
-        return length * length
-    return _scores_in_blocks(length, window)
+    blocks, rows, columns = score_matrices(length, window)
+    return blocks * rows * columns + (length if blocks > 1 else 0)
 
 
 def copied_vectors(length: int, window: int | None) -> int:
@@ -47,8 +46,21 @@ def copied_vectors(length: int, window: int | None) -> int:
     """
     if window is None or attends_at_once(length, window):
         return 0
+    blocks, rows, columns = score_matrices(length, window)
+    return blocks * (rows + 2 * columns)
+
+
+def score_matrices(length: int, window: int | None) -> tuple[int, int, int]:
+    """How many matrices of scores a head has for one sequence, their rows and their columns, without the row of [CLS].
+
+    Args:
+        length: tokens of the sequence.
+        window: tokens to either side; None: all of them.
+    """
+    if window is None or attends_at_once(length, window):
+        return 1, length, length
     block = block_size(window)
-    return n_blocks(length, window) * (block + 2 * (1 + 3 * block))
+    return n_blocks(length, window), block, 1 + 3 * block
 
 
 def attends_at_once(length: int, window: int) -> bool:

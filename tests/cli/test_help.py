@@ -15,6 +15,7 @@ COMMANDS = {
     "prepare": "[OPTIONS] CORPUS...",
     "merge": "CORPUS... --output PATH",
     "show": "albert show",
+    "plot": "RUN...",
     "pretrain": "albert pretrain RECIPE",
     "pretrain base": "albert pretrain base",
     "finetune": "[OPTIONS] [TASK]",

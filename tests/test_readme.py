@@ -18,6 +18,7 @@ SHORTER = {
     ),
     "finetune": ["--steps", "3"],
     "evaluate": [],
+    "plot": [],
     "prepare": ["--held-out", "0.2"],
     "show": ["--count", "20"],
     "predict": [],

@@ -1,7 +1,7 @@
 """Predicted peak memory of pre-training steps beside the measured one, over models, lengths, precisions, checkpointing.
 
 Each case runs in a process of its own: it imports everything, takes a step of the smallest model (libraries, threads),
-notes the resident set, and then takes three steps of two micro-batches each; the highest resident set ever, less the
+notes the resident set, and then takes two steps of two micro-batches each; the highest resident set ever, less the
 one noted, is measured. The C library keeps freed memory to itself by default, for reuse that may never come; so that
 only what is in use is resident, blocks of 64 kB and more are mapped and unmapped one by one
 (MALLOC_MMAP_THRESHOLD_=65536). --allocator default measures without that, as a run has it.
@@ -42,7 +42,7 @@ from albert.training.update import update
 
 CPU = torch.device("cpu")
 MODELS = {"small": RECIPES["small"].model, **PRESETS}
-STEPS = 3
+STEPS = 2
 COLUMNS = ("model", "length", "batch_size", "precision", "activation_checkpointing", "allocator", "predicted_mb",
            "measured_mb", "error_percent")  # fmt: skip
 

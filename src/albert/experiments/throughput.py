@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from albert.model.activation_memory import count_activation_memory, count_training_state
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
+from albert.model.training_memory import count_training_memory
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import PretrainingBatch, collate
 from albert.pretraining.ngram_masking import MaskingRecipe
@@ -174,8 +174,9 @@ def _refuse_too_large(
     needed = 0
     for config in architectures.values():
         kind = "cuda" if device.type == "cuda" else "cpu"
-        memory = count_activation_memory(config, length, device=kind, precision=precision)
-        needed += count_training_state(config) + memory.weight_copies + sequences * memory.training
+        needed += count_training_memory(
+            config, batch_size=sequences, sequence_length=length, device=kind, precision=precision
+        ).peak
     if free is not None and needed > free:
         raise OutOfResources(
             " and ".join(architectures),

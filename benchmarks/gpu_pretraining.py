@@ -78,7 +78,7 @@ class Benchmark:
     output: Path = Path("results/benchmark-gpu-pretraining.csv")
     run_minutes: float | None = None
     """Pre-train for so long at the end."""
-    run_recipe: str = "base"
+    run_recipe: str = "one-gpu"
     run_folder: Path = Path("runs/gpu")
     curve: Path = Path("results/benchmark-gpu-pretraining-curve.csv")
 

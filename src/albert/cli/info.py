@@ -46,7 +46,7 @@ Examples:
   albert info albert-base
   albert info albert-base --compare bert-base
   albert info albert-large --sequence-length 128 --measure
-  albert info albert-xxlarge --memory --batch-size 8 --memory-limit 80GB --device cuda
+  albert info albert-xxlarge --memory --memory-limit 80GB --device cuda
   albert info albert/albert-xlarge-v2 --self-check"""
 
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from albert.checkpoints.model_directory import open_model
-from albert.finetuning import finetune as finetune_module
+from albert.finetuning import task_run
 from albert.finetuning.evaluate import evaluate_directory
 from albert.finetuning.evaluation import Computing, evaluate_model
 from albert.finetuning.finetune import finetune
@@ -121,7 +121,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(short, data, pretrained,
 
 
 def stop_at(monkeypatch, step):
-    inner, calls = finetune_module.task_loss, []
+    inner, calls = task_run.task_loss, []
 
     def loss(model, batch):
         calls.append(batch)
@@ -129,7 +129,7 @@ def stop_at(monkeypatch, step):
             raise KeyboardInterrupt
         return inner(model, batch)
 
-    monkeypatch.setattr(finetune_module, "task_loss", loss)
+    monkeypatch.setattr(task_run, "task_loss", loss)
 
 
 def test_a_finished_run_is_returned_and_another_one_is_refused(short, data, pretrained, tmp_path):

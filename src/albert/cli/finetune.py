@@ -10,10 +10,13 @@ from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.cli.finetuning_report import show_result
+from albert.cli.seeds_table import show_seeds
 from albert.finetuning.architecture_changes import ArchitectureChanges
+from albert.finetuning.best_model import SelectedBy
 from albert.finetuning.finetune import finetune
 from albert.finetuning.held_out_threshold import ThresholdFrom
 from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.seeds import finetune_seeds
 from albert.finetuning.start import PretrainedEncoder, random_encoder_like
 from albert.optim.optimizer import OptimizerRecipe
 from albert.runtime.devices import Precision
@@ -35,7 +38,7 @@ Examples:
   albert finetune sst-2 --model runs/small --data glue --output runs/sst-2
   albert finetune --train my.csv --dev dev.csv --text review --label stars \\
     --model runs/small --output runs/stars
-  albert finetune rte --model runs/mnli --data glue --output runs/rte
+  albert finetune rte --model runs/mnli --data glue --output runs/rte --seeds 5 --select best
   albert finetune squad-2.0 --model albert/albert-base-v2 --data squad --output runs/squad2
   albert finetune race --model albert/albert-base-v2 --second-release --data . --output runs/race
   albert finetune squad-1.1 --model albert/albert-base-v2 --data squad --output runs/squad \\
@@ -101,10 +104,15 @@ class Finetune:
     head_dropout: float | None = None
     optimizer: Literal["adamw", "lamb"] = "adamw"
     seed: int = 0
+    seeds: int | None = None
+    """So many runs with the seeds from --seed on, in OUTPUT/seed-0 and so on: their median and spread are told."""
+    select: SelectedBy = "last"
+    """best: the model with the best development score of all evaluations, as in the paper; that score is somewhat
+    high, being chosen on the set it is reported on. Every summary says which it was."""
     max_train_examples: int | None = None
     """Learn from a sample of the training rows, drawn by the seed."""
     evaluate_every: int | None = None
-    """Steps between evaluations; at the end only when not set."""
+    """Steps between evaluations; when not set, at the end only, or with --select best every 100 as in the paper."""
     checkpoint_every: int | None = None
     """Steps between checkpoints; every ten minutes when not set."""
     micro_batch_tokens: int = 8192
@@ -127,6 +135,7 @@ def main(arguments: list[str]) -> int:
     settings = FinetuningSettings(
         seed=asked.seed,
         null_threshold=asked.null_threshold,
+        select=asked.select,
         max_train_examples=asked.max_train_examples,
         evaluate_every=asked.evaluate_every,
         checkpoint_every=asked.checkpoint_every,
@@ -140,9 +149,15 @@ def main(arguments: list[str]) -> int:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
     start = PretrainedEncoder(asked.model, asked.revision, asked.architecture, asked.keep_head)
     start = random_encoder_like(start) if asked.init == "random" else start
-    result = finetune(task, start, asked.data or Path(), asked.output, recipe, settings)
-    if world().is_first:
-        show_result(Console(soft_wrap=True, highlight=False), task, result)
+    console, run = Console(soft_wrap=True, highlight=False), (task, start, asked.data or Path(), asked.output)
+    if asked.seeds is not None:
+        seeds = finetune_seeds(*run, recipe, settings, asked.seeds)
+        if world().is_first:
+            show_seeds(console, task, seeds, asked.output)
+    else:
+        result = finetune(*run, recipe, settings)
+        if world().is_first:
+            show_result(console, task, result)
     return 0
 
 

@@ -31,6 +31,8 @@ def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
         console.print(f"training: {training['windows_left_out']:,} windows without the answer left out")
     if training.get("held_out"):
         console.print(f"training: {training['held_out']:,} questions held out to choose the threshold on")
+    if "selection" in report:
+        console.print(report["selection"]["note"], markup=False)
     for line in scores_table(task, result.scores, report["baseline"]):
         console.print(line, markup=False)
     console.print(f"[bold]{escape(str(result.model_directory))}[/bold] is ready")

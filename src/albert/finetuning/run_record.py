@@ -14,6 +14,7 @@ from albert.checkpoints.card import ModelCard
 from albert.checkpoints.model_directory import ARCHITECTURES
 from albert.checkpoints.weights_fingerprint import weights_fingerprint
 from albert.finetuning.batches import TaskBatches
+from albert.finetuning.best_model import PAPERS_INTERVAL, SelectedBy, Selection
 from albert.finetuning.evaluation import Evaluation
 from albert.finetuning.held_out_threshold import ThresholdFrom
 from albert.finetuning.splits import PreparedSplit
@@ -37,13 +38,14 @@ class FinetuningSettings:
 
     `optimizer` None means AdamW with the recipe's learning rate and weight decay; `precision` None means bf16
     on a GPU and fp32 on a CPU. `null_threshold` says which questions tell from where on one has no answer: some
-    kept back from training, or, as the reference has it, the scored ones. `evaluate_every` and `checkpoint_every`
-    are steps.
+    kept back from training, or, as the reference has it, the scored ones. `select` says which model is the result, the
+    last or the best of all evaluations. `evaluate_every` and `checkpoint_every` are steps.
     """
 
     seed: int = 0
     null_threshold: ThresholdFrom = "train"
     max_train_examples: int | None = None
+    select: SelectedBy = "last"
     evaluate_every: int | None = None
     checkpoint_every: int | None = None
     micro_batch_tokens: int = 8192
@@ -59,6 +61,11 @@ class FinetuningSettings:
                 raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
         if self.workers < 0:
             raise InvalidConfiguration("workers", f"is {self.workers}, at least 0 is needed")
+
+    @property
+    def evaluation_interval(self) -> int | None:
+        """Steps between evaluations; to choose among them there are as many as in the paper, unless it is said."""
+        return self.evaluate_every or (PAPERS_INTERVAL if self.select == "best" else None)
 
 
 @dataclass(frozen=True)
@@ -184,7 +191,9 @@ def run_report(
     }
 
 
-def run_card(name: str, task: Task, started: StartedModel, recipe: TaskRecipe, evaluation: Evaluation) -> str:
+def run_card(
+    name: str, task: Task, started: StartedModel, recipe: TaskRecipe, evaluation: Evaluation, selection: Selection
+) -> str:
     """The model card."""
     head = sum(p.numel() for n, p in started.model.named_parameters() if not n.startswith("albert."))
     parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
@@ -198,6 +207,6 @@ def run_card(name: str, task: Task, started: StartedModel, recipe: TaskRecipe, e
         parameters=parts | {"task head": head},
         recipe=to_json(recipe),
         scores={f"{metric}, development set": v for metric, v in evaluation.defined_scores.items()},
-        data=[f"fine-tuned on {task.name}, starting from {started.source}", *started.changed],
+        data=[f"fine-tuned on {task.name}, starting from {started.source}", *started.changed, selection.note],
         versions={"torch": torch.__version__},
     ).render()

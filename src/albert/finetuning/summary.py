@@ -26,11 +26,16 @@ def scores_table(
         if baseline is not None and "thresh" not in name:
             line += f"   (best constant answer: {shown(baseline[name])})"
         lines.append(line)
+    return lines + published_lines(task)
+
+
+def published_lines(task: Task) -> list[str]:
+    """Published scores, a line for each metric and source."""
     groups: dict[tuple[str, str], list[str]] = {}
     for published in task.published:
         group = groups.setdefault((published.metric, published.source), [])
         group.append(f"{published.model} {published.score:g}")
-    return lines + [f"published {name}: {', '.join(found)} ({source})" for (name, source), found in groups.items()]
+    return [f"published {name}: {', '.join(found)} ({source})" for (name, source), found in groups.items()]
 
 
 def shortened(counts: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,179 @@
+"""A fine-tuning run from its first update to its last file.
+
+RUN/recipe.json            the whole run as a value
+    journal.jsonl          what happened, one event a line
+    model/                 the Hugging Face model directory
+    predictions-dev.jsonl  one object per example of the development set, and so for further splits of the task
+    results.json           scores, baseline, counts, speed, seed; written last
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from albert.checkpoints.model_directory import save_model_directory, write_model
+from albert.finetuning.batches import TaskBatches
+from albert.finetuning.best_model import BestModel, Selection, selection_of
+from albert.finetuning.evaluate import write_predictions
+from albert.finetuning.evaluation import Computing, Evaluation, answer_questions, evaluate_model
+from albert.finetuning.held_out_threshold import threshold_for
+from albert.finetuning.objectives import task_loss
+from albert.finetuning.run_record import (
+    RESULTS_NAME,
+    FinetuningResult,
+    FinetuningSettings,
+    complete_run,
+    refuse_another_run,
+    run_card,
+    run_identity,
+    run_record,
+    run_report,
+)
+from albert.finetuning.splits import PreparedSplit
+from albert.finetuning.start import StartedModel, head_description
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.optim.schedule import warmup_then_linear
+from albert.runtime.distributed import World, wait_for_all
+from albert.runtime.durable_files import remove_directory
+from albert.runtime.strict_json import save_json
+from albert.tasks.null_threshold import NullThreshold
+from albert.tasks.task import Span, Task, TaskRecipe
+from albert.training.loop import train
+from albert.training.plan import TrainingPlan, TrainingResult
+from albert.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """Everything a run needs, put together once."""
+
+    task: Task
+    started: StartedModel
+    run: RunFolder
+    recipe: TaskRecipe
+    settings: FinetuningSettings
+    computing: Computing
+    here: World
+    train_split: PreparedSplit
+    dev_split: PreparedSplit
+    batches: TaskBatches
+    held_out: PreparedSplit | None
+    further: tuple[PreparedSplit, ...]
+
+    @property
+    def model(self) -> nn.Module:
+        return self.started.model
+
+    def complete(self) -> FinetuningResult:
+        """Train to the end, evaluate, and write everything; or return what an earlier call wrote."""
+        identity = run_identity(self.task, self.started, self.batches, self.recipe, self.settings)
+        finished = complete_run(self.run.path, self.run.model_path, identity)
+        if finished is not None:
+            return finished
+        self.model.to(self.computing.device)
+        best = BestModel(self.run.path / "best", self._save) if self.settings.select == "best" else None
+        latest: list[Evaluation] = []
+
+        def evaluate() -> dict[str, float]:
+            latest[:] = [self._evaluated()]
+            if best is not None:
+                best.consider(latest[0].scores)
+            return latest[0].defined_scores
+
+        record = run_record(self.task, self.started, self.recipe, self.settings)
+        refuse_another_run(self.run, record)
+        if self.here.is_first:
+            save_json(self.run.recipe_path, record)
+        training = self._train(identity, evaluate)
+        if not self.here.is_first:
+            wait_for_all(self.here)
+            return FinetuningResult({}, {}, self.run.model_path)
+        if best is not None:
+            self.model.load_state_dict(best.tensors(self.task.target))
+            latest.clear()
+        evaluation = latest[0] if latest else self._evaluated()
+        selection = selection_of(self.settings.select, evaluation.scores, self.run.journal_path)
+        further = {
+            split.split: evaluate_model(self.model, self.task, split, self.computing, threshold=evaluation.threshold)
+            for split in self.further
+        }
+        report = {
+            **run_report(record, self.task, self.train_split, self.batches, training, evaluation, self.started.notes),
+            "selection": selection.to_json(),
+            "further_scores": {split: dict(each.scores) for split, each in further.items()},
+            "identity": identity,
+        }
+        self._write(evaluation, further, report, selection)
+        wait_for_all(self.here)
+        return FinetuningResult(evaluation.scores, report, self.run.model_path)
+
+    def _evaluated(self) -> Evaluation:
+        """The model as it stands, on the development set."""
+        return evaluate_model(self.model, self.task, self.dev_split, self.computing, threshold=self._threshold())
+
+    def _threshold(self) -> NullThreshold | None:
+        """From where on a question has no answer, as the questions held out say."""
+        if self.held_out is None:
+            return None
+        assert isinstance(self.task.target, Span)
+        answers = answer_questions(self.model, self.task.target, self.held_out, self.computing)
+        held = self.held_out.examples
+        return threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
+
+    def _train(self, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]) -> TrainingResult:
+        recipe, settings = self.recipe, self.settings
+        optimizer = settings.optimizer or OptimizerRecipe(
+            kind="adamw", learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+        steps = recipe.total_steps(len(self.train_split.examples))
+        warmup = round(recipe.warmup_share * steps)
+        return train(
+            self.model,
+            build_optimizer(optimizer, self.model),
+            lambda step: warmup_then_linear(step, optimizer.learning_rate, warmup, steps),
+            self.batches,
+            task_loss,
+            TrainingPlan(
+                total_steps=steps,
+                seed=settings.seed,
+                precision=self.computing.precision,
+                evaluate_every=settings.evaluation_interval,
+                checkpoint_every=settings.checkpoint_every,
+                keep_checkpoints=1,
+                workers=settings.workers,
+            ),
+            self.run,
+            device=self.computing.device,
+            identity=identity,
+            save_model=self._save,
+            evaluate=evaluate if settings.evaluation_interval else None,
+            description=f"Fine-tuning {self.task.name}",
+        )
+
+    def _save(self, directory: Path) -> None:
+        """Write the model as it stands."""
+        write_model(directory, self.model, self.started.tokenizer_directory, extra=self._extra())
+
+    def _extra(self) -> dict[str, Any]:
+        return head_description(self.task, self.recipe, self.started.trained_positions)
+
+    def _write(
+        self, evaluation: Evaluation, further: dict[str, Evaluation], report: dict, selection: Selection
+    ) -> None:
+        for split, each in {"dev": evaluation, **further}.items():
+            write_predictions(self.run.path / f"predictions-{split}.jsonl", each)
+        save_model_directory(
+            self.run.model_path,
+            self.model,
+            self.started.tokenizer_directory,
+            extra=self._extra() | (evaluation.threshold.keys if evaluation.threshold else {}),
+            card=run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation, selection),
+            replace=True,
+        )
+        save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
+        for needless in (self.run.checkpoints_path, self.run.path / "best"):
+            if needless.is_dir():
+                remove_directory(needless)

@@ -1,0 +1,99 @@
+"""The best model of a run is the one that scored best, whether or not the run was stopped, and it is said."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from albert.finetuning import task_run
+from albert.finetuning.best_model import BestModel, Selection, selection_of
+from albert.finetuning.evaluate import evaluate_directory
+from albert.finetuning.finetune import finetune
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.start import PretrainedEncoder
+from albert.runtime.errors import DamagedData
+from albert.runtime.journal import read_journal
+from albert.runtime.manifests import verify_directory
+from albert.tasks.declared import DECLARED
+
+BEST = FinetuningSettings(device="cpu", select="best", evaluate_every=2, checkpoint_every=3)
+
+
+@pytest.fixture
+def short(data):
+    """A task that is learnt, and unlearnt at once: the rate is far too high."""
+    task = DECLARED["sts-b"]
+    recipe = replace(task.recipe, steps=14, examples=None, batch_size=8, learning_rate=2e-2, max_length=32)
+    return replace(task, recipe=recipe)
+
+
+def test_the_result_is_the_first_of_the_best_evaluations(short, data, pretrained, tmp_path):
+    start = PretrainedEncoder(str(pretrained))
+    result = finetune(short, start, data / "score", tmp_path / "run", settings=BEST)
+    told = [e for e in read_journal(tmp_path / "run/journal.jsonl") if e["event"] == "evaluation"]
+    scores = [each["pearson"] for each in told]
+    assert len(scores) == 7
+    assert max(scores) > scores[-1]  # or this test could not tell the best from the last
+    assert result.scores["pearson"] == max(scores)
+    selection = result.report["selection"]
+    assert (selection["by"], selection["evaluations"]) == ("best", 7)
+    assert selection["step"] == told[scores.index(max(scores))]["step"]
+    verify_directory(result.model_directory)
+    again = evaluate_directory(short, str(tmp_path / "run"), data / "score", device="cpu")
+    assert again.evaluation.scores == result.scores
+    assert "is somewhat high" in (result.model_directory / "README.md").read_text()
+    assert not (tmp_path / "run/best").exists()
+
+
+@pytest.mark.parametrize("step", [5, 8])
+def test_a_run_that_was_stopped_finds_its_best_model(step, short, data, pretrained, tmp_path, monkeypatch):
+    start = PretrainedEncoder(str(pretrained))
+    whole = finetune(short, start, data / "score", tmp_path / "whole", settings=BEST)
+    inner, calls = task_run.task_loss, []
+
+    def loss(model, batch):
+        calls.append(batch)
+        if len(calls) > step:
+            raise KeyboardInterrupt
+        return inner(model, batch)
+
+    monkeypatch.setattr(task_run, "task_loss", loss)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(short, start, data / "score", tmp_path / "cut", settings=BEST)
+    assert (tmp_path / "cut/best").is_dir()
+    monkeypatch.undo()
+    resumed = finetune(short, start, data / "score", tmp_path / "cut", settings=BEST)
+    one, two = (path / "model.safetensors" for path in (whole.model_directory, resumed.model_directory))
+    assert one.read_bytes() == two.read_bytes()
+    assert resumed.report["selection"] == whole.report["selection"]
+
+
+def test_an_undefined_score_is_below_all_and_a_changed_file_is_refused(tmp_path):
+    saved = []
+
+    def save(directory):
+        saved.append(len(saved))
+        (directory / "weights").write_text(str(len(saved)))
+
+    best = BestModel(tmp_path / "best", save)
+    for score in (None, None, 1.0, 1.0, None, 0.5, 2.0):
+        best.consider({"pearson": score, "spearman": 99.0})
+    assert (tmp_path / "best/weights").read_text() == "3"
+    (tmp_path / "best/weights").write_text("changed")
+    with pytest.raises(DamagedData):
+        best.tensors(DECLARED["sts-b"].target)
+
+
+def test_evaluations_are_the_papers_unless_it_is_said():
+    assert FinetuningSettings().evaluation_interval is None
+    assert FinetuningSettings(select="best").evaluation_interval == 100
+    assert FinetuningSettings(select="best", evaluate_every=7).evaluation_interval == 7
+
+
+def test_what_was_selected_is_told(tmp_path):
+    lines = [{"event": "evaluation", "time": 0, "step": s, "f1": f} for s, f in ((2, 1.0), (4, 3.0), (6, 3.0))]
+    (tmp_path / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = selection_of("best", {"f1": 3.0, "accuracy": 1.0}, tmp_path / "journal.jsonl")
+    assert found == Selection(by="best", metric="f1", step=4, evaluations=3)
+    assert found.note.startswith("selection: the best of 3 evaluations by f1 on the development set")
+    assert selection_of("last", {"f1": 3.0}, tmp_path / "none").note == "selection: the model after the last step"

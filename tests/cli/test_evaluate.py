@@ -147,10 +147,9 @@ def test_a_model_of_another_tokenizer_is_refused_by_its_name(scene, changed, tmp
     assert f"{foreign}: has tokenizer" in said.err and not said.out
 
 
-def test_several_models_and_programs_go_with_pretraining_alone(scene, capsys):
+def test_tables_for_programs_go_with_pretraining_alone(scene, capsys):
     model = str(scene.classifier)
     for flags, message in {
-        ("--model", model, model): "--model: names 2 models, pretraining alone takes several",
         ("--model", model, "--json"): "--json: goes with pretraining",
         ("--model", model, "--csv"): "--csv: goes with pretraining",
         ("--model",): "--model: names no model",

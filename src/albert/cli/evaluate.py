@@ -12,20 +12,20 @@ from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import read_config
 from albert.cli.command_line import parse
 from albert.cli.cross_evaluation_tables import accuracies, as_csv, remarks
-from albert.finetuning.evaluate import evaluate_directory
-from albert.finetuning.summary import scores_table, shortened
+from albert.cli.evaluation_report import results, show_evaluation, write_submission
+from albert.finetuning.evaluate import evaluate_models, write_predictions
 from albert.model.config import Activation
 from albert.pretraining.cross_evaluation import evaluate_pretraining
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision
-from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 from albert.runtime.strict_json import save_json
 from albert.tasks.custom import declare_custom_task
 from albert.tasks.declared import DECLARED, find_task
 from albert.tasks.task import Task
 
 PRETRAINING = "pretraining"
-DESCRIPTION = f"""Score a model with the official metrics of a task, beside the best constant answer.
+DESCRIPTION = f"""Score a model, or several together, with the official metrics of a task, beside a constant answer.
 
 TASK is one of {", ".join(DECLARED)}, or {PRETRAINING} for what one model or several know of masked tokens, next
 sentences and sentence order on the held-out part of what `albert prepare` wrote. Without TASK, --dev names your own
@@ -34,6 +34,8 @@ file and --text, --pair, --label its columns.
 Examples:
   albert evaluate sst-2 --model runs/sst-2 --data glue
   albert evaluate --dev dev.csv --text review --label stars --model runs/stars
+  albert evaluate rte --model runs/rte/seed-0 runs/rte/seed-1 runs/deep --data glue
+  albert evaluate mnli --model runs/mnli --data glue --submission to-hand-in
   albert evaluate {PRETRAINING} --model runs/small --data corpus
   albert evaluate {PRETRAINING} --model runs/sop runs/nsp runs/none --data corpus --csv > table5.csv"""
 
@@ -45,12 +47,13 @@ class Evaluate:
     task: Positional[str | None] = None
     """A declared task, or pretraining; leave it out for your own file."""
     model: tuple[str, ...]
-    """A model directory, a run that made one, or a Hub id; for pretraining several, compared on the same texts; of a
-    run under way its newest checkpoint."""
+    """A model directory, a run that made one, or a Hub id. Several are scored each and together: the mean of what they
+    predict, of spans over the models that proposed them. For pretraining several are compared on the same texts; of a
+    run under way it is the newest checkpoint."""
     data: Path | None = None
     """The task's data folder, or for pretraining what `albert prepare` wrote."""
-    split: str = "dev"
-    """Which split of a declared task."""
+    split: str | None = None
+    """Which split of a declared task: dev, or with --submission those that its server scores, when not set."""
     dev: Path | None = None
     """Your own file, or with TASK a file in its layout."""
     text: str | None = None
@@ -61,6 +64,9 @@ class Evaluate:
     """Your own file: the column of the label or number."""
     predictions: Path | None = None
     """Write one JSON object per example."""
+    submission: Path | None = None
+    """A directory for what the server of a benchmark takes: GLUE's tables of labels, SQuAD's answers as JSON. Files
+    without labels are answered and not scored."""
     results: Path | None = None
     """Write the scores as JSON."""
     max_length: int | None = None
@@ -94,7 +100,7 @@ def main(arguments: list[str]) -> int:
     if asked.task == PRETRAINING:
         _evaluate_pretraining(asked, console)
     else:
-        _evaluate_task(asked, _only_model(asked), console)
+        _evaluate_task(asked, console)
     return 0
 
 
@@ -129,44 +135,40 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
             console.print(line, markup=False)
 
 
-def _only_model(asked: Evaluate) -> str:
+def _evaluate_task(asked: Evaluate, console: Console) -> None:
     for name, given in (("--json", asked.json), ("--csv", asked.csv)):
         if given:
             raise UsageError(name, f"goes with {PRETRAINING}", "--results writes the scores of a task as JSON")
-    model, *others = asked.model
-    if others:
-        why = f"names {len(asked.model)} models, {PRETRAINING} alone takes several"
-        raise UsageError("--model", why, "name one, and a TASK in front of it")
-    return model
-
-
-def _evaluate_task(asked: Evaluate, model: str, console: Console) -> None:
-    task = _task(asked, model)
-    result = evaluate_directory(
-        task,
-        model,
-        asked.data or Path(),
-        asked.split,
-        predictions=asked.predictions,
-        device=asked.device,
-        precision=asked.precision,
-        max_length=asked.max_length,
-        micro_batch_tokens=asked.micro_batch_tokens,
-        revision=asked.revision,
-        overrides=_overrides(asked),
-    )
-    evaluation = result.evaluation
-    for note in result.notes:
-        console.print(note, markup=False)
-    console.print(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s")
-    for line in shortened(evaluation.counts):
-        console.print(line)
-    for line in scores_table(task, evaluation.scores, evaluation.baseline):
-        console.print(line, markup=False)
-    if asked.results is not None:
-        scores = {"scores": dict(evaluation.scores), "baseline": evaluation.baseline}
-        about = {"task": task.name, "model": model, "split": asked.split}
-        save_json(asked.results, about | scores | {"counts": dict(evaluation.counts)})
+    task = _task(asked)
+    splits = (asked.split,) if asked.split is not None else ("dev",)
+    if asked.submission is not None and asked.split is None and asked.dev is None:
+        splits = tuple(task.submission) or splits
+    for name, path in (("--predictions", asked.predictions), ("--results", asked.results)):
+        if path is not None and len(splits) > 1:
+            raise UsageError(name, f"is one file, there are the splits {', '.join(splits)}", "name one with --split")
+    if asked.submission is not None and asked.submission.exists() and not asked.submission.is_dir():
+        raise CannotCreate(asked.submission, "is no directory", "name one for the files to hand in")
+    for split in splits:
+        found = evaluate_models(
+            task,
+            asked.model,
+            asked.data or Path(),
+            split,
+            device=asked.device,
+            precision=asked.precision,
+            max_length=asked.max_length,
+            micro_batch_tokens=asked.micro_batch_tokens,
+            revision=asked.revision,
+            overrides=_overrides(asked),
+            needs_labels=asked.submission is None and asked.predictions is None,
+        )
+        show_evaluation(console, task, asked.model, found)
+        if asked.predictions is not None:
+            write_predictions(asked.predictions, found.together)
+        if asked.submission is not None:
+            write_submission(console, task, split, found, asked.submission)
+        if asked.results is not None:
+            save_json(asked.results, results(task, asked.model, split, found))
 
 
 def _overrides(asked: Evaluate) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def _overrides(asked: Evaluate) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _task(asked: Evaluate, model: str) -> Task:
+def _task(asked: Evaluate) -> Task:
     own = {"--text": asked.text, "--label": asked.label}
     if asked.task is not None:
         given = [name for name, value in {**own, "--pair": asked.pair}.items() if value is not None]
@@ -187,11 +189,11 @@ def _task(asked: Evaluate, model: str) -> Task:
     if asked.dev is None or asked.text is None or asked.label is None:
         missing = [name for name, value in {"--dev": asked.dev, **own}.items() if value is None]
         raise UsageError("albert evaluate", f"your own file needs {', '.join(missing)}", "or name a TASK")
-    return _own_task(asked, model, asked.dev, asked.text, asked.label)
+    return _own_task(asked, asked.model[0], asked.dev, asked.text, asked.label)
 
 
 def _with_file(task: Task, asked: Evaluate) -> Task:
-    files = {asked.split: asked.dev} if asked.dev is not None else {}
+    files = {asked.split or "dev": asked.dev} if asked.dev is not None else {}
     return replace(task, source=task.source.with_files(files))
 
 

@@ -1,7 +1,8 @@
 """Which model of a run is its result: the last one, or the one with the best development score of all evaluations.
 
-The paper takes the best of evaluations every 100 steps (appendix A.4). A score that was chosen on the set it is
-reported on is somewhat high, so the last model is the default, and which it was is said wherever the score is.
+The paper stops early: it takes the best of evaluations every 100 steps (section 4.9). A score that was chosen on the
+set it is reported on is somewhat high, so the last model is the default, and which it was is said wherever the score
+is.
 """
 
 from collections.abc import Callable, Mapping

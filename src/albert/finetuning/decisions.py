@@ -32,13 +32,11 @@ class Decisions:
 
 
 def decided_labels(
-    examples: Sequence[Example], target: Choice | Option, gold: np.ndarray, logits: np.ndarray
+    examples: Sequence[Example], target: Choice | Option, gold: np.ndarray, probabilities: np.ndarray
 ) -> Decisions:
-    """The likeliest label, or option: logits are [examples, labels], in the task's order."""
+    """The likeliest label, or option: probabilities are [examples, labels], in the task's order."""
     names = target.labels if isinstance(target, Choice) else target.options
-    predicted = logits.argmax(axis=1)
-    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+    predicted = probabilities.argmax(axis=1)
     entries = [
         {
             "id": example.identifier,

@@ -1,24 +1,20 @@
-"""Evaluation of a fine-tuned model directory: predictions, official metrics, and what they are compared with."""
+"""Evaluation of fine-tuned model directories, one or several together: predictions, official metrics, the baseline."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albert.checkpoints.location import find_model
-from albert.checkpoints.model_directory import Kind, kind_of, open_model, read_config
-from albert.checkpoints.model_tokenizer import tokenizer_of
-from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model
-from albert.finetuning.splits import prepare_split
-from albert.finetuning.start import LENGTHS, head_kind
+from albert.finetuning.evaluation import Computing, Evaluation, Predicted, evaluation_of, predict_split
+from albert.finetuning.opened_for_task import open_for_task
+from albert.finetuning.splits import PreparedSplit, encode_split, read_examples
 from albert.runtime.devices import Precision, pick_device
 from albert.runtime.durable_files import write_text
-from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.null_threshold import stated_threshold
-from albert.tasks.task import Choice, Score, Span, Target, Task, TaskRecipe
-
-_ANSWERING: tuple[Kind, ...] = ("question_answering", "joint_question_answering")
+from albert.tasks.ensembles import EACH_ITS_OWN, averaged_answers, averaged_numbers
+from albert.tasks.null_threshold import NullThreshold
+from albert.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -30,105 +26,77 @@ class EvaluatedDirectory:
     notes: tuple[str, ...]
 
 
-def evaluate_directory(
+@dataclass(frozen=True)
+class EvaluatedModels:
+    """The evaluation of each model by itself, and of what they say together; of one model both are the same."""
+
+    together: Evaluation
+    members: tuple[EvaluatedDirectory, ...]
+
+
+def evaluate_directory(task: Task, model: str, data: Path, split: str = "dev", **options: Any) -> EvaluatedDirectory:
+    """Score a fine-tuned model on a split; see `evaluate_models`, which takes the same options."""
+    return evaluate_models(task, (model,), data, split, **options).members[0]
+
+
+def evaluate_models(
     task: Task,
-    model: str,
+    models: Sequence[str],
     data: Path,
     split: str = "dev",
     *,
-    predictions: Path | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
     max_length: int | None = None,
     micro_batch_tokens: int = 8192,
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
-) -> EvaluatedDirectory:
-    """Score a fine-tuned model on a split.
+    needs_labels: bool = True,
+) -> EvaluatedModels:
+    """Score fine-tuned models on a split, each by itself and the mean of their predictions.
+
+    The models are opened one after the other. They may differ in all but the task: tokenizer, size, depth, lengths,
+    the order of their labels.
 
     Args:
-        task: what is asked; its labels are matched with the model's by name.
-        model: a model directory, a run of `albert finetune`, or a Hub id.
+        task: what is asked; its labels are matched with each model's by name.
+        models: model directories, runs of `albert finetune`, or Hub ids.
         data: the task's data folder.
         split: which split.
-        predictions: where to write one JSON object per example, if anywhere.
         device, precision, micro_batch_tokens: where and how to compute.
         max_length: tokens of a sequence; None takes the length of the fine-tuning, or else the task's.
-        revision: a branch, tag or commit, when the model is a Hub id.
-        overrides: fields of the model's configuration to set anew.
+        revision: a branch, tag or commit, when a model is a Hub id.
+        overrides: fields of the models' configurations to set anew.
+        needs_labels: whether a split without labels is refused; else it is answered and not scored.
 
     Raises:
-        InvalidConfiguration: the model has no head for this kind of target, or other labels.
-        MissingInput, DamagedData: the model or the data cannot be read, or the tokenizer is another one's.
+        InvalidConfiguration: a model has no head for this kind of target, or other labels.
+        MissingInput, DamagedData: a model or the data cannot be read, or a tokenizer is another one's.
     """
-    opened = open_model(model, _kind(task.target, model, revision), revision=revision, overrides=overrides)
-    fresh = opened.loading_report.newly_initialised
-    if fresh:
-        remedy = "give a model of `albert finetune` for this task"
-        raise InvalidConfiguration(model, f"has no head for this task ({', '.join(fresh)} would be random)", remedy)
-    columns = label_columns(task.target, opened.extra.get("id2label"), model)
-    tokenizer = tokenizer_of(opened)
-    recipe = _recipe_of_model(task, opened.extra, model)
-    if max_length is not None:
-        recipe = replace(recipe, max_length=max_length)
-    recipe.check()
-    recipe = fit_length(recipe, opened.config.max_position_embeddings)
-    prepared = prepare_split(task, data, split, tokenizer, recipe)
     chosen = pick_device(device)
     computing = Computing(chosen, precision, micro_batch_tokens)
-    threshold = stated_threshold(opened.extra, model)
-    evaluation = evaluate_model(opened.model.to(chosen), task, prepared, computing, columns, threshold)
-    if predictions is not None:
-        write_predictions(predictions, evaluation)
-    return EvaluatedDirectory(evaluation, opened.directory, (*opened.loading_report.lines(), *evaluation.notes))
-
-
-def _kind(target: Target, model: str, revision: str | None) -> Kind:
-    """What a target needs; a model that answers questions does it with the head that it has."""
-    needed = head_kind(target)
-    if isinstance(target, Span):
-        found = kind_of(read_config(find_model(model, revision))[1])
-        return found if found in _ANSWERING else needed
-    return needed
-
-
-def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
-    """The recipe with its length limited to the positions that the model has."""
-    return replace(recipe, max_length=min(recipe.max_length, positions))
-
-
-def _recipe_of_model(task: Task, extra: Mapping[str, Any], model: str) -> TaskRecipe:
-    kept = extra.get("finetuning", {})
-    lengths = {name: kept[name] for name in LENGTHS if name in kept} if isinstance(kept, dict) else {}
-    if not all(isinstance(value, int) and value > 0 for value in lengths.values()):
-        raise InvalidConfiguration(f"{model}: finetuning", f"holds lengths that are no lengths: {lengths}")
-    return replace(task.recipe, **lengths)
-
-
-def label_columns(target: Target, id2label: Mapping[int, str] | None, model: str) -> list[int] | None:
-    """For each label of the task, which output of the model it is; None for targets without labels.
-
-    Labels are matched by name (as in the data, or in words). A model with the nameless labels `LABEL_0`, ...
-    is taken to have the task's order.
-
-    Raises:
-        InvalidConfiguration: the model has other labels than the task.
-    """
-    if not isinstance(target, Choice):
-        if id2label is not None and isinstance(target, Score) and len(id2label) != 1:
-            raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", "give another model")
-        return None
-    names = [id2label[index] for index in sorted(id2label)] if id2label else []
-    for known in (target.labels, target.shown):
-        if sorted(names) == sorted(known):
-            return [names.index(label) for label in known]
-    if names == [f"LABEL_{index}" for index in range(len(target.labels))]:
-        return list(range(len(names)))
-    raise InvalidConfiguration(
-        model,
-        f"has the labels {', '.join(names)}; the task has {', '.join(target.shown)}",
-        "give another model",
-    )
+    examples, counts = read_examples(task, data, split, needs_labels=needs_labels)
+    members: list[EvaluatedDirectory] = []
+    predictions: list[tuple[PreparedSplit, Predicted, NullThreshold]] = []
+    begun = time.perf_counter()
+    for model in models:
+        opened = open_for_task(task, model, max_length, revision, overrides)
+        prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
+        started = time.perf_counter()
+        predicted = predict_split(opened.model.to(chosen), task.target, prepared, computing, opened.label_columns)
+        evaluation = evaluation_of(task, prepared, predicted, opened.threshold, started)
+        members.append(EvaluatedDirectory(evaluation, opened.directory, (*opened.notes, *evaluation.notes)))
+        predictions.append((prepared, predicted, opened.threshold))
+    if len(members) == 1:
+        return EvaluatedModels(members[0].evaluation, tuple(members))
+    prepared, predicted, _ = predictions[0]
+    if isinstance(predicted, list):
+        answers = [(said, threshold) for _, said, threshold in predictions if isinstance(said, list)]
+        together = evaluation_of(task, prepared, averaged_answers(answers), EACH_ITS_OWN, begun)
+    else:
+        mean = averaged_numbers([said for _, said, _ in predictions if not isinstance(said, list)])
+        together = evaluation_of(task, prepared, mean, None, begun)
+    return EvaluatedModels(together, tuple(members))
 
 
 def write_predictions(path: Path, evaluation: Evaluation) -> None:

@@ -32,9 +32,11 @@ from albert.tasks.features import Sequences
 from albert.tasks.metrics import in_order
 from albert.tasks.null_threshold import NullThreshold
 from albert.tasks.options import OptionFeatures
-from albert.tasks.task import Score, Span, Task
+from albert.tasks.task import Score, Span, Target, Task
 from albert.tasks.windows import SpanFeatures
 
+Predicted = np.ndarray | list[Answers]
+"""Probabilities [examples, labels] in the task's order, or of options; numbers [examples]; or answers."""
 CHOSEN_ON_THESE = "best_: with the threshold that suits the scored questions best, as the reference reports it"
 
 
@@ -55,9 +57,9 @@ class Computing:
 class Evaluation:
     """What came of an evaluation.
 
-    `scores` and `baseline` map metric names to values (None: undefined, or no baseline exists); `predictions`
-    has one JSON object per example, in file order; `notes` are what must be said beside the scores.
-    `threshold` is from where on a question had no answer.
+    `scores` and `baseline` map metric names to values (None: undefined, or no baseline exists); without labels there
+    are none. `predictions` has one JSON object per example, in file order; `notes` are what must be said beside the
+    scores. `threshold` is from where on a question had no answer.
     """
 
     scores: Mapping[str, float | None]
@@ -82,47 +84,79 @@ def evaluate_model(
     label_columns: Sequence[int] | None = None,
     threshold: NullThreshold | None = None,
 ) -> Evaluation:
-    """Answer every example and score the answers.
-
-    Args:
-        model: with a head for the task, on the device already. Its training mode is kept.
-        task: the declaration.
-        prepared: the split.
-        computing: where and how.
-        label_columns: for each label of the task, the model's output for it; None when they are in the same
-            order.
-        threshold: from where on a question has no answer, where that may be; None chooses it on the split itself.
+    """Answer every example and score the answers; for the arguments see `predict_split` and `evaluation_of`.
 
     Raises:
         Diverged: the model's outputs are not finite.
     """
     started = time.perf_counter()
-    outputs = model_outputs(model, prepared.features.sequences, computing, f"Evaluating {prepared.split}")
-    decisions, threshold = _decisions(task, prepared, outputs, label_columns, threshold)
+    predicted = predict_split(model, task.target, prepared, computing, label_columns)
+    return evaluation_of(task, prepared, predicted, threshold, started)
+
+
+def evaluation_of(
+    task: Task, prepared: PreparedSplit, predicted: Predicted, threshold: NullThreshold | None, started: float
+) -> Evaluation:
+    """Decide and score what was predicted.
+
+    Args:
+        task: the declaration.
+        prepared: the split; without labels nothing is scored.
+        predicted: what a model, or several, say to its examples.
+        threshold: from where on a question has no answer, where that may be; None chooses it on the split itself.
+        started: when the work on the split began, by `time.perf_counter`.
+    """
+    decisions, threshold = _decisions(task, prepared, predicted, threshold)
     identifiers = [example.identifier for example in prepared.examples]
     in_order(identifiers, {entry["id"]: entry for entry in decisions.entries}, prepared.split)
-    scores, baseline = task_scores(task, decisions.gold, decisions.predicted), baseline_scores(task, decisions.gold)
-    for group, members in groups_of(prepared.examples).items():
-        gold, predicted = decisions.of(members)
-        scores |= {f"{name}_{group}": value for name, value in task_scores(task, gold, predicted).items()}
-        constant = baseline_scores(task, gold)
-        if baseline is not None and constant is not None:
-            baseline |= {f"{name}_{group}": value for name, value in constant.items()}
+    if not prepared.labelled:
+        decisions.entries[:] = [{**entry, "gold": None} for entry in decisions.entries]
+    scores, baseline = _scores(task, prepared, decisions) if prepared.labelled else ({}, None)
+    notes = () if threshold is None else (threshold.note, *([CHOSEN_ON_THESE] if prepared.labelled else []))
     return Evaluation(
         scores=scores,
         baseline=baseline,
         predictions=decisions.entries,
         counts=prepared.counts,
         seconds=time.perf_counter() - started,
-        notes=() if threshold is None else (threshold.note, CHOSEN_ON_THESE),
+        notes=notes,
         threshold=threshold,
     )
 
 
-def answer_questions(model: nn.Module, target: Span, prepared: PreparedSplit, computing: Computing) -> list[Answers]:
-    """The answers to a split of questions, before it is decided whether there are any."""
-    outputs = model_outputs(model, prepared.features.sequences, computing, f"Answering {prepared.split}")
-    return _answers(target, prepared, outputs)
+def predict_split(
+    model: nn.Module,
+    target: Target,
+    prepared: PreparedSplit,
+    computing: Computing,
+    label_columns: Sequence[int] | None = None,
+) -> Predicted:
+    """What a model says to every example of a split, before anything is decided.
+
+    Args:
+        model: with a head for the target, on the device already. Its training mode is kept.
+        target: what is asked.
+        prepared: the split.
+        computing: where and how.
+        label_columns: for each label of the task, the model's output for it; None when they are in the same
+            order.
+    """
+    features = prepared.features
+    outputs = model_outputs(model, features.sequences, computing, f"Evaluating {prepared.split}")
+    if isinstance(target, Span):
+        assert isinstance(features, SpanFeatures)
+        return best_answers(
+            prepared.examples, features, outputs, target.max_answer_tokens, may_be_absent=target.may_be_absent
+        )
+    logits = np.stack([np.asarray(row) for row in outputs]).astype(np.float64)
+    if isinstance(target, Score):
+        return logits[:, 0]
+    if isinstance(features, OptionFeatures):
+        logits = logits.reshape(-1, features.n_options)
+    elif label_columns is not None:
+        logits = logits[:, list(label_columns)]
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
 def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, description: str) -> list[OutputRow]:
@@ -147,37 +181,31 @@ def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, 
 
 
 def _decisions(
-    task: Task,
-    prepared: PreparedSplit,
-    outputs: list[OutputRow],
-    label_columns: Sequence[int] | None,
-    threshold: NullThreshold | None,
+    task: Task, prepared: PreparedSplit, predicted: Predicted, threshold: NullThreshold | None
 ) -> tuple[Decisions, NullThreshold | None]:
-    """What the outputs say, and the threshold that was applied, if any."""
+    """What was predicted, decided, and the threshold that was applied, if any."""
     examples, target, features = prepared.examples, task.target, prepared.features
     if isinstance(target, Span):
-        answers = _answers(target, prepared, outputs)
+        assert isinstance(predicted, list)
         if not target.may_be_absent:
-            return decided_answers(examples, answers, None), None
-        threshold = threshold or threshold_for(examples, answers, "the very questions that are scored")
-        return decided_answers(examples, answers, threshold), threshold
-    assert not isinstance(features, SpanFeatures)
-    logits = np.stack([np.asarray(row) for row in outputs]).astype(np.float64)
+            return decided_answers(examples, predicted, None), None
+        threshold = threshold or threshold_for(examples, predicted, "the very questions that are scored")
+        return decided_answers(examples, predicted, threshold), threshold
+    assert isinstance(predicted, np.ndarray)
     if isinstance(target, Score):
-        return decided_numbers(examples, features.targets, logits[:, 0]), None
-    if isinstance(features, OptionFeatures):
-        logits = logits.reshape(-1, features.n_options)
-    elif label_columns is not None:
-        logits = logits[:, list(label_columns)]
-    return decided_labels(examples, target, features.targets, logits), None
+        return decided_numbers(examples, features.targets, predicted), None
+    return decided_labels(examples, target, features.targets, predicted), None
 
 
-def _answers(target: Span, prepared: PreparedSplit, outputs: list[OutputRow]) -> list[Answers]:
-    assert isinstance(prepared.features, SpanFeatures)
-    return best_answers(
-        prepared.examples,
-        prepared.features,
-        outputs,
-        target.max_answer_tokens,
-        may_be_absent=target.may_be_absent,
-    )
+def _scores(
+    task: Task, prepared: PreparedSplit, decisions: Decisions
+) -> tuple[dict[str, float | None], dict[str, float | None] | None]:
+    """Scores and those of the constant answer, of the whole split and of each group in it."""
+    scores, baseline = task_scores(task, decisions.gold, decisions.predicted), baseline_scores(task, decisions.gold)
+    for group, members in groups_of(prepared.examples).items():
+        gold, predicted = decisions.of(members)
+        scores |= {f"{name}_{group}": value for name, value in task_scores(task, gold, predicted).items()}
+        constant = baseline_scores(task, gold)
+        if baseline is not None and constant is not None:
+            baseline |= {f"{name}_{group}": value for name, value in constant.items()}
+    return scores, baseline

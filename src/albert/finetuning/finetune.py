@@ -4,10 +4,10 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from albert.finetuning.evaluate import fit_length
 from albert.finetuning.evaluation import Computing
 from albert.finetuning.held_out_threshold import hold_out
 from albert.finetuning.learnt import task_batches
+from albert.finetuning.opened_for_task import fit_length
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.splits import PreparedSplit, Subset, encode_split, prepare_split, read_examples
 from albert.finetuning.start import Start, start_model

@@ -5,22 +5,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albert.runtime.randomness import stream
-from albert.tasks.examples import Example, to_examples
+from albert.tasks.examples import Example, is_labelled, to_examples
 from albert.tasks.features import TextFeatures, text_features
 from albert.tasks.options import OptionFeatures, option_features
 from albert.tasks.task import Option, Span, Task, TaskRecipe
 from albert.tasks.windows import SpanFeatures, span_features
 from albert.text.tokenizer import Tokenizer
 
+UNLABELLED = "unlabelled"
+
 
 @dataclass(frozen=True)
 class PreparedSplit:
-    """A split as the model sees it. `counts` tells what was read, cut or relocated."""
+    """A split as the model sees it. `counts` tells what was read, cut, relocated, or without a label."""
 
     split: str
     examples: list[Example]
     features: TextFeatures | OptionFeatures | SpanFeatures
     counts: Mapping[str, int]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the right answers are known."""
+        return not self.counts.get(UNLABELLED)
 
 
 @dataclass(frozen=True)
@@ -55,12 +62,18 @@ def prepare_split(
 
 
 def read_examples(
-    task: Task, data: Path, split: str, subset: Subset | None = None
+    task: Task, data: Path, split: str, subset: Subset | None = None, needs_labels: bool = True
 ) -> tuple[list[Example], dict[str, int]]:
-    """The examples of a split, or of a subset of it, and what was counted; raises what `prepare_split` does."""
+    """The examples of a split, or of a subset of it, and what was counted; raises what `prepare_split` does.
+
+    Where labels are not needed, a file without any is counted as that, and not refused.
+    """
     rows = task.source.read(data, split)
     chosen = rows.rows if subset is None else [rows.rows[i] for i in subset.members(len(rows.rows))]
-    return to_examples(task, chosen), {**rows.counts, "left_out_by_choice": len(rows.rows) - len(chosen)}
+    counts = {**rows.counts, "left_out_by_choice": len(rows.rows) - len(chosen)}
+    if needs_labels or is_labelled(task, rows.rows):
+        return to_examples(task, chosen), counts
+    return to_examples(task, chosen, labelled=False), {**counts, UNLABELLED: len(rows.rows)}
 
 
 def encode_split(

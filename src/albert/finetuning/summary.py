@@ -6,6 +6,7 @@ from typing import Any
 from albert.tasks.task import Task
 
 _WORDS = {
+    "unlabelled": "examples without a label: nothing is scored",
     "truncated": "examples cut to the maximum length",
     "passages_truncated": "questions whose passage was cut",
     "questions_truncated": "questions cut",

@@ -18,7 +18,7 @@ from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.finetuning.batches import TaskBatches
 from albert.finetuning.best_model import BestModel, Selection, selection_of
 from albert.finetuning.evaluate import write_predictions
-from albert.finetuning.evaluation import Computing, Evaluation, answer_questions, evaluate_model
+from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, predict_split
 from albert.finetuning.held_out_threshold import threshold_for
 from albert.finetuning.objectives import task_loss
 from albert.finetuning.run_record import (
@@ -40,7 +40,7 @@ from albert.runtime.distributed import World, wait_for_all
 from albert.runtime.durable_files import remove_directory
 from albert.runtime.strict_json import save_json
 from albert.tasks.null_threshold import NullThreshold
-from albert.tasks.task import Span, Task, TaskRecipe
+from albert.tasks.task import Task, TaskRecipe
 from albert.training.loop import train
 from albert.training.plan import TrainingPlan, TrainingResult
 from albert.training.run_folder import RunFolder
@@ -118,8 +118,8 @@ class TaskRun:
         """From where on a question has no answer, as the questions held out say."""
         if self.held_out is None:
             return None
-        assert isinstance(self.task.target, Span)
-        answers = answer_questions(self.model, self.task.target, self.held_out, self.computing)
+        answers = predict_split(self.model, self.task.target, self.held_out, self.computing)
+        assert isinstance(answers, list)
         held = self.held_out.examples
         return threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
 

@@ -1,6 +1,7 @@
 """Rows to examples: the columns a task names, its labels as ids, its scores as numbers, each checked."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from albert.runtime.errors import DamagedData, did_you_mean
@@ -24,14 +25,21 @@ class Example:
     group: str = ""
 
 
-def to_examples(task: Task, rows: list[Row]) -> list[Example]:
-    """One example per row, in order.
+def is_labelled(task: Task, rows: Sequence[Row]) -> bool:
+    """Whether the rows say what the right answers are: as soon as one of them does."""
+    if isinstance(task.target, Span):
+        return any(row.answers is not None for row in rows)
+    return any(task.target.column in row.fields for row in rows)
+
+
+def to_examples(task: Task, rows: list[Row], labelled: bool = True) -> list[Example]:
+    """One example per row, in order; those of rows that are not labelled have no target and no answers.
 
     Raises:
         DamagedData: a column is absent, a label unknown, a score no number or out of range; the row is named.
     """
     columns = text_columns(task)
-    asked = () if isinstance(task.target, Span) else (task.target.column,)
+    asked = (task.target.column,) if labelled and not isinstance(task.target, Span) else ()
     options = task.target.options if isinstance(task.target, Option) else ()
     needed = (*columns, *options, *asked)
     labels = task.target.labels if isinstance(task.target, Choice) else options
@@ -40,8 +48,11 @@ def to_examples(task: Task, rows: list[Row]) -> list[Example]:
     for row in rows:
         _check_columns(needed, row)
         texts = tuple(row.fields[column] for column in columns)
-        target, offered = _target(task, row, label_ids), tuple(row.fields[option] for option in options)
-        examples.append(Example(row.identifier, row.where, texts, target, row.answers, offered, row.group))
+        if labelled and row.answers is None:
+            raise DamagedData(row.where, "has no 'answers'", "expected the SQuAD JSON layout")
+        target = _target(task, row, label_ids) if labelled else None
+        offered = tuple(row.fields[option] for option in options)
+        examples.append(Example(row.identifier, row.where, texts, target, row.answers or (), offered, row.group))
     return examples
 
 

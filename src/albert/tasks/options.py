@@ -93,5 +93,5 @@ def option_features(
             counts["questions_truncated"] += bool(cuts[:, 1].any())
             counts["tokens_cut"] += int(cuts.sum())
             bar.advance()
-    targets = np.array([example.target for example in examples], np.int64)
+    targets = np.array([0 if example.target is None else example.target for example in examples], np.int64)
     return OptionFeatures(join_sequences(parts), targets, n_options, counts)

@@ -6,7 +6,7 @@ Nothing is skipped: every line is a row or an error that names file and line.
 import gzip
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
@@ -19,12 +19,15 @@ class TabSeparated:
     itself.
 
     `files` maps a split to a file name (`.gz` is tried too). `columns` names the columns of files without a
-    header.
+    header; those of the splits in `numbered` have one, and a column of it numbers their rows. `renamed` maps columns to
+    what they are called in the other files.
     """
 
     folder: str
     files: Mapping[str, str]
     columns: tuple[str, ...] | None = None
+    numbered: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -36,9 +39,33 @@ class TabSeparated:
         return replace(self, files={**self.files, **absolute_names(files)})
 
     def read(self, data: Path, split: str) -> Rows:
-        """Every row of a split; ragged rows are errors."""
+        """Every row of a split; ragged rows are errors, and so are two rows with one number."""
         path = find_split(data, self.folder, self.files, split)
-        return read_tab_separated(path, self.columns)
+        if split not in self.numbered:
+            return read_tab_separated(path, self.columns)
+        found = read_tab_separated(path)
+        rows = by_number(found.rows, self.numbered[split])
+        named = [{self.renamed.get(name, name): value for name, value in row.fields.items()} for row in rows]
+        return Rows([replace(row, fields=fields) for row, fields in zip(rows, named, strict=True)], found.counts)
+
+
+def by_number(rows: Sequence[Row], column: str) -> list[Row]:
+    """The rows, called by the number in a column.
+
+    Raises:
+        DamagedData: it is absent or no number, or two rows have the same.
+    """
+    seen: dict[str, str] = {}
+    for row in rows:
+        if column not in row.fields:
+            raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
+        number = row.fields[column]
+        if not (number.isascii() and number.isdigit()):
+            raise DamagedData(row.where, f"{number!r} in column {column!r} is not a number")
+        if number in seen:
+            raise DamagedData(row.where, f"a second row has the number {number}", f"the first is at {seen[number]}")
+        seen[number] = row.where
+    return [replace(row, identifier=row.fields[column]) for row in rows]
 
 
 def absolute_names(files: Mapping[str, Path]) -> dict[str, str]:

@@ -54,7 +54,8 @@ def read_questions(path: Path) -> Rows:
     """Every question with its context and answers.
 
     An answer that is not at its offset is located when its text occurs exactly once in the context; otherwise
-    it keeps its text (evaluation goes by text) and has no start. Both are counted, no question is dropped.
+    it keeps its text (evaluation goes by text) and has no start. Both are counted, no question is dropped. The
+    questions of a file without any answers, as it is handed to a model that is to be scored, have None for them.
 
     Raises:
         MissingInput: the file is absent or holds no question.
@@ -87,11 +88,17 @@ def _rows(path: Path, articles: list[Any], counts: Counter[str]):
             context = _get(paragraph, "context", str, place)
             for q, question in enumerate(_get(paragraph, "qas", list, place)):
                 where = f"{place}.qas[{q}]"
-                answers = [_answer(item, context, where, counts) for item in _get(question, "answers", list, where)]
+                answers = _answers(question, context, where, counts)
                 if question.get("is_impossible") and answers:
                     raise DamagedData(where, "is impossible and has answers", "the plausible ones stand apart")
                 fields = {"question": _get(question, "question", str, where), "context": context}
-                yield Row(_get(question, "id", str, where), where, fields, tuple(answers))
+                yield Row(_get(question, "id", str, where), where, fields, answers)
+
+
+def _answers(question: Any, context: str, where: str, counts: Counter[str]) -> tuple[Answer, ...] | None:
+    if isinstance(question, dict) and "answers" not in question:
+        return None
+    return tuple(_answer(item, context, where, counts) for item in _get(question, "answers", list, where))
 
 
 def _answer(item: Any, context: str, where: str, counts: Counter[str]) -> Answer:

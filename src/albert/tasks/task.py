@@ -6,7 +6,7 @@ answers are scored, the published recipe and the published scores. The kind of t
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -104,14 +104,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a file: its identifier, `file:line` for messages, its fields, gold answers of a span task, and the
-    part of the data that is scored apart, where there are such.
+    """One row of a file: its identifier, `file:line` for messages, its fields, gold answers of a span task (None where
+    the file says nothing of any), and the part of the data that is scored apart, where there are such.
     """
 
     identifier: str
     where: str
     fields: Mapping[str, str]
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[Answer, ...] | None = ()
     group: str = ""
 
 
@@ -219,7 +219,8 @@ class Task:
     """A declared task. A metric gives one score, called as it is, or several by name; a model is chosen by the first.
 
     `second_recipe` is that of the models of the second release where it differs. `further_splits` are scored after a
-    fine-tuning too, where their files are.
+    fine-tuning too, where their files are. `submission` maps the splits whose answers only the benchmark's server knows
+    to the names of the files that it takes.
     """
 
     name: str
@@ -230,5 +231,6 @@ class Task:
     recipe: TaskRecipe
     second_recipe: TaskRecipe | None = None
     further_splits: tuple[str, ...] = ()
+    submission: Mapping[str, str] = field(default_factory=dict)
     published: tuple[Published, ...] = ()
     description: str = ""

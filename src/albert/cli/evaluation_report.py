@@ -1,0 +1,69 @@
+"""What `albert evaluate` says of a task: one model's scores, or those of several beside what they say together."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from albert.cli.light_tables import table
+from albert.finetuning.evaluate import EvaluatedModels
+from albert.finetuning.summary import published_lines, scores_table, shortened, shown
+from albert.runtime.durable_files import write_text
+from albert.tasks.submission import submission_files
+from albert.tasks.task import Task
+
+TOGETHER = "together"
+
+
+def show_evaluation(console: Console, task: Task, models: tuple[str, ...], found: EvaluatedModels) -> None:
+    """Print how the models were opened, what was cut, and the scores."""
+    for member in found.members:
+        for note in member.notes:
+            console.print(note, markup=False)
+    evaluation = found.together
+    console.print(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s")
+    for model, member in zip(models, found.members, strict=True):
+        for line in shortened(member.evaluation.counts):
+            console.print(line if len(models) == 1 else f"{model}: {line}", markup=False)
+    if len(models) == 1:
+        for line in scores_table(task, evaluation.scores, evaluation.baseline):
+            console.print(line, markup=False)
+        return
+    for note in evaluation.notes:
+        console.print(f"{TOGETHER}: {note}", markup=False)
+    if evaluation.scores:
+        console.print(_side_by_side(models, found))
+        for line in published_lines(task):
+            console.print(line, markup=False)
+
+
+def results(task: Task, models: tuple[str, ...], split: str, found: EvaluatedModels) -> dict[str, Any]:
+    """The scores as `--results` writes them."""
+    evaluation = found.together
+    about = {"task": task.name, "model": models[0] if len(models) == 1 else list(models), "split": split}
+    scores: dict[str, Any] = {"scores": dict(evaluation.scores), "baseline": evaluation.baseline}
+    if len(models) > 1:
+        each = zip(models, found.members, strict=True)
+        scores["of_each"] = {model: dict(member.evaluation.scores) for model, member in each}
+    return about | scores | {"counts": dict(evaluation.counts)}
+
+
+def write_submission(console: Console, task: Task, split: str, found: EvaluatedModels, directory: Path) -> None:
+    """Write the files that are handed in, and say where they are."""
+    for name, content in submission_files(task, split, found.together.predictions).items():
+        write_text(directory / name, content)
+        console.print(f"[bold]{escape(str(directory / name))}[/bold]: {len(found.together.predictions):,} predictions")
+
+
+def _side_by_side(models: tuple[str, ...], found: EvaluatedModels) -> Table:
+    names = [name for name in found.together.scores if "thresh" not in name]
+    made = table(None, "model", *names)
+    for model, member in zip(models, found.members, strict=True):
+        made.add_row(escape(model), *(shown(member.evaluation.scores[name]) for name in names))
+    made.add_row(TOGETHER, *(shown(found.together.scores[name]) for name in names), style="bold")
+    if found.together.baseline is not None:
+        baseline = found.together.baseline
+        made.add_row("a constant answer", *(shown(baseline[name]) for name in names), style="dim")
+    return made

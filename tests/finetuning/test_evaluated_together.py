@@ -1,0 +1,167 @@
+"""Several models on one task: each scored by itself, and together, whatever they differ in; and files to hand in."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from albert.checkpoints.kinds import build_model
+from albert.checkpoints.model_directory import save_model_directory
+from albert.cli.main import dispatch, run
+from albert.experiments.sample_corpus import load_chapters
+from albert.finetuning.evaluate import evaluate_directory, evaluate_models
+from albert.finetuning.splits import read_examples
+from albert.finetuning.start import head_description, head_kind, n_outputs
+from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.tasks.declared import DECLARED
+from albert.tasks.task import Choice, Score, Span
+from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+
+
+def save_random_model(path, task, config, tokenizer_directory, seed):
+    torch.manual_seed(seed)
+    model = build_model(head_kind(task.target), config, n_outputs(task.target))
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.3)
+    extra = head_description(task, task.recipe, None) | {"no_answer_threshold": 0.1 * seed}
+    save_model_directory(path, model, tokenizer_directory, extra=extra)
+    return str(path)
+
+
+@pytest.fixture
+def models(task, config, tokenizer_directory, tmp_path):
+    """A model, and a deeper one with another vocabulary."""
+    other = tmp_path / "tokenizer"
+    train_tokenizer([chapter.text[:9_000] for chapter in load_chapters()[4:6]], vocab_size=300).save(other)
+    deeper = replace(config, vocab_size=load_tokenizer(other).vocab_size, num_hidden_layers=3)
+    return (
+        save_random_model(tmp_path / "one", task, config, tokenizer_directory, 1),
+        save_random_model(tmp_path / "two", task, deeper, other, 2),
+    )
+
+
+def test_together_is_the_mean_and_each_is_what_it_is_alone(task, task_data, models):
+    found = evaluate_models(task, models, task_data, device="cpu")
+    for model, member in zip(models, found.members, strict=True):
+        alone = evaluate_directory(task, model, task_data, device="cpu").evaluation
+        assert member.evaluation.scores == alone.scores
+        assert member.evaluation.predictions == alone.predictions
+    assert list(found.together.scores) == list(found.members[0].evaluation.scores)
+    one, two = (member.evaluation.predictions for member in found.members)
+    texts = {example.identifier: example.texts[-1] for example in read_examples(task, task_data, "dev")[0]}
+    for ours, first, second in zip(found.together.predictions, one, two, strict=True):
+        assert ours["id"] == first["id"] == second["id"]
+        if isinstance(task.target, Score):
+            assert ours["prediction"] == pytest.approx((first["prediction"] + second["prediction"]) / 2)
+        elif isinstance(task.target, Span):
+            assert ours["best"][0]["answer"] == texts[ours["id"]][ours["best"][0]["start"] : ours["best"][0]["end"]]
+            if task.target.may_be_absent:
+                mean = (first["no_answer_probability"] + second["no_answer_probability"]) / 2
+                assert ours["no_answer_probability"] == pytest.approx(mean)
+        else:
+            names = first["probabilities"]
+            means = {name: (first["probabilities"][name] + second["probabilities"][name]) / 2 for name in names}
+            assert ours["probabilities"] == pytest.approx(means)
+            assert ours["prediction"] == max(means, key=means.__getitem__)
+
+
+def test_a_model_twice_says_what_it_says_once(task, task_data, models):
+    found = evaluate_models(task, (models[0], models[0]), task_data, device="cpu")
+    alone = found.members[0].evaluation
+    assert [e["prediction"] for e in found.together.predictions] == [e["prediction"] for e in alone.predictions]
+    for name, score in found.together.scores.items():
+        if "best" not in name:  # those take another unit of what speaks for no answer
+            assert score == pytest.approx(alone.scores[name])
+
+
+def test_labels_are_matched_by_name_for_each_model(config, tokenizer_directory, data, tmp_path):
+    task = DECLARED["sst-2"]
+    one = save_random_model(tmp_path / "one", task, config, tokenizer_directory, 1)
+    turned = replace(task, target=Choice(("1", "0"), "label", names=("positive", "negative")))
+    torch.manual_seed(1)
+    model = build_model("classification", config, 2)
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.3)
+    model.classifier.weight.data = model.classifier.weight.data.flip(0)
+    model.classifier.bias.data = model.classifier.bias.data.flip(0)
+    extra = head_description(turned, task.recipe, None)
+    save_model_directory(tmp_path / "two", model, tokenizer_directory, extra=extra)
+    found = evaluate_models(task, (one, str(tmp_path / "two")), data / "choice", device="cpu")
+    ours, theirs = (
+        np.array([list(entry["probabilities"].values()) for entry in member.evaluation.predictions])
+        for member in found.members
+    )
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    other = replace(task, target=Choice(("0", "1"), "label", names=("bad", "good")))
+    save_random_model(tmp_path / "three", other, config, tokenizer_directory, 3)
+    with pytest.raises(InvalidConfiguration, match="three: has the labels bad, good"):
+        evaluate_models(task, (one, str(tmp_path / "three")), data / "choice", device="cpu")
+
+
+def test_files_without_labels_are_answered_and_not_scored(config, tokenizer_directory, tmp_path, capsys):
+    model = save_random_model(tmp_path / "m", DECLARED["mnli"], config, tokenizer_directory, 1)
+    for name in ("test_matched", "test_mismatched"):
+        rows = "".join(f"{i}\ta ship {i}\tthe {name}\n" for i in range(5))
+        (tmp_path / f"{name}.tsv").write_text("index\tsentence1\tsentence2\n" + rows)
+    arguments = ["evaluate", "mnli", "--model", model, "--data", str(tmp_path), "--device", "cpu"]
+    assert dispatch([*arguments, "--submission", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert said.count("5 examples without a label: nothing is scored") == 2
+    for name in ("MNLI-m.tsv", "MNLI-mm.tsv"):
+        lines = (tmp_path / "out" / name).read_text().splitlines()
+        assert lines[0] == "index\tprediction"
+        assert [line.split("\t")[0] for line in lines[1:]] == [str(i) for i in range(5)]
+    assert dispatch([*arguments, "--split", "test", "--predictions", str(tmp_path / "p.jsonl")]) == 0
+    entries = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert {entry["gold"] for entry in entries} == {None}
+    capsys.readouterr()
+    assert run([*arguments, "--split", "test"]) == 65
+    assert "has no column 'gold_label'" in capsys.readouterr().err
+    assert run([*arguments, "--submission", str(tmp_path), "--results", str(tmp_path / "r.json")]) == 2
+    assert "--results: is one file, there are the splits test, test_mismatched" in capsys.readouterr().err
+
+
+def test_a_file_is_no_place_for_a_submission(pretrained, data, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    arguments = ["evaluate", "sst-2", "--model", str(pretrained), "--data", str(data / "choice")]
+    assert run([*arguments, "--submission", str(tmp_path / "file")]) == 73
+    assert "file: is no directory" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_questions_are_handed_in_with_the_odds_of_no_answer(config, tokenizer_directory, data, tmp_path):
+    task = replace(DECLARED["squad-2.0"], recipe=replace(DECLARED["squad-2.0"].recipe, max_length=32))
+    task = replace(task, recipe=replace(task.recipe, question_length=8, stride=8))
+    model = save_random_model(tmp_path / "m", task, config, tokenizer_directory, 1)
+    hidden = json.loads((data / "dev-v2.0.json").read_text())
+    for article in hidden["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                del question["answers"]
+    (tmp_path / "hidden.json").write_text(json.dumps(hidden))
+    arguments = ["evaluate", "squad-2.0", "--model", model, "--device", "cpu", "--submission", str(tmp_path / "out")]
+    assert dispatch([*arguments, "--dev", str(tmp_path / "hidden.json")]) == 0
+    unseen = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert sorted(unseen) == ["squad-2.0-dev-null-odds.json", "squad-2.0-dev.json"]
+    assert dispatch([*arguments, "--data", str(data)]) == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == unseen
+    assert len(json.loads(unseen["squad-2.0-dev.json"])) == 32
+    with pytest.raises(DamagedData, match="has no 'answers'"):
+        hidden_task = replace(task, source=task.source.with_files({"dev": tmp_path / "hidden.json"}))
+        evaluate_directory(hidden_task, model, data, device="cpu")
+
+
+def test_several_models_from_the_command_line(config, tokenizer_directory, data, tmp_path, capsys):
+    task = DECLARED["sst-2"]
+    models = [save_random_model(tmp_path / n, task, config, tokenizer_directory, s) for s, n in enumerate(("a", "b"))]
+    arguments = ["evaluate", "sst-2", "--model", *models, "--data", str(data / "choice"), "--device", "cpu"]
+    assert dispatch([*arguments, "--results", str(tmp_path / "r.json")]) == 0
+    said = capsys.readouterr().out
+    assert "together" in said
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert list(found["of_each"]) == models
+    assert found["model"] == models
+    assert set(found["scores"]) == {"accuracy"}

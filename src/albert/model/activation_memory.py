@@ -96,6 +96,8 @@ def count_activation_memory(
     head_size = config.hidden_size // config.num_attention_heads
     scores = 0 if device == "cuda" else _scores_of_a_head(rows, columns, head_size, precision)
     before = 0 if device == "cuda" else rows * columns * product  # probabilities of the heads before
+    stream, activated = config.hidden_size * kept.stream, config.intermediate_size * product
+    at_activation, at_norm = 3 * stream + 2 * activated, 5 * stream + activated + 2 * FP32
     return ActivationMemory(
         embeddings=length * kept.embeddings,
         layer_input=length * config.hidden_size * kept.stream,
@@ -107,7 +109,7 @@ def count_activation_memory(
         + copies,
         inference_scores=config.num_attention_heads * matrices * scores,
         inference_scores_at_once=heads_at_once(config.num_attention_heads, rows, columns) * (scores + before),
-        inference_feed_forward=length * (3 * config.hidden_size * kept.stream + 2 * config.intermediate_size * product),
+        inference_feed_forward=length * max(at_activation, at_norm),
         weight_copies=_weight_copies(config, precision),
         inference_weight_copies=_inference_weight_copies(config, precision),
     )
@@ -153,10 +155,8 @@ class _Kept:
 
 
 def _scores_of_a_head(rows: int, columns: int, head_size: int, precision: str) -> int:
-    """Bytes at the softmax, which is float32: what comes in, in bfloat16 also that in float32, and what comes out."""
-    product = BYTES[precision]
-    softmax = product + (FP32 if precision == "bf16" else 0) + FP32
-    return rows * columns * softmax + (rows + 2 * columns) * head_size * product
+    """Bytes at the softmax: what comes in, what comes out, and the operands."""
+    return (2 * rows * columns + (rows + 2 * columns) * head_size) * BYTES[precision]
 
 
 def _weight_copies(config: AlbertConfig, precision: str) -> int:

@@ -1,7 +1,7 @@
 """Attention as plain products, with its gradients written out: on a CPU faster than torch's fused kernel.
 
-A few heads are done at a time, so that their scores stay in the processor's cache. The softmax is taken in float32 when
-the products are in bfloat16. Kept for the backward pass are the operands and the probabilities, these once.
+A few heads are done at a time, so that their scores stay in the processor's cache. The softmax of products in bfloat16
+is computed in float32. Kept for the backward pass are the operands and the probabilities, these once.
 """
 
 from typing import Any
@@ -62,11 +62,12 @@ class _PlainAttention(torch.autograd.Function):
         of_query, of_key, of_value = (torch.empty_like(operand) for operand in (query, key, value))
         for part, probabilities, stays in zip(_parts(query, key), saved[::2], saved[1::2], strict=True):
             q, k, v, of_mixed = (operand[part].contiguous() for operand in (query, key, value, of_result))
-            of_value[part] = _dropped(probabilities, stays, ctx.dropout).transpose(2, 3) @ of_mixed
+            # Products of transposes: torch is slow where the large matrix is the one on the left and transposed.
+            of_value[part] = (of_mixed.transpose(2, 3) @ _dropped(probabilities, stays, ctx.dropout)).transpose(2, 3)
             of_probabilities = _dropped(of_mixed @ v.transpose(2, 3), stays, ctx.dropout)
             of_scores = torch.ops.aten._softmax_backward_data(of_probabilities, probabilities, -1, probabilities.dtype)
             of_query[part] = of_scores @ k * q.shape[-1] ** -0.5
-            of_key[part] = of_scores.transpose(2, 3) @ (q * q.shape[-1] ** -0.5)
+            of_key[part] = ((q * q.shape[-1] ** -0.5).transpose(2, 3) @ of_scores).transpose(2, 3)
         return of_query, of_key, of_value, None, None
 
 
@@ -87,11 +88,13 @@ def _of_sequences(unseen: Tensor | None, sequences: slice) -> Tensor | None:
 
 
 def _softmax(scores: Float[Tensor, "sequences heads rows columns"], unseen: Tensor | None) -> Tensor:
-    """Probabilities in the type of the scores, which are overwritten where −∞ is added."""
+    """Probabilities in the type of the scores, which are overwritten where −∞ is added.
+
+    torch takes the softmax of bfloat16 numbers in float32 and rounds once.
+    """
     if unseen is not None:
         scores += unseen
-    exact = torch.float32 if scores.dtype == torch.bfloat16 else scores.dtype
-    return scores.softmax(-1, dtype=exact).to(scores.dtype)
+    return scores.softmax(-1)
 
 
 def _dropped(probabilities: Tensor, stays: Tensor | None, dropout: float) -> Tensor:

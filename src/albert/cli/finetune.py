@@ -1,35 +1,30 @@
 """`albert finetune`: a pre-trained encoder learns a task."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
-import tyro
 from rich.console import Console
-from tyro.conf import Positional
 
+from albert.cli.benchmark_table import show_benchmark
 from albert.cli.command_line import parse
+from albert.cli.finetuning_options import Finetune
 from albert.cli.finetuning_report import show_result
 from albert.cli.seeds_table import show_seeds
-from albert.finetuning.architecture_changes import ArchitectureChanges
-from albert.finetuning.best_model import SelectedBy
+from albert.finetuning.benchmark import finetune_benchmark
 from albert.finetuning.finetune import finetune
-from albert.finetuning.held_out_threshold import ThresholdFrom
-from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
-from albert.finetuning.start import PretrainedEncoder, random_encoder_like
-from albert.optim.optimizer import OptimizerRecipe
-from albert.runtime.devices import Precision
 from albert.runtime.distributed import world
 from albert.runtime.errors import UsageError
+from albert.tasks.averages import BENCHMARKS
 from albert.tasks.custom import CUSTOM_RECIPE, declare_custom_task
 from albert.tasks.declared import DECLARED, find_task
-from albert.tasks.task import Span, SpanHeadKind, Target, Task, TaskRecipe
+from albert.tasks.task import Span, Target, Task, TaskRecipe
 
 DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
 
-TASK is one of {", ".join(DECLARED)}. Without TASK, --train and --dev name your own files (.csv, .tsv or .jsonl, plain
-or .gz) and --text, --pair, --label their columns. The same command goes on with a run that was stopped.
+TASK is one of {", ".join(DECLARED)}, or {" or ".join(BENCHMARKS)} for a whole benchmark beside the paper's row. Without
+TASK, --train and --dev name your own files (.csv, .tsv or .jsonl, plain or .gz) and --text, --pair, --label their
+columns. The same command goes on with a run that was stopped.
 
 The model's encoder learns with a new head. Its architecture may change before it does: other depth or sharing, more
 positions; what became of the weights is told.
@@ -39,117 +34,28 @@ Examples:
   albert finetune --train my.csv --dev dev.csv --text review --label stars \\
     --model runs/small --output runs/stars
   albert finetune rte --model runs/mnli --data glue --output runs/rte --seeds 5 --select best
+  albert finetune glue --model albert/albert-base-v2 --data glue --output runs/glue --seeds 5
   albert finetune squad-2.0 --model albert/albert-base-v2 --data squad --output runs/squad2
   albert finetune race --model albert/albert-base-v2 --second-release --data . --output runs/race
   albert finetune squad-1.1 --model albert/albert-base-v2 --data squad --output runs/squad \\
     --max-position-embeddings 1024 --max-length 1024"""
 
-AS_IT_IS = ArchitectureChanges()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finetune:
-    """What to learn, from what, and how. What is not set comes from the task's own recipe."""
-
-    task: Positional[str | None] = None
-    """A declared task; leave it out for your own files."""
-    model: str
-    """A model directory, a run that made one, or a Hub id."""
-    revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
-    output: Path
-    """The run's directory."""
-    data: Path | None = None
-    """The task's data folder: files in DATA/TASK/ or in DATA itself."""
-    init: Literal["pretrained", "random"] = "pretrained"
-    """random: the same architecture without its weights, as a control."""
-    keep_head: bool = False
-    """Go on with the model's own head, its outputs matched to the task's labels by name; else a new one is drawn."""
-    train: Path | None = None
-    """The training file; with TASK, instead of the official one and in its layout."""
-    dev: Path | None = None
-    """The development file."""
-    text: str | None = None
-    """Your own files: the column of the text."""
-    pair: str | None = None
-    """Your own files: the column of a second text."""
-    label: str | None = None
-    """Your own files: the column of the label or number."""
-    regression: bool = False
-    """Your own files: the label is a number to predict."""
-    architecture: Annotated[ArchitectureChanges, tyro.conf.arg(name="")] = AS_IT_IS
-    learning_rate: float | None = None
-    batch_size: int | None = None
-    """Sequences per step over all processes."""
-    epochs: float | None = None
-    steps: int | None = None
-    """Optimiser updates, instead of epochs."""
-    warmup_share: float | None = None
-    """Share of the steps in which the learning rate rises."""
-    weight_decay: float | None = None
-    max_length: int | None = None
-    """Tokens of a sequence; longer ones are cut and counted."""
-    question_length: int | None = None
-    """Tokens of a question on a text; with options, of question and option."""
-    stride: int | None = None
-    """Span tasks: tokens between the windows of a long context."""
-    span_head: SpanHeadKind | None = None
-    """Span tasks: joint, the paper's head for SQuAD 2.0; or independent start and end, which transformers opens too."""
-    null_threshold: ThresholdFrom = "train"
-    """Where a question may have no answer, the questions on which the threshold for that is chosen: some kept back from
-    train, or as the reference does it dev, which is then no fair score."""
-    second_release: bool = False
-    """The recipe for the models of ALBERT's second release where it differs (RACE)."""
-    encoder_dropout: float | None = None
-    head_dropout: float | None = None
-    optimizer: Literal["adamw", "lamb"] = "adamw"
-    seed: int = 0
-    seeds: int | None = None
-    """So many runs with the seeds from --seed on, in OUTPUT/seed-0 and so on: their median and spread are told."""
-    select: SelectedBy = "last"
-    """best: the model with the best development score of all evaluations, as in the paper; that score is somewhat
-    high, being chosen on the set it is reported on. Every summary says which it was."""
-    max_train_examples: int | None = None
-    """Learn from a sample of the training rows, drawn by the seed."""
-    evaluate_every: int | None = None
-    """Steps between evaluations; when not set, at the end only, or with --select best every 100 as in the paper."""
-    checkpoint_every: int | None = None
-    """Steps between checkpoints; every ten minutes when not set."""
-    micro_batch_tokens: int = 8192
-    """Tokens that go through the model at once; less needs less memory and changes no result."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Precision | None = None
-    """bf16 on a GPU and fp32 on a CPU when not set."""
-    workers: int = 0
-    """Processes that make batches."""
-
 
 def main(arguments: list[str]) -> int:
     """Run `albert finetune`."""
     asked = parse(Finetune, arguments, "albert finetune", DESCRIPTION)
-    task = _task(asked)
-    recipe = _recipe(_published_recipe(task, asked), asked)
-    optimizer = OptimizerRecipe(
-        kind=asked.optimizer, learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
-    )
-    settings = FinetuningSettings(
-        seed=asked.seed,
-        null_threshold=asked.null_threshold,
-        select=asked.select,
-        max_train_examples=asked.max_train_examples,
-        evaluate_every=asked.evaluate_every,
-        checkpoint_every=asked.checkpoint_every,
-        micro_batch_tokens=asked.micro_batch_tokens,
-        optimizer=optimizer,
-        device=asked.device,
-        precision=asked.precision,
-        workers=asked.workers,
-    )
     if asked.init == "random" and asked.keep_head:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
-    start = PretrainedEncoder(asked.model, asked.revision, asked.architecture, asked.keep_head)
-    start = random_encoder_like(start) if asked.init == "random" else start
-    console, run = Console(soft_wrap=True, highlight=False), (task, start, asked.data or Path(), asked.output)
+    console = Console(soft_wrap=True, highlight=False)
+    if asked.task in BENCHMARKS:
+        _finetune_benchmark(asked, asked.task, console)
+        return 0
+    if asked.intermediate is not None:
+        raise UsageError("--intermediate", "goes with a benchmark", "name the model with --model")
+    task = _task(asked)
+    recipe = asked.recipe(_published_recipe(task, asked))
+    run = (task, asked.start(), asked.data or Path(), asked.output)
+    settings = asked.settings(recipe)
     if asked.seeds is not None:
         seeds = finetune_seeds(*run, recipe, settings, asked.seeds)
         if world().is_first:
@@ -159,6 +65,28 @@ def main(arguments: list[str]) -> int:
         if world().is_first:
             show_result(console, task, result)
     return 0
+
+
+def _finetune_benchmark(asked: Finetune, name: str, console: Console) -> None:
+    own = ("train", "dev", "text", "pair", "label", "span_head")
+    given = [option for option in own if getattr(asked, option) is not None]
+    given += [option for option in ("regression", "keep_head", "second_release") if getattr(asked, option)]
+    if given:
+        raise UsageError(f"--{given[0].replace('_', '-')}", f"goes with one task, {name} has many")
+    if asked.data is None:
+        raise UsageError("--data", "is needed to find the tasks' files", "see albert finetune --help")
+    result = finetune_benchmark(
+        name,
+        BENCHMARKS[name],
+        asked.start(),
+        asked.data,
+        asked.output,
+        lambda task: (recipe := asked.recipe(task.recipe), asked.settings(recipe)),
+        1 if asked.seeds is None else asked.seeds,
+        asked.intermediate,
+    )
+    if world().is_first:
+        show_benchmark(console, result, asked.output)
 
 
 def _task(asked: Finetune) -> Task:
@@ -196,27 +124,3 @@ def _published_recipe(task: Task, asked: Finetune) -> TaskRecipe:
     if task.second_recipe is None:
         raise UsageError("--second-release", f"{task.name} has one recipe for both releases", "leave it out")
     return task.second_recipe
-
-
-def _recipe(recipe: TaskRecipe, asked: Finetune) -> TaskRecipe:
-    names = (
-        "learning_rate",
-        "batch_size",
-        "warmup_share",
-        "weight_decay",
-        "max_length",
-        "question_length",
-        "stride",
-        "encoder_dropout",
-        "head_dropout",
-    )
-    chosen: dict[str, Any] = {n: getattr(asked, n) for n in names if getattr(asked, n) is not None}
-    if asked.steps is not None and asked.epochs is not None:
-        raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
-    if asked.steps is not None:
-        chosen |= {"steps": asked.steps, "epochs": None, "examples": None}
-    if asked.epochs is not None:
-        chosen |= {"steps": None, "epochs": asked.epochs, "examples": None}
-    recipe = replace(recipe, **chosen)
-    recipe.check()
-    return recipe

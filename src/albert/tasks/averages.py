@@ -4,14 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from albert.tasks import glue, race, squad
+from albert.tasks.task import Published
 
 
 @dataclass(frozen=True)
 class Average:
-    """The mean over tasks of the mean of some scores of each: `parts` maps a task's name to them."""
+    """The mean over tasks of the mean of some scores of each: `parts` maps a task's name to them.
+
+    `published` are averages from the literature.
+    """
 
     name: str
     parts: Mapping[str, tuple[str, ...]]
+    published: tuple[Published, ...] = ()
 
     def of(self, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
         """The average in points; None when a score is missing or undefined: no subset is averaged.
@@ -42,6 +47,9 @@ GLUE_AVERAGE = Average(
         glue.RTE.name: ("accuracy",),
         glue.WNLI.name: ("accuracy",),
     },
+    published=(
+        Published("albert-xxlarge-v1, ensemble", "average", 89.4, "arXiv:1909.11942v6 Table 9, test, ensemble"),
+    ),
 )
 """Table 9's Avg of test sets: of the pairs, which count half each, the table shows one. Without the diagnostic set."""
 
@@ -56,3 +64,6 @@ FIVE_TASKS_AVERAGE = Average(
     },
 )
 """Avg of development sets; SQuAD 2.0 with the threshold that suits its development set best, as the paper has it."""
+
+BENCHMARKS = {"glue": GLUE_AVERAGE}
+"""What can be fine-tuned as a whole, by name."""

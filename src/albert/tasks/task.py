@@ -220,7 +220,7 @@ class Task:
 
     `second_recipe` is that of the models of the second release where it differs. `further_splits` are scored after a
     fine-tuning too, where their files are. `submission` maps the splits whose answers only the benchmark's server knows
-    to the names of the files that it takes.
+    to the names of the files that it takes. `intermediate` names the task from whose model the paper starts this one.
     """
 
     name: str
@@ -232,5 +232,6 @@ class Task:
     second_recipe: TaskRecipe | None = None
     further_splits: tuple[str, ...] = ()
     submission: Mapping[str, str] = field(default_factory=dict)
+    intermediate: str | None = None
     published: tuple[Published, ...] = ()
     description: str = ""

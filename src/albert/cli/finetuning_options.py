@@ -1,0 +1,152 @@
+"""The options of `albert finetune`, and what they make of a task's recipe."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional
+
+from albert.finetuning.architecture_changes import ArchitectureChanges
+from albert.finetuning.best_model import SelectedBy
+from albert.finetuning.held_out_threshold import ThresholdFrom
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.start import PretrainedEncoder, Start, random_encoder_like
+from albert.optim.optimizer import OptimizerRecipe
+from albert.runtime.devices import Precision
+from albert.runtime.errors import UsageError
+from albert.tasks.task import SpanHeadKind, TaskRecipe
+
+AS_IT_IS = ArchitectureChanges()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetune:
+    """What to learn, from what, and how. What is not set comes from the task's own recipe."""
+
+    task: Positional[str | None] = None
+    """A declared task, or a benchmark; leave it out for your own files."""
+    model: str
+    """A model directory, a run that made one, or a Hub id."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    output: Path
+    """The run's directory."""
+    data: Path | None = None
+    """The task's data folder: files in DATA/TASK/ or in DATA itself."""
+    init: Literal["pretrained", "random"] = "pretrained"
+    """random: the same architecture without its weights, as a control."""
+    keep_head: bool = False
+    """Go on with the model's own head, its outputs matched to the task's labels by name; else a new one is drawn."""
+    train: Path | None = None
+    """The training file; with TASK, instead of the official one and in its layout."""
+    dev: Path | None = None
+    """The development file."""
+    text: str | None = None
+    """Your own files: the column of the text."""
+    pair: str | None = None
+    """Your own files: the column of a second text."""
+    label: str | None = None
+    """Your own files: the column of the label or number."""
+    regression: bool = False
+    """Your own files: the label is a number to predict."""
+    architecture: Annotated[ArchitectureChanges, tyro.conf.arg(name="")] = AS_IT_IS
+    learning_rate: float | None = None
+    batch_size: int | None = None
+    """Sequences per step over all processes."""
+    epochs: float | None = None
+    steps: int | None = None
+    """Optimiser updates, instead of epochs."""
+    warmup_share: float | None = None
+    """Share of the steps in which the learning rate rises."""
+    weight_decay: float | None = None
+    max_length: int | None = None
+    """Tokens of a sequence; longer ones are cut and counted."""
+    question_length: int | None = None
+    """Tokens of a question on a text; with options, of question and option."""
+    stride: int | None = None
+    """Span tasks: tokens between the windows of a long context."""
+    span_head: SpanHeadKind | None = None
+    """Span tasks: joint, the paper's head for SQuAD 2.0; or independent start and end, which transformers opens too."""
+    null_threshold: ThresholdFrom = "train"
+    """Where a question may have no answer, the questions on which the threshold for that is chosen: some kept back from
+    train, or as the reference does it dev, which is then no fair score."""
+    second_release: bool = False
+    """The recipe for the models of ALBERT's second release where it differs (RACE)."""
+    encoder_dropout: float | None = None
+    head_dropout: float | None = None
+    optimizer: Literal["adamw", "lamb"] = "adamw"
+    seed: int = 0
+    seeds: int | None = None
+    """So many runs with the seeds from --seed on, in OUTPUT/seed-0 and so on: their median and spread are told."""
+    intermediate: str | None = None
+    """A benchmark: a model fine-tuned on MNLI before, from which RTE, MRPC and STS-B start; the one learnt here when
+    not set."""
+    select: SelectedBy = "last"
+    """best: the model with the best development score of all evaluations, as in the paper; that score is somewhat
+    high, being chosen on the set it is reported on. Every summary says which it was."""
+    max_train_examples: int | None = None
+    """Learn from a sample of the training rows, drawn by the seed."""
+    evaluate_every: int | None = None
+    """Steps between evaluations; when not set, at the end only, or with --select best every 100 as in the paper."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; every ten minutes when not set."""
+    micro_batch_tokens: int = 8192
+    """Tokens that go through the model at once; less needs less memory and changes no result."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Precision | None = None
+    """bf16 on a GPU and fp32 on a CPU when not set."""
+    workers: int = 0
+    """Processes that make batches."""
+
+    def start(self) -> Start:
+        """Where the weights come from."""
+        start = PretrainedEncoder(self.model, self.revision, self.architecture, self.keep_head)
+        return random_encoder_like(start) if self.init == "random" else start
+
+    def settings(self, recipe: TaskRecipe) -> FinetuningSettings:
+        """How to compute a task with that recipe."""
+        optimizer = OptimizerRecipe(
+            kind=self.optimizer, learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+        return FinetuningSettings(
+            seed=self.seed,
+            null_threshold=self.null_threshold,
+            select=self.select,
+            max_train_examples=self.max_train_examples,
+            evaluate_every=self.evaluate_every,
+            checkpoint_every=self.checkpoint_every,
+            micro_batch_tokens=self.micro_batch_tokens,
+            optimizer=optimizer,
+            device=self.device,
+            precision=self.precision,
+            workers=self.workers,
+        )
+
+    def recipe(self, recipe: TaskRecipe) -> TaskRecipe:
+        """A task's recipe with what was asked to be another.
+
+        Raises:
+            UsageError, InvalidConfiguration: it contradicts itself, or cannot work.
+        """
+        names = (
+            "learning_rate",
+            "batch_size",
+            "warmup_share",
+            "weight_decay",
+            "max_length",
+            "question_length",
+            "stride",
+            "encoder_dropout",
+            "head_dropout",
+        )
+        chosen: dict[str, Any] = {n: getattr(self, n) for n in names if getattr(self, n) is not None}
+        if self.steps is not None and self.epochs is not None:
+            raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
+        if self.steps is not None:
+            chosen |= {"steps": self.steps, "epochs": None, "examples": None}
+        if self.epochs is not None:
+            chosen |= {"steps": None, "epochs": self.epochs, "examples": None}
+        recipe = replace(recipe, **chosen)
+        recipe.check()
+        return recipe

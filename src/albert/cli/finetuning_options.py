@@ -80,8 +80,8 @@ class Finetune:
     seeds: int | None = None
     """So many runs with the seeds from --seed on, in OUTPUT/seed-0 and so on: their median and spread are told."""
     intermediate: str | None = None
-    """A benchmark: a model fine-tuned on MNLI before, from which RTE, MRPC and STS-B start; the one learnt here when
-    not set."""
+    """A benchmark: a model fine-tuned before on the task from whose model others start (of GLUE the large one of
+    natural language inference, for three small ones); the one learnt here when not set."""
     select: SelectedBy = "last"
     """best: the model with the best development score of all evaluations, as in the paper; that score is somewhat
     high, being chosen on the set it is reported on. Every summary says which it was."""

@@ -4,8 +4,8 @@ OUTPUT/TASK/seed-0, …      the runs of each task; what is finished already is 
     TASK/summary.json      their spread
     summary.json           all tasks, what is missing, and the average; written anew after each task
 
-Some tasks start from the model of another one (Lan et al. 2019, footnote 4: RTE, STS-B and MRPC from MNLI); that one is
-learnt first, and of its runs the one with the best development score is the start.
+Some tasks start from the model of another one, their `intermediate` (Lan et al. 2019, footnote 4); that one is learnt
+first, and of its runs the one with the best development score is the start.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -26,6 +26,19 @@ def test_a_declared_task_from_the_command_line(data, pretrained, tmp_path, capsy
     assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 16
 
 
+def test_several_seeds_from_the_command_line(data, pretrained, tmp_path, capsys):
+    output = str(tmp_path / "runs")
+    arguments = ["finetune", "sts-b", "--model", str(pretrained), "--data", str(data / "score"), "--output", output]
+    assert dispatch([*arguments, *SMALL, "--seeds", "2", "--select", "best", "--evaluate-every", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "selection: the best of 2 evaluations by pearson on the development set" in said
+    assert [line.split()[0] for line in said.splitlines() if line.startswith("seed-")] == ["seed-0", "seed-1"]
+    assert "best constant answer" in said and "quartiles" in said
+    summary = json.loads((tmp_path / "runs/summary.json").read_text())
+    assert {run["step"] for run in summary["runs"]} <= {2, 4}
+    assert "failed" not in said or summary["failed_seeds"]
+
+
 def test_groups_and_a_question_for_a_model_that_chooses(data, pretrained, tmp_path, capsys):
     output = str(tmp_path / "run")
     arguments = ["finetune", "race", "--model", str(pretrained), "--data", str(data), "--output", output]

@@ -149,6 +149,8 @@ def test_questions_are_handed_in_with_the_odds_of_no_answer(config, tokenizer_di
     assert dispatch([*arguments, "--data", str(data)]) == 0
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == unseen
     assert len(json.loads(unseen["squad-2.0-dev.json"])) == 32
+    odds = json.loads(unseen["squad-2.0-dev-null-odds.json"])
+    assert all(0 <= each <= 1 for each in odds.values())  # the official script takes more for "no answer", by itself
     with pytest.raises(DamagedData, match="has no 'answers'"):
         hidden_task = replace(task, source=task.source.with_files({"dev": tmp_path / "hidden.json"}))
         evaluate_directory(hidden_task, model, data, device="cpu")

@@ -27,16 +27,17 @@ def show_evaluation(console: Console, task: Task, models: tuple[str, ...], found
     for model, member in zip(models, found.members, strict=True):
         for line in shortened(member.evaluation.counts):
             console.print(line if len(models) == 1 else f"{model}: {line}", markup=False)
+    if not evaluation.scores:
+        return
     if len(models) == 1:
         for line in scores_table(task, evaluation.scores, evaluation.baseline):
             console.print(line, markup=False)
         return
     for note in evaluation.notes:
         console.print(f"{TOGETHER}: {note}", markup=False)
-    if evaluation.scores:
-        console.print(_side_by_side(models, found))
-        for line in published_lines(task):
-            console.print(line, markup=False)
+    console.print(_side_by_side(models, found))
+    for line in published_lines(task):
+        console.print(line, markup=False)
 
 
 def results(task: Task, models: tuple[str, ...], split: str, found: EvaluatedModels) -> dict[str, Any]:

@@ -70,10 +70,7 @@ class FinetuningSettings:
 
 @dataclass(frozen=True)
 class FinetuningResult:
-    """Scores on the development set, what `results.json` holds, and where the model is.
-
-    On ranks other than the first, which do not evaluate, scores and report are empty.
-    """
+    """Scores on the development set, what `results.json` holds, and where the model is."""
 
     scores: Mapping[str, float | None]
     report: Mapping[str, Any]

@@ -131,7 +131,7 @@ def finetune_seeds(
         except Diverged as error:
             runs.append(SeedRun(seed=seed, directory=place, scores={}, failure=f"diverged: {error.why}"))
         else:
-            report = result.report or report
+            report = result.report
             runs.append(_seed_run(seed, place, result))
         if world().is_first:
             save_json(output / SUMMARY_NAME, _together(task, runs, report).to_json())

@@ -38,7 +38,7 @@ from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.optim.schedule import warmup_then_linear
 from albert.runtime.distributed import World, wait_for_all
 from albert.runtime.durable_files import remove_directory
-from albert.runtime.strict_json import save_json
+from albert.runtime.strict_json import read_json_object, save_json
 from albert.tasks.null_threshold import NullThreshold
 from albert.tasks.task import Task, TaskRecipe
 from albert.training.loop import train
@@ -90,7 +90,8 @@ class TaskRun:
         training = self._train(identity, evaluate)
         if not self.here.is_first:
             wait_for_all(self.here)
-            return FinetuningResult({}, {}, self.run.model_path)
+            report = read_json_object(self.run.path / RESULTS_NAME)
+            return FinetuningResult(report["scores"], report, self.run.model_path)
         if best is not None:
             self.model.load_state_dict(best.tensors(self.task.target))
             latest.clear()

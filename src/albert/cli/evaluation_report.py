@@ -35,7 +35,9 @@ def show_evaluation(console: Console, task: Task, models: tuple[str, ...], found
         return
     for note in evaluation.notes:
         console.print(f"{TOGETHER}: {note}", markup=False)
-    console.print(_side_by_side(models, found))
+    for number, model in enumerate(models, start=1):
+        console.print(f"{number}: {model}", markup=False)
+    console.print(_side_by_side(found))
     for line in published_lines(task):
         console.print(line, markup=False)
 
@@ -58,13 +60,14 @@ def write_submission(console: Console, task: Task, split: str, found: EvaluatedM
         console.print(f"[bold]{escape(str(directory / name))}[/bold]: {len(found.together.predictions):,} predictions")
 
 
-def _side_by_side(models: tuple[str, ...], found: EvaluatedModels) -> Table:
-    names = [name for name in found.together.scores if "thresh" not in name]
-    made = table(None, "model", *names)
-    for model, member in zip(models, found.members, strict=True):
-        made.add_row(escape(model), *(shown(member.evaluation.scores[name]) for name in names))
-    made.add_row(TOGETHER, *(shown(found.together.scores[name]) for name in names), style="bold")
-    if found.together.baseline is not None:
-        baseline = found.together.baseline
-        made.add_row("a constant answer", *(shown(baseline[name]) for name in names), style="dim")
+def _side_by_side(found: EvaluatedModels) -> Table:
+    """Rows of scores; the models have their numbers, whose paths may be long."""
+    together, baseline = found.together, found.together.baseline
+    numbers = [str(place) for place in range(1, len(found.members) + 1)]
+    made = table(None, "score", *numbers, TOGETHER, *([] if baseline is None else ["constant answer"]))
+    for name, score in together.scores.items():
+        each = (shown(member.evaluation.scores[name]) for member in found.members)
+        constant = [] if baseline is None else [shown(baseline[name])]
+        if "thresh" not in name:
+            made.add_row(name, *each, shown(score), *constant)
     return made

@@ -1,4 +1,4 @@
-"""The runs of several seeds as tables: each run with its scores, then where every score lies."""
+"""The runs of several seeds as tables: the scores of each, then where every score lies."""
 
 from pathlib import Path
 
@@ -31,17 +31,16 @@ def show_seeds(console: Console, task: Task, found: SeedsResult, output: Path) -
 
 
 def _runs(found: SeedsResult) -> Table:
-    names = list(found.spreads)
-    steps = ["step"] if any(run.step is not None for run in found.runs) else []
-    made = table(None, "run", *names, *steps)
-    for run in found.runs:
-        scores = (shown(run.scores[name]) if name in run.scores else "-" for name in names)
-        made.add_row(run.directory.name, *scores, *("-" if run.step is None else f"{run.step:,}" for _ in steps))
+    made = table(None, "score", *(run.directory.name for run in found.runs))
+    for name in found.spreads:
+        made.add_row(name, *(shown(run.scores[name]) if name in run.scores else "-" for run in found.runs))
+    if any(run.step is not None for run in found.runs):
+        made.add_row("after step", *("-" if run.step is None else f"{run.step:,}" for run in found.runs), style="dim")
     return made
 
 
 def _spreads(found: SeedsResult) -> Table:
-    made = table(None, "score", "median", "lowest", "quartiles", "highest", "runs", "best constant answer")
+    made = table(None, "score", "median", "lowest", "quartiles", "highest", "runs", "constant")
     for name, spread in found.spreads.items():
         quartiles = f"{spread.lower_quartile:.2f}–{spread.upper_quartile:.2f}"
         constant = "-" if found.baseline is None or name not in found.baseline else shown(found.baseline[name])

@@ -50,7 +50,7 @@ def _remarks(result: BenchmarkResult) -> Iterator[str]:
         if outcome.started_from is not None:
             yield f"{outcome.task.name} starts from {outcome.started_from}"
         elif outcome.found is not None and outcome.task.intermediate is not None:
-            yield f"{outcome.task.name} starts from the model itself: there is none of {outcome.task.intermediate}"
+            yield f"{outcome.task.name} starts from the model itself: none learnt {outcome.task.intermediate}"
         if outcome.found is None:
             yield f"{outcome.task.name} is not learnt: {outcome.missing}"
         else:

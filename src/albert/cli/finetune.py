@@ -47,8 +47,8 @@ def main(arguments: list[str]) -> int:
     if asked.init == "random" and asked.keep_head:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
     console = Console(soft_wrap=True, highlight=False)
-    if asked.task in BENCHMARKS:
-        _finetune_benchmark(asked, asked.task, console)
+    if asked.task is not None and asked.task.lower() in BENCHMARKS:
+        _finetune_benchmark(asked, asked.task.lower(), console)
         return 0
     if asked.intermediate is not None:
         raise UsageError("--intermediate", "goes with a benchmark", "name the model with --model")

@@ -15,7 +15,6 @@ everything imported.
 import csv
 import gc
 import multiprocessing
-import resource
 import statistics
 import sys
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pretraining_systems import CPU, GATHERED, OURS, PADDED, build
+from resident_memory import forget_peak, peak_bytes
 from rich.console import Console
 from rich.table import Table
 
@@ -182,15 +182,11 @@ def _peak(case: Case, name: str) -> int:
                     num_attention_heads=1, intermediate_size=64)  # fmt: skip
     build(name, small, 16).step(case._replace(length=16, batch_size=1).batch(0), case.precision)
     gc.collect()
-    idle = _resident_bytes()
+    idle = forget_peak()
     system = build(name, case.config, case.length)
     for number in range(MEMORY_STEPS):
         system.step(case.batch(number), case.precision)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - idle
-
-
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+    return peak_bytes() - idle
 
 
 def _report(output: Path, rows: Sequence[Sequence[object]]) -> None:

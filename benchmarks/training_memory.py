@@ -14,7 +14,6 @@ import gc
 import itertools
 import multiprocessing
 import os
-import resource
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
+from resident_memory import forget_peak, peak_bytes
 from rich.console import Console
 from rich.table import Table
 
@@ -111,9 +111,9 @@ def measure(case: Case) -> int:
     smallest = replace(MODELS["small"], num_hidden_layers=1, vocab_size=100)
     _train(smallest, case._replace(length=16, batch_size=1))
     gc.collect()
-    idle = _resident_bytes()
+    idle = forget_peak()
     _train(MODELS[case.model], case)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - idle
+    return peak_bytes() - idle
 
 
 def _train(config: AlbertConfig, case: Case) -> None:

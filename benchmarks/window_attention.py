@@ -13,7 +13,6 @@ import csv
 import gc
 import multiprocessing
 import os
-import resource
 import statistics
 import sys
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+import resident_memory
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -195,12 +195,11 @@ def peak_bytes(case: Case) -> int:
         torch.cuda.reset_peak_memory_stats()
         step(case)()
         return torch.cuda.max_memory_allocated()
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    idle = int(pages) * resource.getpagesize()
+    idle = resident_memory.forget_peak()
     run = step(case)
     run()
     run()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - idle
+    return resident_memory.peak_bytes() - idle
 
 
 def _seconds(run: Callable[[], object], device: torch.device, clock: Callable[[], float]) -> float:

@@ -17,7 +17,9 @@ def benchmark(checkout):
     )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(checkout / "benchmarks")  # where scripts find each other
+        spec.loader.exec_module(module)
     return module
 
 

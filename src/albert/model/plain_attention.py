@@ -13,6 +13,8 @@ from torch.autograd.function import once_differentiable
 
 SCORES_AT_ONCE = 1 << 20
 """Most elements of the part of the scores that is computed at a time; the scores of one head are never divided."""
+LARGE_MATRIX = 1 << 17
+"""Elements from which on the other order of a transposed product is the faster one."""
 
 
 def plain_attention(
@@ -62,13 +64,21 @@ class _PlainAttention(torch.autograd.Function):
         of_query, of_key, of_value = (torch.empty_like(operand) for operand in (query, key, value))
         for part, probabilities, stays in zip(_parts(query, key), saved[::2], saved[1::2], strict=True):
             q, k, v, of_mixed = (operand[part].contiguous() for operand in (query, key, value, of_result))
-            # Products of transposes: torch is slow where the large matrix is the one on the left and transposed.
-            of_value[part] = (of_mixed.transpose(2, 3) @ _dropped(probabilities, stays, ctx.dropout)).transpose(2, 3)
+            of_value[part] = _transposed_times(_dropped(probabilities, stays, ctx.dropout), of_mixed)
             of_probabilities = _dropped(of_mixed @ v.transpose(2, 3), stays, ctx.dropout)
             of_scores = torch.ops.aten._softmax_backward_data(of_probabilities, probabilities, -1, probabilities.dtype)
             of_query[part] = of_scores @ k * q.shape[-1] ** -0.5
-            of_key[part] = ((q * q.shape[-1] ** -0.5).transpose(2, 3) @ of_scores).transpose(2, 3)
+            of_key[part] = _transposed_times(of_scores, q * q.shape[-1] ** -0.5)
         return of_query, of_key, of_value, None, None
+
+
+def _transposed_times(
+    scores: Float[Tensor, "sequences heads rows columns"], vectors: Float[Tensor, "sequences heads rows head_size"]
+) -> Float[Tensor, "sequences heads columns head_size"]:
+    """scoresᵀ vectors. torch is slow where a large matrix stands transposed on the left, by up to fifteen times."""
+    if scores.shape[2] * scores.shape[3] >= LARGE_MATRIX:
+        return (vectors.transpose(2, 3) @ scores).transpose(2, 3)
+    return scores.transpose(2, 3) @ vectors
 
 
 def _parts(query: Tensor, key: Tensor) -> list[tuple[slice, slice]]:

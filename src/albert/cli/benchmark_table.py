@@ -51,11 +51,11 @@ def _remarks(result: BenchmarkResult) -> Iterator[str]:
             yield f"{outcome.task.name} starts from {outcome.started_from}"
         elif outcome.found is not None and outcome.task.intermediate is not None:
             yield f"{outcome.task.name} starts from the model itself: none learnt {outcome.task.intermediate}"
-        if outcome.found is None:
-            yield f"{outcome.task.name} is not learnt: {outcome.missing}"
-        else:
+        if outcome.found is not None:
             for run in outcome.found.failed:
                 yield f"{outcome.task.name}, seed {run.seed} failed: {run.failure}"
+        elif not any(line.startswith(f"{outcome.task.name}: ") for line in result.missing_files):
+            yield f"{outcome.task.name} is not learnt: {outcome.missing}"
     for line in result.missing_files:
         yield f"missing: {line}"
     if result.lacking:

@@ -55,7 +55,7 @@ def evaluate_models(
 ) -> EvaluatedModels:
     """Score fine-tuned models on a split, each by itself and the mean of their predictions.
 
-    The models are opened one after the other. They may differ in all but the task: tokenizer, size, depth, lengths,
+    The models are in memory one after the other. They may differ in all but the task: tokenizer, size, depth, lengths,
     the order of their labels.
 
     Args:
@@ -73,14 +73,18 @@ def evaluate_models(
         InvalidConfiguration: a model has no head for this kind of target, or other labels.
         MissingInput, DamagedData: a model or the data cannot be read, or a tokenizer is another one's.
     """
+    opening = (max_length, revision, overrides)
+    opened = open_for_task(task, models[0], *opening)
+    for model in models[1:]:  # what is wrong with the last one is said before the first one works
+        open_for_task(task, model, *opening)
     chosen = pick_device(device)
     computing = Computing(chosen, precision, micro_batch_tokens)
     examples, counts = read_examples(task, data, split, needs_labels=needs_labels)
     members: list[EvaluatedDirectory] = []
     predictions: list[tuple[PreparedSplit, Predicted, NullThreshold]] = []
     begun = time.perf_counter()
-    for model in models:
-        opened = open_for_task(task, model, max_length, revision, overrides)
+    for place, model in enumerate(models):
+        opened = opened if place == 0 else open_for_task(task, model, *opening)
         prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
         started = time.perf_counter()
         predicted = predict_split(opened.model.to(chosen), task.target, prepared, computing, opened.label_columns)

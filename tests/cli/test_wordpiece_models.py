@@ -219,4 +219,4 @@ def test_a_run_does_not_go_on_with_a_corpus_of_another_tokenizer(places, tmp_pat
     shutil.rmtree(tmp_path / "run" / "model")
     arguments = ["--data", tmp_path / "corpus", "--output", tmp_path / "run", *TINY]
     code, said = refused(capsys, "pretrain", "quickstart", *arguments)
-    assert (code, "was trained with another corpus" in said) == (78, True)
+    assert (code, "this run was started with the corpus" in said, "now it is" in said) == (78, True, True)

@@ -93,8 +93,9 @@ def main(arguments: list[str]) -> None:
     init = _init(asked)
     _show_recipe(console, name, asked.recipe)
     run = RunFolder(asked.output)
-    if run.checkpoints():
-        console.print(f"going on with {run.path} after step {run.checkpoints()[-1][0]:,}", markup=False)
+    taken = run.checkpoints()[-1][0] if run.checkpoints() else None
+    if taken is not None:
+        console.print(f"going on with {run.path} after step {taken:,}", markup=False)
     result = pretrain(
         asked.recipe,
         asked.data,
@@ -104,6 +105,8 @@ def main(arguments: list[str]) -> None:
         change_dropout=asked.change_dropout,
         wandb=asked.wandb,
     )
+    if result.training.steps == taken:
+        console.print(f"{run.path} is complete already; nothing was trained", markup=False)
     _show_result(console, result)
 
 

@@ -141,6 +141,8 @@ PRETRAINING = [
         "evaluation_objectives: ask a sentence head",
     ),
     Case("no window", PRETRAIN + " --model.attention-window 0", 78, "attention_window: is 0"),
+    Case("a benchmark without data", "finetune glue --model {pretrained} --output {here}/out", 2, "--data: is needed"),
+    Case("no seeds", GLUE + " --seeds 0", 78, "seeds: are 0"),
     Case("curves of nothing", "plot {here}/absent --output {here}/out.png", 66, r"{here}/absent: "),
     Case("no steps", PRETRAIN + " --schedule.total-steps 0", 78, "total_steps: is 0"),
     Case("warm-up past the end", PRETRAIN + " --schedule.total-steps 5", 78, "warmup_steps: "),

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
+from pretraining_systems import padded
 from rich.console import Console
 from rich.table import Table
 from transformers import AlbertConfig as TheirConfig
@@ -42,7 +42,6 @@ from albert.pretraining.batches import collate
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, Sample, SequenceRecipe
-from albert.pretraining.sentence_order import NO_LABEL
 from albert.runtime.devices import Precision, autocast, describe_machine, pick_device
 from albert.runtime.matmul_rate import measured_matmul_rate
 from albert.runtime.progress import progress
@@ -184,21 +183,6 @@ def _theirs(config: AlbertConfig, asked: Benchmark, device: torch.device) -> Sys
         return compiled(**{name: rows.to(device) for name, rows in padded(samples, asked.max_length).items()}).loss
 
     return System(model, build_optimizer(OptimizerRecipe(), model), loss)
-
-
-def padded(samples: Sequence[Sample], length: int) -> dict[str, torch.Tensor]:
-    """Samples as transformers takes them, one row each."""
-    names = ("input_ids", "token_type_ids", "attention_mask", "labels")
-    rows = {name: np.zeros((len(samples), length), dtype=np.int64) for name in names}
-    rows["labels"][:] = NO_LABEL
-    for row, sample in enumerate(samples):
-        real = slice(len(sample.token_ids))
-        rows["input_ids"][row, real] = sample.token_ids
-        rows["token_type_ids"][row, real] = sample.token_type_ids
-        rows["attention_mask"][row, real] = 1
-        rows["labels"][row, sample.masked_positions] = sample.masked_labels
-    rows["sentence_order_label"] = np.array([sample.order_label for sample in samples])
-    return {name: torch.from_numpy(some) for name, some in rows.items()}
 
 
 def _allocated(device: torch.device) -> int:

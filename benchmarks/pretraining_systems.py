@@ -79,12 +79,12 @@ def _our_loss(model: AlbertForPreTraining) -> Callable[[Sequence[Sample]], Tenso
 
 def _padded_loss(model: TheirModel, compiled_length: int | None) -> Callable[[Sequence[Sample]], Tensor]:
     called = model if compiled_length is None else torch.compile(model)
-    return lambda samples: called(**_rectangle(samples, compiled_length)).loss
+    return lambda samples: called(**padded(samples, compiled_length)).loss
 
 
 def _gathered_loss(model: TheirModel) -> Callable[[Sequence[Sample]], Tensor]:
     def loss(samples: Sequence[Sample]) -> Tensor:
-        rows = _rectangle(samples, None)
+        rows = padded(samples, None)
         labels, orders = rows.pop("labels"), rows.pop("sentence_order_label")
         hidden, pooled = model.albert(**rows)[:2]
         masked = labels != NO_LABEL
@@ -94,7 +94,7 @@ def _gathered_loss(model: TheirModel) -> Callable[[Sequence[Sample]], Tensor]:
     return loss
 
 
-def _rectangle(samples: Sequence[Sample], length: int | None) -> dict[str, Tensor]:
+def padded(samples: Sequence[Sample], length: int | None) -> dict[str, Tensor]:
     """Samples as transformers takes them, one row each; None: as long as the longest."""
     names = ("input_ids", "token_type_ids", "attention_mask", "labels")
     columns = length or max(len(sample.token_ids) for sample in samples)

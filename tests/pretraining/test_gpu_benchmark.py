@@ -18,7 +18,9 @@ def benchmark(checkout):
     spec = importlib.util.spec_from_file_location("gpu_pretraining", checkout / "benchmarks" / "gpu_pretraining.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(checkout / "benchmarks")  # where scripts find each other
+        spec.loader.exec_module(module)
     return module
 
 

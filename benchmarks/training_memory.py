@@ -134,11 +134,6 @@ def _train(config: AlbertConfig, case: Case) -> None:
         )
 
 
-def _resident_bytes() -> int:
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    return int(pages) * resource.getpagesize()
-
-
 def _report(output: Path, rows: list[list[object]]) -> None:
     table = Table(*COLUMNS, box=None)
     for row in rows:

@@ -61,6 +61,23 @@ def test_checkpointing_has_no_effect_without_gradients(config, sequences_of):
             assert torch.equal(found, other)
 
 
+def test_layers_are_applied_one_by_one_as_they_are_asked_for(config, sequences_of, monkeypatch):
+    encoder, packed = AlbertForPreTraining(config).eval().albert, pack(*sequences_of((20, 11)))
+    applied = []
+    attend = AttentionBlock.forward
+    monkeypatch.setattr(AttentionBlock, "forward", lambda *given: applied.append(1) or attend(*given))
+    with torch.no_grad():
+        first, *states = encoder.hidden_states(packed)
+        applied.clear()
+        layers = encoder.encoder.each_layer(first, packed)
+        assert torch.equal(next(layers), states[0])
+        assert torch.equal(next(layers), states[1])
+        assert len(applied) == 2
+        further = list(encoder.encoder.each_layer(states[1], packed, done=2))
+        assert len(further) == len(states) - 2
+        assert torch.equal(further[-1], encoder(packed))
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_shared_block_is_prepared_once_a_forward_pass(config, sequences_of, monkeypatch, precision):
     calls = []

@@ -1,6 +1,6 @@
 """The encoder: shared blocks applied L times (paper §3.1)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 
 import torch
@@ -53,10 +53,22 @@ class Encoder(nn.Module):
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> list[Float[Tensor, "tokens H"]]:
         """What goes into the first layer, then every layer's output."""
-        matrices, states = self._matrices(), [hidden]
-        for application in self.plan:
-            states.append(self._apply_layer(application, states[-1], packed, matrices))
-        return states
+        return [hidden, *self.each_layer(hidden, packed)]
+
+    def each_layer(
+        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, done: int = 0
+    ) -> Iterator[Float[Tensor, "tokens H"]]:
+        """Every layer's output as soon as it is there: who has seen enough asks for no more.
+
+        Args:
+            hidden: what goes into the first layer, or came out of layer number `done`.
+            packed: the sequences.
+            done: layers that were applied already, to other sequences besides perhaps.
+        """
+        matrices = self._matrices()
+        for application in self.plan[done:]:
+            hidden = self._apply_layer(application, hidden, packed, matrices)
+            yield hidden
 
     def _matrices(self) -> EncoderMatrices:
         attentions = cast(Iterable[AttentionBlock], self.attentions)

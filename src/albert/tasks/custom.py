@@ -107,11 +107,10 @@ def sort_labels(labels: set[str]) -> tuple[str, ...]:
 def _labels_in(path: Path, column: str) -> tuple[str, ...]:
     labels = set()
     for row in read_table(path).rows:
-        if column not in row.fields:
-            raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
-        if not row.fields[column].strip():
+        label = row.text(column)
+        if not label.strip():
             raise DamagedData(row.where, f"empty label in column {column!r}")
-        labels.add(row.fields[column])
+        labels.add(label)
     if len(labels) == 1:
         raise InvalidConfiguration(path, f"every row has the label {labels.pop()!r}", "at least two are needed")
     return sort_labels(labels)

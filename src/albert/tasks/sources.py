@@ -57,15 +57,13 @@ def by_number(rows: Sequence[Row], column: str) -> list[Row]:
     """
     seen: dict[str, str] = {}
     for row in rows:
-        if column not in row.fields:
-            raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
-        number = row.fields[column]
+        number = row.text(column)
         if not (number.isascii() and number.isdigit()):
             raise DamagedData(row.where, f"{number!r} in column {column!r} is not a number")
         if number in seen:
             raise DamagedData(row.where, f"a second row has the number {number}", f"the first is at {seen[number]}")
         seen[number] = row.where
-    return [replace(row, identifier=row.fields[column]) for row in rows]
+    return [replace(row, identifier=row.text(column)) for row in rows]
 
 
 def absolute_names(files: Mapping[str, Path]) -> dict[str, str]:

@@ -1,16 +1,40 @@
 """What a task is: a frozen declaration from which everything else follows.
 
 A declaration names where the rows come from, which columns are the text, what is asked (the *target*), how
-answers are scored, the published recipe and the published scores. The kind of target (`Choice`, `Score`,
-`Option`, `Span`) decides features, head and decoding; nothing in the package asks for a task's name.
+answers are scored, the published recipe and the published scores. The kind of target (`Choice`, `Labels`, `Tags`,
+`Score`, `Option`, `Span`) decides features, head and decoding; nothing in the package asks for a task's name.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.rows import Answer, Row, Rows, Source
+
+__all__ = [
+    "Answer",
+    "Choice",
+    "Inputs",
+    "Labels",
+    "Metric",
+    "Option",
+    "Pair",
+    "Published",
+    "QuestionInContext",
+    "Row",
+    "Rows",
+    "Score",
+    "Single",
+    "Source",
+    "Span",
+    "SpanHeadKind",
+    "Tags",
+    "Target",
+    "Task",
+    "TaskRecipe",
+    "Words",
+]
 
 
 @dataclass(frozen=True)
@@ -37,6 +61,16 @@ class QuestionInContext:
 
 
 @dataclass(frozen=True)
+class Words:
+    """A text that comes in words: `[CLS] words [SEP]`, in overlapping windows where it is long.
+
+    The column holds a list of them, or a text whose words stand between blanks.
+    """
+
+    words: str
+
+
+@dataclass(frozen=True)
 class Choice:
     """One of several classes. `labels` are the values found in `column`; a label's place in the tuple is its
     id.
@@ -52,6 +86,30 @@ class Choice:
     def shown(self) -> tuple[str, ...]:
         """The labels as a reader wants to see them."""
         return self.names if self.names is not None else self.labels
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Any number of classes at once, none of them included (multi-label classification).
+
+    `column` holds a list of labels, or a text of them with `separator` between; an empty one says that none is
+    true. A label's place in the tuple is its id. The items of a list are taken as they are: only in a text does the
+    separator mean something, and there the blanks around a label are no part of it.
+    """
+
+    labels: tuple[str, ...]
+    column: str
+    separator: str = "|"
+
+
+@dataclass(frozen=True)
+class Tags:
+    """One of several classes for every word (token classification): `column` holds a list of as many tags as there are
+    words, or a text with blanks between them. A tag's place in the tuple is its id.
+    """
+
+    labels: tuple[str, ...]
+    column: str
 
 
 @dataclass(frozen=True)
@@ -87,58 +145,9 @@ class Span:
     head: SpanHeadKind = "independent"
 
 
-Inputs = Single | Pair | QuestionInContext
-Target = Choice | Score | Option | Span
+Inputs = Single | Pair | QuestionInContext | Words
+Target = Choice | Labels | Tags | Score | Option | Span
 Metric = Callable[[Any, Any], float | dict[str, float | None] | None]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A gold answer: its text and where it begins in the context (characters), None when that place is
-    unknown.
-    """
-
-    text: str
-    start: int | None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a file: its identifier, `file:line` for messages, its fields, gold answers of a span task (None where
-    the file says nothing of any), and the part of the data that is scored apart, where there are such.
-    """
-
-    identifier: str
-    where: str
-    fields: Mapping[str, str]
-    answers: tuple[Answer, ...] | None = ()
-    group: str = ""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """All rows of a split in file order, and what had to be counted while reading them."""
-
-    rows: list[Row]
-    counts: Mapping[str, int]
-
-
-@runtime_checkable
-class Source(Protocol):
-    """Where a task's rows come from."""
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits that can be read, e.g. `("train", "dev")`."""
-        ...
-
-    def with_files(self, files: Mapping[str, Path]) -> "Source":
-        """The same source with other files, in the same layout, for some splits."""
-        ...
-
-    def read(self, data: Path, split: str) -> Rows:
-        """Every row of a split. Raises MissingInput and DamagedData with the file (and line) named."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.model.presets import PRESETS
 from albert.model.training_memory import count_training_memory, largest_batch
+from albert.optim import slots
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.objective import pretraining_objective
 
@@ -120,3 +121,11 @@ def test_where_not_even_one_sequence_fits_the_largest_batch_is_none() -> None:
         return count_training_memory(PRESETS["albert-xxlarge"], batch_size=sequences, sequence_length=512)
 
     assert largest_batch(memory_of, 10**9) == 0
+
+
+def test_lamb_holds_the_update_of_one_batch_of_tensors() -> None:
+    """223 million parameters are not updated at once: the largest tensor, H x F, is all there is room for."""
+    assert training_memory.UPDATED_AT_ONCE == slots.ROOM
+    xxlarge = PRESETS["albert-xxlarge-v2"]
+    plan = count_training_memory(xxlarge, batch_size=1, sequence_length=512)
+    assert plan.update == 4 * xxlarge.hidden_size * xxlarge.intermediate_size < plan.weights

@@ -16,6 +16,9 @@ from albert.model.parameter_count import count_parameters
 from albert.model.parameter_sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
 from albert.model.streamed_cross_entropy import LOGITS_AT_ONCE
 
+UPDATED_AT_ONCE = 1 << 24
+"""Numbers that LAMB updates together, or those of one larger tensor; as `albert.optim.slots` has it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingMemory:
@@ -81,7 +84,7 @@ def count_training_memory(
         weights=parameters,
         gradients=parameters,
         moments=2 * parameters,
-        update=parameters if optimizer == "lamb" and device == "cpu" else 0,
+        update=min(parameters, _update_at_once(config)) if optimizer == "lamb" and device == "cpu" else 0,
         weight_copies=kept.weight_copies,
         embeddings=batch_size * kept.embeddings,
         layers=applications * kept_of_a_layer,
@@ -89,6 +92,11 @@ def count_training_memory(
         heads=heads,
         workspace=max(in_cross_entropy, in_layer, 0),
     )
+
+
+def _update_at_once(config: AlbertConfig) -> int:
+    h, words = config.hidden_size, config.vocab_size * config.embedding_size
+    return FP32 * max(UPDATED_AT_ONCE, words, h * h, h * config.intermediate_size)
 
 
 def _cross_entropy_workspace(config: AlbertConfig, masked: int, precision: str) -> int:

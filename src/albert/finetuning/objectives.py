@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.finetuning.batches import TaskBatch
+from albert.model.joint_question_answering import SpanFromStart
 from albert.tasks.task import Choice, Option, Score, Span, Target
 from albert.training.objective import Batch, Sums
 
@@ -28,17 +29,26 @@ def term_of(target: Target) -> str:
 
 
 def task_loss(model: nn.Module, batch: Batch) -> Sums:
-    """The loss of a micro-batch, summed over its examples.
+    """The loss of a micro-batch, summed over its examples; see `output_loss`."""
+    assert isinstance(batch, TaskBatch)
+    return output_loss(model(batch.packed, *told_to_the_head(batch)), batch)
+
+
+def told_to_the_head(batch: TaskBatch) -> tuple[Int[Tensor, " sequences"], ...]:
+    """What a head needs to know beside the states to learn from them: a joint span, where the answers start."""
+    return (batch.packed.first_positions + batch.targets[:, 0],) if batch.term == JOINT_SPAN else ()
+
+
+def output_loss(output: Tensor | tuple, batch: TaskBatch) -> Sums:
+    """The loss of what a model's head gave for a micro-batch, summed over its examples.
 
     Cross entropy for a choice, and for an option over the sequences of its question; squared error of the raw number
     for a score (as the reference has it); for a span the mean of the cross entropies of start and end, each over the
     tokens of its own sequence. A joint span adds half the cross entropy of "no answer", as the reference does; a
     window without an answer points at its [CLS].
     """
-    assert isinstance(batch, TaskBatch)
-    if batch.term == JOINT_SPAN:
-        return _joint_span(model, batch)
-    output = model(batch.packed)
+    if isinstance(output, SpanFromStart):
+        return _joint_span(output, batch)
     if isinstance(output, tuple):
         loss, right = _span(output[0].float(), output[1].float(), batch)
         return Sums({batch.term: loss}, {batch.term: right.sum()})
@@ -50,12 +60,12 @@ def task_loss(model: nn.Module, batch: Batch) -> Sums:
     return Sums({batch.term: loss}, {batch.term: (output.argmax(1) == batch.targets).sum()})
 
 
-def _joint_span(model: nn.Module, batch: TaskBatch) -> Sums:
-    starts, ends, unanswerable = model(batch.packed, batch.packed.first_positions + batch.targets[:, 0])
+def _joint_span(output: SpanFromStart, batch: TaskBatch) -> Sums:
     absent = batch.targets[:, 0] == 0
-    loss, right = _span(starts, ends, batch)
-    decision = functional.binary_cross_entropy_with_logits(unanswerable.float(), absent.float(), reduction="sum")
-    right &= (unanswerable > 0) == absent
+    loss, right = _span(output.starts, output.ends, batch)
+    logits = output.unanswerable
+    decision = functional.binary_cross_entropy_with_logits(logits.float(), absent.float(), reduction="sum")
+    right &= (logits > 0) == absent
     return Sums({batch.term: loss + decision / 2}, {batch.term: right.sum()})
 
 

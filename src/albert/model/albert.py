@@ -118,7 +118,13 @@ class AlbertForSequenceClassification(nn.Module):
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences labels"]:
         """One row of logits a sequence."""
-        return self.classifier(self.dropout(self.albert.pool(self.albert(packed), packed)))
+        return self.head_outputs(self.albert(packed), packed)
+
+    def head_outputs(
+        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
+    ) -> Float[Tensor, "sequences labels"]:
+        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        return self.classifier(self.dropout(self.albert.pool(hidden, packed)))
 
 
 class AlbertForTokenClassification(nn.Module):
@@ -134,7 +140,13 @@ class AlbertForTokenClassification(nn.Module):
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens labels"]:
         """One row of logits a token, special tokens included."""
-        return self.classifier(self.dropout(self.albert(packed)))
+        return self.head_outputs(self.albert(packed), packed)
+
+    def head_outputs(
+        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
+    ) -> Float[Tensor, "tokens labels"]:
+        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        return self.classifier(self.dropout(hidden))
 
 
 class AlbertForMultipleChoice(nn.Module):
@@ -150,7 +162,11 @@ class AlbertForMultipleChoice(nn.Module):
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, " sequences"]:
         """One score a sequence; which of them belong to one question, the caller knows."""
-        return self.classifier(self.dropout(self.albert.pool(self.albert(packed), packed))).squeeze(-1)
+        return self.head_outputs(self.albert(packed), packed)
+
+    def head_outputs(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, " sequences"]:
+        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        return self.classifier(self.dropout(self.albert.pool(hidden, packed))).squeeze(-1)
 
 
 class AlbertForQuestionAnswering(nn.Module):
@@ -165,4 +181,10 @@ class AlbertForQuestionAnswering(nn.Module):
 
     def forward(self, packed: PackedSequences) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
         """Start and end logits of the whole run of tokens."""
-        return self.qa_outputs(self.albert(packed))
+        return self.head_outputs(self.albert(packed), packed)
+
+    def head_outputs(
+        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
+    ) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
+        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        return self.qa_outputs(hidden)

@@ -87,7 +87,16 @@ class AlbertForJointQuestionAnswering(nn.Module):
 
         Answers start and end in the second segment, or at [CLS] where there is none; elsewhere logits are -1e30.
         """
-        head, hidden = self.joint_qa_outputs, self.albert(packed)
+        return self.head_outputs(self.albert(packed), packed, starts)
+
+    def head_outputs(
+        self,
+        hidden: Float[Tensor, "tokens H"],
+        packed: PackedSequences,
+        starts: Int[Tensor, " sequences"] | None = None,
+    ) -> SpanFromStart | SpanBeam:
+        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        head = self.joint_qa_outputs
         possible = _possible(packed)
         start_logits = head.starts(hidden).float().masked_fill(~possible, IMPOSSIBLE)
         unanswerable = head.unanswerable(_expected(start_logits, hidden, packed), hidden[packed.first_positions])

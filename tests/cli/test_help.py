@@ -16,6 +16,7 @@ COMMANDS = {
     "merge": "CORPUS... --output PATH",
     "show": "albert show",
     "plot": "RUN...",
+    "analyze layers": "MODEL...",
     "pretrain": "albert pretrain RECIPE",
     "pretrain base": "albert pretrain base",
     "finetune": "[OPTIONS] [TASK]",

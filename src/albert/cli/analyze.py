@@ -1,0 +1,104 @@
+"""`albert analyze`: what happens inside a model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from tyro.conf import Positional
+
+from albert.cli.command_line import parse
+from albert.cli.light_tables import table
+from albert.experiments.layer_figure import draw_layers
+from albert.experiments.layer_similarity import LayerSimilarity, cut_passages, measure_layers, write_layers
+from albert.experiments.sample_corpus import split_chapters
+from albert.runtime.devices import pick_device
+from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.progress import progress
+from albert.text.readers.corpus import read_corpus
+
+USAGE = """usage: albert analyze COMMAND [options]
+
+Commands:
+  layers    how far each layer moves what comes into it (the paper's Figure 1)
+
+Example: albert analyze layers albert/albert-base-v2 runs/mine --output layers.png"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyzeLayers:
+    """Draw L2 distance and angle between input and output of every layer (the paper's Figure 1), for any models.
+
+    All models read the same passages, each with its own tokenizer; the means are over all tokens.
+
+    Example: albert analyze layers albert/albert-base-v2 runs/mine --text my_text/
+    """
+
+    models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)")]
+    """Model directories, runs, or Hub ids."""
+    text: tuple[str, ...] = ()
+    """Files or folders whose text is read; the held-out chapters of the embedded sample by default."""
+    passages: int = 200
+    """How many are read, the first ones of the text."""
+    words: int = 100
+    """Words of a passage."""
+    output: Path = Path("layers.png")
+    """The picture, a PNG; an older one is replaced."""
+    csv: Path | None = None
+    """Write the figures to this file as well, a row for each model and layer."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+def main(arguments: list[str]) -> int:
+    """Run `albert analyze`."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise UsageError(f"albert analyze: {name}", "no such command", did_you_mean(name, COMMANDS))
+    return COMMANDS[name](rest)
+
+
+def layers(arguments: list[str]) -> int:
+    """Run `albert analyze layers`."""
+    asked = parse(AnalyzeLayers, arguments, "albert analyze layers")
+    if not asked.models:
+        raise UsageError("albert analyze layers", "no model is named", "albert analyze layers MODEL...")
+    if asked.output.suffix.lower() != ".png":
+        raise UsageError(f"--output {asked.output}", "is no PNG", "choose a name that ends in .png")
+    for option in ("passages", "words"):
+        if getattr(asked, option) < 1:
+            raise UsageError(f"--{option}", f"is {getattr(asked, option)}, at least 1 is needed")
+    texts = (
+        (document.text for document in read_corpus([Path(place) for place in asked.text]))
+        if asked.text
+        else (chapter.text for chapter in split_chapters().held_out)
+    )
+    passages, device = cut_passages(texts, asked.passages, asked.words), pick_device(asked.device)
+    measured = []
+    for model in asked.models:
+        with progress(f"Reading with {model}", len(passages), "passages") as bar:
+            measured.append(measure_layers(model, passages, device=device, advance=bar.advance))
+    draw_layers(measured, asked.output)
+    if asked.csv is not None:
+        write_layers(measured, asked.csv)
+    _show(Console(soft_wrap=True, highlight=False), measured, asked)
+    return 0
+
+
+def _show(console: Console, measured: list[LayerSimilarity], asked: AnalyzeLayers) -> None:
+    for title, values in (("L2 distance", "distance"), ("angle, degrees", "angle")):
+        made = table(f"{title} of a layer's input and output", "", "first", "least", "median", "most", "last")
+        for one in measured:
+            each = getattr(one, values)
+            ranked = sorted(each)
+            shown = (each[0], ranked[0], ranked[len(ranked) // 2], ranked[-1], each[-1])
+            made.add_row(f"{one.model}: {one.layers}", *(f"{value:,.2f}" for value in shown))
+        console.print(made)
+    console.print(" and ".join(str(path) for path in (asked.output, asked.csv) if path), markup=False)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {"layers": layers}

@@ -1,0 +1,121 @@
+"""Figure 1: distance and angle between input and output of every layer, of any checkpoint, as CSV and PNG."""
+
+import csv
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.cli.main import run
+from albert.experiments.layer_similarity import compare_states, cut_passages, measure_layers
+from albert.experiments.sample_corpus import load_chapters
+from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
+from albert.model.config import AlbertConfig
+from albert.runtime.errors import MissingInput
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+
+CPU = torch.device("cpu")
+PASSAGES = ["It was a dark and stormy night.", "The whale, the whale!", "I have written to Jane of it."]
+CONFIG = AlbertConfig(
+    vocab_size=300,
+    embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=64,
+    initializer_range=0.3,
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    tokenizer = train_tokenizer([load_chapters()[0].text[:20_000]], vocab_size=300)
+    tokenizer.save(root / "tokenizer")
+    torch.manual_seed(0)
+    save_model_directory(root / "shared", AlbertForPreTraining(CONFIG), root / "tokenizer")
+    unshared = AlbertConfig(**{**vars(CONFIG), "sharing": "none", "num_hidden_layers": 2})
+    save_model_directory(root / "unshared", AlbertForMaskedLM(unshared), root / "tokenizer")
+    return {"shared": root / "shared", "unshared": root / "unshared"}
+
+
+def test_the_figures_are_those_of_the_hidden_states_of_transformers(models):
+    from transformers import AlbertModel, AutoTokenizer
+
+    theirs = AlbertModel.from_pretrained(models["shared"]).eval()
+    tokenizer = AutoTokenizer.from_pretrained(models["shared"])
+    distances, angles = [], []
+    for passage in PASSAGES:
+        ids = tokenizer(passage, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            # transformers maps E to H inside its encoder, and its first state is of width H
+            states = [s[0].double() for s in theirs(input_ids=ids, output_hidden_states=True).hidden_states]
+        pairs = list(pairwise(states))
+        distances.append(torch.stack([(b - a).norm(dim=-1) for a, b in pairs]))
+        cosines = torch.stack([torch.cosine_similarity(a, b, dim=-1) for a, b in pairs])
+        angles.append(cosines.clamp(-1, 1).acos().rad2deg())
+    ours = measure_layers(models["shared"], PASSAGES, device=CPU)
+    np.testing.assert_allclose(ours.distance, torch.cat(distances, dim=1).mean(dim=1), rtol=1e-4)
+    np.testing.assert_allclose(ours.angle, torch.cat(angles, dim=1).mean(dim=1), rtol=1e-4)
+    assert ours.tokens == sum(part.shape[1] for part in distances)
+    assert ours.layers == "3 layers, shared"
+
+
+@given(st.floats(0.0, 180.0), st.floats(0.1, 10.0), st.floats(0.1, 10.0))
+def test_an_angle_is_found_again_however_small_or_flat(degrees, before, after):
+    turned = np.deg2rad(degrees)
+    first = torch.tensor([[before, 0.0]], dtype=torch.float64)
+    second = after * torch.tensor([[np.cos(turned), np.sin(turned)]], dtype=torch.float64)
+    distance, angle = compare_states(first, second)
+    assert float(angle) == pytest.approx(degrees, rel=1e-5, abs=1e-5)
+    assert float(distance) == pytest.approx(float((second - first).norm()), rel=1e-5)
+
+
+def test_all_tokens_count_alike_however_passages_are_batched(models, monkeypatch):
+    together = measure_layers(models["unshared"], PASSAGES, device=CPU)
+    monkeypatch.setattr("albert.experiments.layer_similarity.PASSAGES_AT_ONCE", 1)
+    apart = measure_layers(models["unshared"], PASSAGES, device=CPU)
+    np.testing.assert_allclose(together.distance, apart.distance, rtol=1e-5)
+    np.testing.assert_allclose(together.angle, apart.angle, rtol=1e-4)
+
+
+def test_passages_are_whole_and_the_first_ones():
+    assert cut_passages(iter(["a b c d e", "f", "g h"]), 3, 2) == ["a b", "c d", "g h"]
+    with pytest.raises(MissingInput, match="no passage of 9 words"):
+        cut_passages(iter(["a b c"]), 3, 9)
+
+
+def test_models_are_drawn_side_by_side_and_written_as_a_table(models, tmp_path, capsys):
+    picture, table = tmp_path / "layers.png", tmp_path / "layers.csv"
+    code = run(
+        ["analyze", "layers", *map(str, models.values()), "--passages", "5", "--words", "20"]  # noqa: RUF005
+        + ["--output", str(picture), "--csv", str(table), "--device", "cpu"]
+    )
+    assert code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert [row["layer"] for row in rows] == ["1", "2", "3", "1", "2"]
+    assert "2 layers, not shared" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        ([], 2, "no model is named"),
+        (["MODEL", "--output", "layers.pdf"], 2, "is no PNG"),
+        (["MODEL", "--words", "0"], 2, "--words: is 0"),
+        (["MODEL", "--text", "nowhere.txt"], 66, "no such file"),
+        (["nowhere/at/all"], 66, "nowhere/at/all"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(options, code, says, models, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    named = [str(models["shared"]) if option == "MODEL" else option for option in options]
+    assert run(["analyze", "layers", *named]) == code
+    assert says in capsys.readouterr().err.splitlines()[-1]

@@ -4,6 +4,7 @@ A depth of N is the first N layers. A model whose layers are one layer may be ru
 with layers of its own has no more than it has.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -12,6 +13,8 @@ from albert.model.config import AlbertConfig
 from albert.model.parameter_sharing import LayerApplication, sharing_plan
 from albert.runtime.errors import InvalidConfiguration
 
+EXITS_KEY = "exit_depths"
+"""In `config.json`: the depths at which the head learnt to answer, in layers."""
 MOST_TIMES_DEEPER = 8
 """So many times the trained depth is the limit: what is beyond is a slip of the pen."""
 
@@ -54,3 +57,22 @@ def plan_to_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, .
     plan = sharing_plan(config)
     wanted = depth * config.inner_group_num
     return (plan * -(-wanted // len(plan)))[:wanted]
+
+
+def stated_exits(extra: Mapping[str, Any], model: str) -> tuple[int, ...]:
+    """The depths at which a model learnt to answer, ascending, as its `config.json` says.
+
+    Args:
+        extra: the keys of `config.json` beside the configuration.
+        model: how to call it in an error.
+
+    Raises:
+        InvalidConfiguration: it learnt to answer at its full depth alone, or what is said is no list of depths.
+    """
+    stated = extra.get(EXITS_KEY)
+    if stated is None:
+        why = "learnt to answer after its last layer alone"
+        raise InvalidConfiguration(model, why, "fine-tune it with --exits every, or leave the patience out")
+    if not isinstance(stated, list) or not all(type(depth) is int and depth > 0 for depth in stated):
+        raise InvalidConfiguration(f"{model}: {EXITS_KEY}", f"is {stated!r}, depths are expected")
+    return tuple(sorted(set(stated)))

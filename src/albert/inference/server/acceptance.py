@@ -1,0 +1,90 @@
+"""A request from its acceptance to its reply: sizes, the queue, the deadline, a client that goes away."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from albert.inference.server.batcher import Call, Input, NotFinite, QueueFull
+from albert.inference.server.batcher import Request as Accepted
+from albert.inference.server.gate import ACCEPTED, Refused, queue_is_full, refuse_unready
+from albert.inference.server.limits import Limits
+from albert.inference.server.service import Service
+from albert.runtime.errors import UsageError
+
+logger = logging.getLogger("albert.server")
+
+
+async def answered(service: Service, request: HttpRequest, call: Call, inputs: Sequence[Input]) -> Response:
+    """Queue the inputs, wait for their answers, and say how long both took (`Server-Timing`, milliseconds).
+
+    Raises:
+        Refused: too much was asked, there is no room, it took too long, or the model failed on these texts.
+    """
+    refuse_unready(service)
+    refuse_too_much(service.limits, inputs)
+    try:
+        accepted = service.batcher.submit(call, inputs)
+    except QueueFull as full:
+        raise queue_is_full(full.retry_after) from None
+    request.scope[ACCEPTED] = True
+    service.in_progress += 1
+    try:
+        results = await _wait(service, request, accepted)
+    except UsageError as error:
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "usage", str(error)) from None
+    except NotFinite:
+        why = "the model gave a number that is not finite for this text"
+        raise Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "not finite", why) from None
+    body = json.dumps({"results": results}, default=np.ndarray.tolist, allow_nan=False, separators=(",", ":"))
+    return Response(body, media_type="application/json", headers={"server-timing": _timing(accepted)})
+
+
+async def _wait(service: Service, request: HttpRequest, accepted: Accepted) -> list[Any]:
+    gone = asyncio.ensure_future(_disconnected(request))
+    waited = {accepted.answers, gone}
+    try:
+        await asyncio.wait(waited, timeout=service.limits.request_seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+    if accepted.answers.done():
+        return accepted.answers.result()
+    if gone.done():
+        service.batcher.drop(accepted, "client gone")
+        raise Refused(HTTPStatus.BAD_REQUEST, "client gone", "the client went away")  # nobody reads this
+    service.batcher.drop(accepted, "deadline")
+    why = f"no answer within {service.limits.request_seconds:g} seconds"
+    raise Refused(HTTPStatus.GATEWAY_TIMEOUT, "deadline", why)
+
+
+async def _disconnected(request: HttpRequest) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+
+
+def refuse_too_much(limits: Limits, inputs: Sequence[Input]) -> None:
+    """Nothing where a request keeps to the limits.
+
+    Raises:
+        Refused: too many texts, or too long a one.
+    """
+    texts = sum(each.counted for each in inputs)
+    if texts > limits.texts:
+        why = f"{texts} texts in a request, the most are {limits.texts}"
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "texts", why)
+    longest = max((each.longest for each in inputs), default=0)
+    if longest > limits.text_characters:
+        why = f"a text of {longest} characters, the most are {limits.text_characters}"
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "characters", why)
+
+
+def _timing(accepted: Accepted) -> str:
+    assert accepted.started is not None and accepted.ended is not None
+    queued, computed = accepted.started - accepted.arrived, accepted.ended - accepted.started
+    return f"queue;dur={1000 * queued:.2f}, model;dur={1000 * computed:.2f}"

@@ -1,0 +1,165 @@
+"""What every request passes first: states, sizes and types are checked before anything is read, parsed or queued.
+
+Under a load of many times what the model can do, nearly all requests end here, at the price of reading their header.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from albert.inference.server.service import Service
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+ACCEPTED = "albert.accepted"
+"""Key of the scope under which an endpoint says that its request was accepted."""
+CONTENT_SECURITY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+_EVERY_REPLY = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+_UTF_8 = ("", "utf-8", "utf8")
+
+
+class Refused(HTTPException):
+    """A request that is not answered, with the reason under which it is counted."""
+
+    def __init__(self, status: HTTPStatus, reason: str, why: str, **headers: str) -> None:
+        super().__init__(status, why, {name.replace("_", "-"): value for name, value in headers.items()})
+        self.reason = reason
+
+
+class Gate:
+    """The outermost application.
+
+    Args:
+        inner: what answers the requests that pass.
+        service: what is served.
+        addresses: those that take a body and need the model.
+    """
+
+    def __init__(self, inner: Application, service: Service, addresses: frozenset[str]) -> None:
+        self._inner, self._service, self._addresses = inner, service, addresses
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Check, pass on, and measure."""
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), *_EVERY_REPLY]
+            await send(message)
+
+        try:
+            try:
+                declared = self._check(scope)
+            except Refused as refused:
+                await refusal(refused, self._service)(scope, receive, sent)
+            else:
+                await self._inner(scope, self._bounded(receive, declared), sent)
+        finally:
+            if scope.get(ACCEPTED):
+                self._service.in_progress -= 1
+            address = scope["path"] if scope["path"] in self._addresses else "other"
+            seconds = time.perf_counter() - started
+            self._service.measurements.request_seconds.labels(address, str(status)).observe(seconds)
+
+    def _check(self, scope: Message) -> int:
+        """Refuse what can be refused by its header; how many bytes of a body may come."""
+        limits, headers = self._service.limits, scope["headers"]
+        if len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.header_bytes:
+            why = f"the header is longer than {limits.header_bytes} bytes"
+            raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "header", why, connection="close")
+        lengths, codings = list(_values(headers, b"content-length")), list(_values(headers, b"transfer-encoding"))
+        if lengths and codings:
+            why = "Content-Length and Transfer-Encoding contradict each other"
+            raise Refused(HTTPStatus.BAD_REQUEST, "protocol", why, connection="close")
+        if lengths and int(lengths[0]) > limits.body_bytes:
+            raise self._too_large()
+        if scope["method"] == "POST" and scope["path"] in self._addresses:
+            self._check_state()
+            _check_type(headers)
+        return limits.body_bytes
+
+    def _check_state(self) -> None:
+        refuse_unready(self._service)
+        if self._service.batcher.is_full:
+            raise queue_is_full(self._service.batcher.retry_after)
+
+    def _bounded(self, receive: Receive, most: int) -> Receive:
+        came = 0
+
+        async def received() -> Message:
+            nonlocal came
+            message = await receive()
+            came += len(message.get("body", b""))
+            if came > most:
+                raise self._too_large()
+            return message
+
+        return received
+
+    def _too_large(self) -> Refused:
+        why = f"the body is longer than {self._service.limits.body_bytes} bytes"
+        return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", why)
+
+
+def refuse_unready(service: Service) -> None:
+    """Nothing while the service takes work.
+
+    Raises:
+        Refused: it is starting, ending, or broken.
+    """
+    said = {
+        "starting": "the model is being loaded, try again in a moment",
+        "draining": "the server is shutting down",
+        "broken": "the server cannot compute any more",
+    }
+    if service.state != "ready":
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, service.state, said[service.state], retry_after="2")
+
+
+def queue_is_full(retry_after: int) -> Refused:
+    """The refusal of a request that finds no room."""
+    why = f"the queue is full, try again in {retry_after} s"
+    return Refused(HTTPStatus.TOO_MANY_REQUESTS, "queue", why, retry_after=str(retry_after))
+
+
+def refusal(refused: Refused, service: Service) -> JSONResponse:
+    """The reply to a request that was refused, which is counted."""
+    service.measurements.refused.labels(refused.reason).inc()
+    return JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
+
+
+def _values(headers: list[tuple[bytes, bytes]], name: bytes) -> Iterator[bytes]:
+    return (value for key, value in headers if key == name)
+
+
+def _check_type(headers: list[tuple[bytes, bytes]]) -> None:
+    said = next(_values(headers, b"content-type"), b"").decode("latin-1").lower()
+    kind, *parameters = (part.strip() for part in said.split(";"))
+    charset = next((part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")), "")
+    if kind != "application/json" or charset not in _UTF_8:
+        why = "a request is JSON in UTF-8, under Content-Type: application/json"
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "type", why)
+    coding = next(_values(headers, b"content-encoding"), b"identity").decode("latin-1").lower()
+    if coding != "identity":
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "type", "compressed bodies are not read")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.text.tokenizer import Tokenizer
 
 Save = Callable[..., Path]
+open_exactly = partial(Predictor.open, precision="fp32")
 MASKED = [
     "The [MASK] saw the old dog.",
     "[MASK] cat painted it",
@@ -37,7 +39,7 @@ MASKED = [
 def test_masks_are_filled_as_by_the_pipeline(saved: Save, config: AlbertConfig, text: str) -> None:
     path = saved(AlbertForPreTraining(config))
     expected = _pipeline("fill-mask", path)(text, top_k=7)
-    found = Predictor.open(path).fill_mask(text, top_k=7)
+    found = open_exactly(path).fill_mask(text, top_k=7)
     assert [entry["token"] for entry in found] == [entry["token"] for entry in expected]
     assert [entry["sequence"] for entry in found] == [entry["sequence"] for entry in expected]
     np.testing.assert_allclose([entry["score"] for entry in found], [entry["score"] for entry in expected], rtol=1e-4)
@@ -49,7 +51,7 @@ def test_masks_are_filled_as_by_the_pipeline(saved: Save, config: AlbertConfig, 
 def test_several_masks_are_judged_apart(saved: Save, config: AlbertConfig) -> None:
     path = saved(AlbertForPreTraining(config))
     text = "The [MASK] saw the [MASK] dog."
-    found = Predictor.open(path).fill_mask(text, top_k=3)
+    found = open_exactly(path).fill_mask(text, top_k=3)
     expected = _pipeline("fill-mask", path)(text, top_k=3)
     assert [[entry["token"] for entry in mask] for mask in found] == [
         [entry["token"] for entry in mask] for mask in expected
@@ -58,7 +60,7 @@ def test_several_masks_are_judged_apart(saved: Save, config: AlbertConfig) -> No
 
 
 def test_a_text_without_a_mask_or_too_long_for_one_is_refused(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForPreTraining(config)))
+    predictor = open_exactly(saved(AlbertForPreTraining(config)))
     with pytest.raises(UsageError, match=r"has no \[MASK\]"):
         predictor.fill_mask("The cat saw the dog.")
     with pytest.raises(UsageError, match="the model reads 64"):
@@ -68,7 +70,7 @@ def test_a_text_without_a_mask_or_too_long_for_one_is_refused(saved: Save, confi
 def test_the_order_is_the_sentence_order_head_of_theirs(saved: Save, config: AlbertConfig) -> None:
     path = saved(AlbertForPreTraining(config), sentence_objective="sop")
     first, second = "The cat saw the dog.", "And it followed the bird again."
-    found = Predictor.open(path).order(first, second)
+    found = open_exactly(path).order(first, second)
     theirs = transformers.AlbertForPreTraining.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)(first, second, return_tensors="pt")
     assert int(inputs["token_type_ids"].sum()) > 0
@@ -81,7 +83,7 @@ def test_the_order_is_the_sentence_order_head_of_theirs(saved: Save, config: Alb
 
 
 def test_an_order_head_that_never_learnt_is_not_asked(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForPreTraining(config), sentence_objective="none"))
+    predictor = open_exactly(saved(AlbertForPreTraining(config), sentence_objective="none"))
     assert predictor.abilities == ("fill masks",)
     with pytest.raises(InvalidConfiguration, match="no trained head to judge the order"):
         predictor.order("a", "b")
@@ -90,7 +92,7 @@ def test_an_order_head_that_never_learnt_is_not_asked(saved: Save, config: Alber
 def test_classes_are_those_of_the_pipeline(saved: Save, config: AlbertConfig) -> None:
     labels = {0: "calm", 1: "angry", 2: "glad"}
     path = saved(AlbertForSequenceClassification(config, 3), id2label=labels)
-    predictor, pipeline = Predictor.open(path), _pipeline("text-classification", path)
+    predictor, pipeline = open_exactly(path), _pipeline("text-classification", path)
     assert predictor.labels == ["calm", "angry", "glad"]
     texts = ["The cat saw the dog.", "A letter", "the old river followed the king again and again"]
     expected = [pipeline(text, top_k=None) for text in texts]
@@ -101,7 +103,7 @@ def test_classes_are_those_of_the_pipeline(saved: Save, config: AlbertConfig) ->
 
 
 def test_batching_changes_no_answer(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForSequenceClassification(config, 2)))
+    predictor = open_exactly(saved(AlbertForSequenceClassification(config, 2)))
     texts = ["the cat " * n for n in (1, 9, 3, 20, 0, 7, 2)]
     together = predictor.classify_batch(texts)
     predictor._model.micro_batch_tokens = 30
@@ -112,7 +114,7 @@ def test_batching_changes_no_answer(saved: Save, config: AlbertConfig) -> None:
 
 
 def test_a_text_that_was_cut_says_so(saved: Save, config: AlbertConfig, tokenizer: Tokenizer) -> None:
-    predictor = Predictor.open(saved(AlbertForSequenceClassification(config, 2)))
+    predictor = open_exactly(saved(AlbertForSequenceClassification(config, 2)))
     text = "the cat saw the dog " * 30
     found = predictor.classify(text)
     assert found[0]["tokens_cut"] == len(tokenizer.encode(text)) + 2 - config.max_position_embeddings
@@ -120,16 +122,16 @@ def test_a_text_that_was_cut_says_so(saved: Save, config: AlbertConfig, tokenize
 
 
 def test_the_length_of_the_task_is_kept(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForSequenceClassification(config, 2), max_sequence_length=16))
+    predictor = open_exactly(saved(AlbertForSequenceClassification(config, 2), max_sequence_length=16))
     assert predictor.max_length == 16
     assert predictor.classify("the cat saw the dog " * 5)[0]["tokens_cut"] > 0
     with pytest.raises(InvalidConfiguration, match="max_sequence_length: is 'long'"):
-        Predictor.open(saved(AlbertForSequenceClassification(config, 2), max_sequence_length="long"))
+        open_exactly(saved(AlbertForSequenceClassification(config, 2), max_sequence_length="long"))
 
 
 def test_regression_gives_the_number_itself(saved: Save, config: AlbertConfig) -> None:
     path = saved(AlbertForSequenceClassification(config, 1), id2label={0: "similarity"}, problem_type="regression")
-    (found,) = Predictor.open(path).classify("the cat", "the dog")
+    (found,) = open_exactly(path).classify("the cat", "the dog")
     theirs = transformers.AlbertForSequenceClassification.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)("the cat", "the dog", return_tensors="pt")
     with torch.inference_mode():
@@ -138,7 +140,7 @@ def test_regression_gives_the_number_itself(saved: Save, config: AlbertConfig) -
 
 
 def test_an_answer_is_a_slice_of_the_context(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForQuestionAnswering(config)))
+    predictor = open_exactly(saved(AlbertForQuestionAnswering(config)))
     context = "The CAT  saw\tthe old dog; the sáilor painted it."
     found = predictor.answer("Who painted it?", context)
     assert found["answer"] == context[found["start"] : found["end"]]
@@ -147,7 +149,7 @@ def test_an_answer_is_a_slice_of_the_context(saved: Save, config: AlbertConfig) 
 
 
 def test_long_contexts_are_read_whole(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForQuestionAnswering(config)))
+    predictor = open_exactly(saved(AlbertForQuestionAnswering(config)))
     context = "The cat saw the old dog. " * 30
     answers = predictor.answer("Who saw it?", context, top_k=10_000)
     assert isinstance(answers, list)
@@ -160,7 +162,7 @@ def test_long_contexts_are_read_whole(saved: Save, config: AlbertConfig) -> None
 
 
 def test_a_question_that_was_cut_says_so(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForQuestionAnswering(config)))
+    predictor = open_exactly(saved(AlbertForQuestionAnswering(config)))
     found = predictor.answer("Who saw it and " * 20, "The cat saw the old dog.")
     assert isinstance(found, dict)
     assert found["tokens_cut"] > 0
@@ -169,7 +171,7 @@ def test_a_question_that_was_cut_says_so(saved: Save, config: AlbertConfig) -> N
 def test_the_score_of_an_answer_is_that_of_theirs(saved: Save, config: AlbertConfig) -> None:
     path = saved(AlbertForQuestionAnswering(config))
     question, context = "Who saw it?", "The cat saw the old dog."
-    found = Predictor.open(path).answer(question, context)
+    found = open_exactly(path).answer(question, context)
     theirs = transformers.AlbertForQuestionAnswering.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)(question, context, return_tensors="pt")
     with torch.inference_mode():
@@ -184,19 +186,19 @@ def test_the_score_of_an_answer_is_that_of_theirs(saved: Save, config: AlbertCon
 
 def test_a_context_without_text_is_refused(saved: Save, config: AlbertConfig) -> None:
     with pytest.raises(UsageError, match="holds no text"):
-        Predictor.open(saved(AlbertForQuestionAnswering(config))).answer("Who?", "  \n ")
+        open_exactly(saved(AlbertForQuestionAnswering(config))).answer("Who?", "  \n ")
 
 
 def test_a_model_is_only_asked_what_it_has_a_head_for(saved: Save, config: AlbertConfig) -> None:
-    classifier = Predictor.open(saved(AlbertForSequenceClassification(config, 2)))
+    classifier = open_exactly(saved(AlbertForSequenceClassification(config, 2)))
     with pytest.raises(InvalidConfiguration, match="no trained head to fill masks; this model can classify"):
         classifier.fill_mask("the [MASK]")
     with pytest.raises(InvalidConfiguration, match="no trained head to answer"):
         classifier.answer("Who?", "the cat")
     with pytest.raises(InvalidConfiguration, match="nothing yet"):
-        Predictor.open(saved(AlbertModel(config))).classify("the cat")
+        open_exactly(saved(AlbertModel(config))).classify("the cat")
     with pytest.raises(InvalidConfiguration, match="fill masks and judge the order of segments"):
-        Predictor.open(saved(AlbertForPreTraining(config))).labels  # noqa: B018
+        open_exactly(saved(AlbertForPreTraining(config))).labels  # noqa: B018
 
 
 def test_a_head_drawn_at_random_is_not_asked(saved: Save, config: AlbertConfig, tmp_path: Path) -> None:
@@ -205,9 +207,9 @@ def test_a_head_drawn_at_random_is_not_asked(saved: Save, config: AlbertConfig, 
     transformers.AlbertForMaskedLM.from_pretrained(path).save_pretrained(masked)
     for name in ("spiece.model", "tokenizer_config.json"):
         (masked / name).write_bytes((path / name).read_bytes())
-    predictor = Predictor.open(masked)
+    predictor = open_exactly(masked)
     assert predictor.abilities == ("fill masks",)
-    found, expected = predictor.fill_mask(MASKED[0]), Predictor.open(path).fill_mask(MASKED[0])
+    found, expected = predictor.fill_mask(MASKED[0]), open_exactly(path).fill_mask(MASKED[0])
     assert [entry["token"] for entry in found] == [entry["token"] for entry in expected]
 
 
@@ -217,14 +219,14 @@ def test_a_foreign_tokenizer_is_refused(saved: Save, config: AlbertConfig) -> No
     flags = json.loads((path / "tokenizer_config.json").read_text())
     (path / "tokenizer_config.json").write_text(json.dumps(flags | {"do_lower_case": False}))
     with pytest.raises(DamagedData, match="has fingerprint"):
-        Predictor.open(path)
+        open_exactly(path)
 
 
 def test_a_run_directory_stands_for_its_model(saved: Save, config: AlbertConfig, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     saved(AlbertForPreTraining(config)).rename(run / "model")
-    assert Predictor.open(run).abilities == ("fill masks", "judge the order of segments")
+    assert open_exactly(run).abilities == ("fill masks", "judge the order of segments")
 
 
 def test_pieces_beyond_the_tokenizer_are_never_offered(saved: Save, config: AlbertConfig) -> None:
@@ -232,7 +234,7 @@ def test_pieces_beyond_the_tokenizer_are_never_offered(saved: Save, config: Albe
     model = AlbertForPreTraining(wider)
     with torch.no_grad():
         model.predictions.bias[config.vocab_size :] = 100.0
-    found = Predictor.open(saved(model)).fill_mask("the [MASK]", top_k=1000)
+    found = open_exactly(saved(model)).fill_mask("the [MASK]", top_k=1000)
     assert len(found) == config.vocab_size
 
 
@@ -249,7 +251,7 @@ def _assert_equal_scores(found: list[list[dict]], expected: list[list[dict]]) ->
 def test_words_are_tagged_as_by_the_pipeline(saved: Save, config: AlbertConfig) -> None:
     names = {0: "O", 1: "B-PER", 2: "I-PER"}
     path = saved(AlbertForTokenClassification(config, 3), id2label=names)
-    predictor, pipeline = Predictor.open(path), _pipeline("token-classification", path)
+    predictor, pipeline = open_exactly(path), _pipeline("token-classification", path)
     text = "The old  sailor saw Ada, again."
     pieces = {piece["start"]: piece for piece in pipeline(text, ignore_labels=[])}
     found = predictor.tag(text)
@@ -267,11 +269,11 @@ def test_words_are_tagged_as_by_the_pipeline(saved: Save, config: AlbertConfig) 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
 def test_a_text_without_words_has_no_tags(saved: Save, config: AlbertConfig, text: str) -> None:
-    assert Predictor.open(saved(AlbertForTokenClassification(config, 2))).tag(text) == []
+    assert open_exactly(saved(AlbertForTokenClassification(config, 2))).tag(text) == []
 
 
 def test_every_word_of_a_long_text_is_tagged_where_it_has_most_context(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForTokenClassification(config, 4)))
+    predictor = open_exactly(saved(AlbertForTokenClassification(config, 4)))
     text = " ".join(f"the sailor saw {'it ' * (n % 5)}again ." for n in range(60))
     found = predictor.tag(text)
     assert [word["word"] for word in found] == text.split()
@@ -284,7 +286,7 @@ def test_every_word_of_a_long_text_is_tagged_where_it_has_most_context(saved: Sa
 def test_an_option_is_chosen_as_by_multiple_choice_of_theirs(saved: Save, config: AlbertConfig, question: str) -> None:
     path = saved(AlbertForMultipleChoice(config))
     context, options = "The cat saw the dog.", ["a bird", "the old king", "nobody", "a bird"]
-    found = Predictor.open(path).choose(context, options, question)
+    found = open_exactly(path).choose(context, options, question)
     theirs = transformers.AlbertForMultipleChoice.from_pretrained(path).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     read = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
@@ -299,7 +301,7 @@ def test_an_option_is_chosen_as_by_multiple_choice_of_theirs(saved: Save, config
 
 
 def test_an_option_that_was_cut_says_so_and_one_is_no_choice(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForMultipleChoice(config)))
+    predictor = open_exactly(saved(AlbertForMultipleChoice(config)))
     found = predictor.choose("The cat " * 60, ["yes", "no"])
     assert all(entry["tokens_cut"] > 0 for entry in found)
     with pytest.raises(UsageError, match="1 of them; give at least two"):
@@ -311,14 +313,14 @@ def test_a_setting_in_place_of_the_stated_one_changes_the_answers(saved: Save, c
     other = {"hidden_act": "gelu", "num_attention_heads": 2}
     expected = transformers.AlbertForSequenceClassification.from_pretrained(path, **other).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)("The cat", return_tensors="pt")
-    found = Predictor.open(path, overrides=other).classify("The cat")
+    found = open_exactly(path, overrides=other).classify("The cat")
     with torch.inference_mode():
         assert found[0]["score"] == pytest.approx(float(expected(**inputs).logits.softmax(-1).max()), rel=1e-4)
-    assert found[0]["score"] != Predictor.open(path).classify("The cat")[0]["score"]
+    assert found[0]["score"] != open_exactly(path).classify("The cat")[0]["score"]
 
 
 def test_the_next_sentence_is_no_order(saved: Save, config: AlbertConfig) -> None:
-    predictor = Predictor.open(saved(AlbertForPreTraining(config), sentence_objective="nsp"))
+    predictor = open_exactly(saved(AlbertForPreTraining(config), sentence_objective="nsp"))
     found = predictor.order("The cat saw the dog.", "And it followed the bird again.")
     assert found["label"] in ("next", "foreign")
     assert (found["label"] == "next") == (found["probability_next"] >= 0.5)
@@ -331,4 +333,4 @@ def test_a_foreign_tokenizer_is_refused_before_a_weight_is_read(saved: Save, con
     (path / "config.json").write_text(json.dumps(content))
     (path / "model.safetensors").write_bytes(b"not read")
     with pytest.raises(DamagedData, match="the model was trained with pieces-0"):
-        Predictor.open(path)
+        open_exactly(path)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from albert.text.fingerprints import byte_fingerprint
 from albert.text.tokenizer_directory import load_tokenizer
 
 Save = Callable[..., Path]
+open_exactly = partial(Predictor.open, precision="fp32")
 TEXT = "The ``old'' café – [MASK] saw £3.50 in 2010, didn't it?"
 
 
@@ -43,7 +45,7 @@ def _record(directory: Path, fingerprint: str) -> None:
 
 
 def test_masks_are_filled_as_before(ours: Path, theirs: Path) -> None:
-    before, after = Predictor.open(ours), Predictor.open(theirs)
+    before, after = open_exactly(ours), open_exactly(theirs)
     assert after.fill_mask(TEXT) == before.fill_mask(TEXT)
     assert after.order("The cat saw.", "A dog!") == before.order("The cat saw.", "A dog!")
     assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
@@ -58,7 +60,7 @@ def test_finetuning_starts_from_it_and_saves_a_whole_directory(theirs: Path, tmp
     assert (path / "spiece.model").is_file()
     opened = open_model(path, "classification")
     assert opened.extra[FINGERPRINT_KEY] == load_tokenizer(theirs).fingerprint == load_tokenizer(path).fingerprint
-    assert Predictor.open(path).classify("The cat saw it.")
+    assert open_exactly(path).classify("The cat saw it.")
     for word in ("cat", "café", "2010,"):
         ids = transformers.AutoTokenizer.from_pretrained(path)(word, add_special_tokens=False)["input_ids"]
         assert ids == started.tokenizer.encode(word)
@@ -69,7 +71,7 @@ def test_a_model_with_a_fingerprint_of_before_opens_in_both_forms(ours: Path, th
     (ours / "MANIFEST.json").unlink()
     for directory in (ours, theirs):
         _record(directory, byte_fingerprint(tokenizer.model, tokenizer.lower_case, tokenizer.keep_accents))
-    assert Predictor.open(ours).fill_mask(TEXT) == Predictor.open(theirs).fill_mask(TEXT)
+    assert open_exactly(ours).fill_mask(TEXT) == open_exactly(theirs).fill_mask(TEXT)
 
 
 def test_a_changed_vocabulary_is_refused_and_named(theirs: Path) -> None:
@@ -78,7 +80,7 @@ def test_a_changed_vocabulary_is_refused_and_named(theirs: Path) -> None:
     content["model"]["vocab"][100][1] -= 0.5
     path.write_text(json.dumps(content))
     with pytest.raises(DamagedData, match=r"tokenizer\.json: has fingerprint v2:"):
-        Predictor.open(theirs)
+        open_exactly(theirs)
 
 
 def test_a_classifier_that_transformers_saved_classifies(saved: Save, config: AlbertConfig, tmp_path: Path) -> None:
@@ -86,4 +88,4 @@ def test_a_classifier_that_transformers_saved_classifies(saved: Save, config: Al
     ours, path = saved(AlbertForSequenceClassification(config, 3)), tmp_path / "theirs"
     transformers.AlbertForSequenceClassification.from_pretrained(ours).save_pretrained(path)
     transformers.AutoTokenizer.from_pretrained(ours).save_pretrained(path)
-    assert Predictor.open(path).classify("A dog", "a cat") == Predictor.open(ours).classify("A dog", "a cat")
+    assert open_exactly(path).classify("A dog", "a cat") == open_exactly(ours).classify("A dog", "a cat")

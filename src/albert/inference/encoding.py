@@ -1,7 +1,8 @@
-"""Texts to the ids that a model reads, and ids back to words."""
+"""Texts to the ids that a model reads, many at once, and ids back to words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,48 +13,93 @@ from albert.text.tokenizer import Tokenizer
 MASK = "[MASK]"
 
 
+class UnansweredTexts(UsageError):
+    """Some of many texts cannot be answered, and why not.
+
+    Args:
+        subject: what they are: "text", "context".
+        reasons: for each of them, by its number among the texts, what is wrong with it and what to do.
+    """
+
+    def __init__(self, subject: str, reasons: Mapping[int, tuple[str, str | None]]) -> None:
+        self.reasons = dict(reasons)
+        number, (why, remedy) = min(self.reasons.items())
+        super().__init__(subject if number == 0 else f"{subject} {number + 1}", why, remedy)
+
+
 @dataclass(frozen=True)
 class EncodedTexts:
-    """`[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+    """`[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, one for each text or pair.
 
     `ids` and `token_types` are int64 [length]; `cut` counts the tokens that did not fit.
     """
 
-    ids: np.ndarray
-    token_types: np.ndarray
-    cut: int
+    ids: list[np.ndarray]
+    token_types: list[np.ndarray]
+    cut: list[int]
 
 
-def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> EncodedTexts:
-    """One text or two, cut longest-first to `max_length` tokens with the special ones."""
-    parts = [tokenizer.encode(text) for text in texts]
-    kept = keep_longest_first([len(part) for part in parts], max_length - 1 - len(parts))
-    ids = [tokenizer.cls_id]
-    for part, count in zip(parts, kept, strict=True):
-        ids += [*part[:count], tokenizer.sep_id]
-    types = (np.arange(len(ids)) >= kept[0] + 2).astype(np.int64)
-    return EncodedTexts(np.asarray(ids, np.int64), types, sum(map(len, parts)) - sum(kept))
+def encode_texts(tokenizer: Tokenizer, parts: Sequence[Sequence[str]], max_length: int) -> EncodedTexts:
+    """Many texts, or pairs of texts, cut longest-first to `max_length` tokens with the special ones.
+
+    Args:
+        tokenizer: the model's.
+        parts: one list of texts, or two equally long ones.
+        max_length: tokens of a sequence at most.
+    """
+    runs = [_split(*tokenizer.encode_joined(texts)) for texts in parts]
+    cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
+    encoded = EncodedTexts([], [], [])
+    for texts in zip(*runs, strict=True):
+        kept = keep_longest_first([len(text) for text in texts], max_length - 1 - len(texts))
+        pieces = [cls]
+        for text, count in zip(texts, kept, strict=True):
+            pieces += [text[:count], sep]
+        ids = np.concatenate(pieces)
+        encoded.ids.append(ids)
+        encoded.token_types.append((np.arange(len(ids)) >= kept[0] + 2).astype(np.int64))
+        encoded.cut.append(sum(map(len, texts)) - sum(kept))
+    return encoded
 
 
-def encode_with_masks(tokenizer: Tokenizer, text: str, max_length: int) -> np.ndarray:
-    """Ids (int64 [length]) of a text in which a literal `[MASK]` is the mask; blanks around it say nothing.
+def encode_with_masks(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
+    """Ids (int64 [length]) of texts in which a literal `[MASK]` is the mask; blanks around it say nothing.
 
     Raises:
-        UsageError: no mask, or more tokens than fit.
+        UnansweredTexts: no mask, or more tokens than fit.
     """
-    first, *others = [tokenizer.encode(part) for part in text.split(MASK)]
-    if not others:
-        raise UsageError("text", f"has no {MASK} to fill", f'write one, as in "The cat {MASK} on the mat."')
-    ids = [tokenizer.cls_id, *first]
-    for part in others:
-        ids += [tokenizer.mask_id, *part]
-    ids.append(tokenizer.sep_id)
-    if len(ids) > max_length:
-        why = f"has {len(ids)} tokens, the model reads {max_length}"
-        raise UsageError("text", why, f"leave only what is near the {MASK}")
-    return np.asarray(ids, np.int64)
+    divided = [text.split(MASK) for text in texts]
+    runs = iter(_split(*tokenizer.encode_joined([part for parts in divided for part in parts])))
+    cls, sep, mask = (
+        np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+    )
+    encoded: list[np.ndarray] = []
+    reasons: dict[int, tuple[str, str | None]] = {}
+    for number, parts in enumerate(divided):
+        pieces = [cls]
+        for _ in parts:
+            pieces += [next(runs), mask]
+        encoded.append(np.concatenate([*pieces[:-1], sep]))
+        if len(parts) == 1:
+            reasons[number] = (f"has no {MASK} to fill", f'write one, as in "The cat {MASK} on the mat."')
+        elif len(encoded[-1]) > max_length:
+            why = f"has {len(encoded[-1])} tokens, the model reads {max_length}"
+            reasons[number] = (why, f"leave only what is near the {MASK}")
+    if reasons:
+        raise UnansweredTexts("text", reasons)
+    return encoded
+
+
+def said_of_cut(cut: int) -> dict[str, Any]:
+    """What a result says of tokens that its text had and nobody read; of none it says nothing."""
+    return {"tokens_cut": cut} if cut else {}
 
 
 def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """The normalised text of some ids, special pieces written out."""
     return tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def _split(joined: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+    """The ids of each text, int64."""
+    return np.split(joined.astype(np.int64), np.cumsum(counts)[:-1]) if len(counts) else []

@@ -1,14 +1,19 @@
 """A model that is given sequences of any lengths: those of like length go through it together, packed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from albert.inference.precision import InferencePrecision
+from albert.model.albert import PreTrainingLogits
 from albert.model.output_rows import output_rows
 from albert.model.packed_sequences import pack
+from albert.runtime.devices import Precision, autocast
+from albert.runtime.errors import Unavailable
 
 
 class PackedModel:
@@ -18,28 +23,60 @@ class PackedModel:
         model: one of the model classes.
         device: where it computes; the model is moved there.
         micro_batch_tokens: tokens that go through the model at once; a longer single sequence goes alone.
+        precision: of matrix products.
+
+    Raises:
+        Unavailable: products of 8-bit integers.
     """
 
-    def __init__(self, model: nn.Module, device: torch.device, micro_batch_tokens: int = 8192) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        device: torch.device,
+        micro_batch_tokens: int = 8192,
+        precision: InferencePrecision = "fp32",
+    ) -> None:
+        if precision == "int8":
+            raise Unavailable("precision int8", "is not computed here", "use bf16 or fp32")
         self.model: Any = model.eval().to(device)
         self.device, self.micro_batch_tokens = device, micro_batch_tokens
+        self._products: Precision = precision
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Without gradients, at the precision of its products: for whoever calls the model's parts himself."""
+        with torch.inference_mode(), autocast(self.device, self._products):
+            yield
 
     def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[Any]:
         """What the head gives for each sequence, in the order they came (see `output_rows`)."""
         rows: list[Any] = [None] * len(token_ids)
         for members in self._micro_batches([len(ids) for ids in token_ids]):
             packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
-            with torch.inference_mode():
+            with self.computing():
                 found = output_rows(self.model(packed.to(self.device)), packed.lengths)
             for member, row in zip(members, found, strict=True):
                 rows[member] = row
         return rows
 
-    def at(self, token_ids: np.ndarray, token_types: np.ndarray, places: np.ndarray) -> Any:
-        """What a model with a masked-token head gives for one sequence and these places in it."""
-        with torch.inference_mode():
-            packed = pack([token_ids], [token_types]).to(self.device)
-            return self.model(packed, torch.from_numpy(places).to(self.device))
+    def at(
+        self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray], places: Sequence[np.ndarray]
+    ) -> Iterator[tuple[int, Tensor, Tensor | None]]:
+        """What a model with a masked-token head gives for each sequence at these places in it.
+
+        Logits of the vocabulary are long, so they come as they are computed: a sequence's number, its logits
+        [places, V], and those of its order [2] if there is a head for it.
+        """
+        for members in self._micro_batches([len(ids) for ids in token_ids]):
+            packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
+            starts = packed.first_positions.tolist()
+            asked = [places[member] + start for member, start in zip(members, starts, strict=True)]
+            with self.computing():
+                found = self.model(packed.to(self.device), torch.from_numpy(np.concatenate(asked)).to(self.device))
+            masked, order = found if isinstance(found, PreTrainingLogits) else (found, None)
+            rows = masked.split([len(each) for each in asked])
+            for place, (member, row) in enumerate(zip(members, rows, strict=True)):
+                yield member, row, None if order is None else order[place]
 
     def _micro_batches(self, lengths: Sequence[int]) -> list[list[int]]:
         """Places of sequences that go through together, of like length."""

@@ -1,7 +1,8 @@
-"""Text in, answers out: fill a mask, judge an order, classify, answer a question, tag words, choose.
+"""Text in, answers out: classify, score, answer a question, tag words, choose, fill a mask, judge an order, embed.
 
-Results have the keys of transformers' pipelines. Sequences are packed, so texts of any lengths go through
-together without padding. Nothing is cut in silence: a result that saw only a part of its text says so.
+Results have the keys of transformers' pipelines. Sequences are packed, so texts of any number and lengths go through
+together without padding, and each result is what its text alone would get. Nothing is cut in silence: a result that
+saw only a part of its text says so by `tokens_cut`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from jaxtyping import Float32
+from torch import nn
 
 from albert.checkpoints.config_file import labels_of
 from albert.checkpoints.location import find_model
@@ -23,28 +25,31 @@ from albert.inference.abilities import (
     CLASSIFYING,
     FILLING,
     ORDERING,
+    SCORING,
     TAGGING,
+    Prediction,
     abilities_of,
 )
 from albert.inference.answering import find_answers
-from albert.inference.choosing import score_options
-from albert.inference.encoding import encode_texts
+from albert.inference.asked_texts import check_pairs, check_texts
+from albert.inference.choosing import rank_options
+from albert.inference.classifying import Classified, classify_texts, ranked_labels
+from albert.inference.early_exit import early_exit_of
+from albert.inference.embedding import PooledEncoder, Pooling, check_pooling, embed_texts
 from albert.inference.filling import fill_masks
+from albert.inference.lengths import lengths_of
+from albert.inference.ordering import judge_orders
 from albert.inference.packed_model import PackedModel
+from albert.inference.precision import PrecisionAsked, choose_precision
 from albert.inference.tagging import tag_words
+from albert.model.depth import run_to_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.null_threshold import THRESHOLD_KEY, stated_threshold
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
 
-_ORDERS = {
-    "sop": ("in order", "swapped", "probability_in_order"),
-    "nsp": ("next", "foreign", "probability_next"),
-}
-SHORTEST = 5  # [CLS] a [SEP] b [SEP]
-
-Prediction = dict[str, Any]
+__all__ = ["Prediction", "Predictor"]
 
 
 class Predictor:
@@ -55,10 +60,14 @@ class Predictor:
         kind: which heads it was opened with.
         tokenizer: the tokenizer it was trained with.
         device: where it computes.
-        micro_batch_tokens: tokens that go through the model at once; a longer single sequence goes alone.
+        precision: of the encoder's matrix products; "auto" is the fastest that leaves scores as they are here.
+        depth: layers that are applied; None: as many as it was trained with.
+        patience: so many depths in a row must agree until a text is decided early; None goes through all layers.
 
     Raises:
         DamagedData: the tokenizer is not the one that the model was trained with.
+        InvalidConfiguration: the model has not so many layers, or nothing to decide early.
+        Unavailable: the device does not compute at that precision.
     """
 
     def __init__(
@@ -67,18 +76,30 @@ class Predictor:
         kind: Kind,
         tokenizer: Tokenizer,
         device: torch.device,
-        micro_batch_tokens: int = 8192,
+        precision: PrecisionAsked = "auto",
+        depth: int | None = None,
+        patience: int | None = None,
     ) -> None:
         self.name, self.config, self.extra = str(opened.directory), opened.config, opened.extra
         self.loading_report, self.tokenizer, self.device = opened.loading_report, tokenizer, device
-        self._model = PackedModel(opened.model, device, micro_batch_tokens)
         refuse_foreign_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
         self.abilities = abilities_of(kind, opened)
         """What it can do, in words; a head that the file lacks, or that was never trained, does not count."""
-        self.max_length = _max_length(opened)
-        """Tokens in a sequence, `[CLS]` and `[SEP]` included."""
+        self._lengths = lengths_of(kind, opened)
+        self.precision = choose_precision(precision, device)
+        """Of the encoder's matrix products: fp32, bf16 or int8."""
+        self.depth = opened.config.num_hidden_layers if depth is None else depth
+        """Layers that are applied, or at most, with `patience`."""
+        if depth is not None:
+            run_to_depth(opened.model, depth)
+        self.patience = patience
+        self._model = PackedModel(opened.model, device, precision=self.precision)
+        self._deciding = (
+            self._model if patience is None else early_exit_of(self._model, patience, self.extra, self.name)
+        )
         may_be_absent = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
         self._null_threshold = stated_threshold(self.extra, self.name) if may_be_absent else None
+        self._pooled: dict[Pooling, PackedModel] = {}
 
     @classmethod
     def open(
@@ -88,6 +109,9 @@ class Predictor:
         *,
         revision: str | None = None,
         overrides: Mapping[str, Any] | None = None,
+        precision: PrecisionAsked = "auto",
+        depth: int | None = None,
+        patience: int | None = None,
     ) -> "Predictor":
         """Open a model directory, a run directory, or a Hub id, for whatever its head can do.
 
@@ -96,60 +120,37 @@ class Predictor:
             device: where to compute.
             revision: a branch, tag or commit, when it is a Hub id.
             overrides: fields of the configuration to set anew, `{"hidden_act": "gelu_new"}` say.
+            precision, depth, patience: see the class.
 
         Raises:
             MissingInput, Unavailable, DamagedData: it cannot be had, or is damaged.
             InvalidConfiguration: a shape or a setting does not fit.
         """
+        computing = pick_device(device)
+        choose_precision(precision, computing)
         directory = find_model(path_or_id, revision)
         config, extra = read_config(directory)
         tokenizer = load_tokenizer(directory)
         refuse_foreign_tokenizer(tokenizer, directory, config, extra)  # before any weight is read
         kind = kind_of(extra)
-        return cls(open_model(directory, kind, overrides=overrides), kind, tokenizer, pick_device(device))
+        opened = open_model(directory, kind, overrides=overrides)
+        return cls(opened, kind, tokenizer, computing, precision, depth, patience)
 
     @property
-    def labels(self) -> list[str]:
-        """The names of the classes, of a word's tags, or of the one number that is predicted."""
-        self._require(TAGGING if TAGGING in self.abilities else CLASSIFYING)
-        return labels_of(self.extra, self._model.model.classifier.out_features)
+    def network(self) -> nn.Module:
+        """The model with its head, as it computes."""
+        return self._model.model
+
+    @property
+    def max_length(self) -> int:
+        """Tokens in a sequence, `[CLS]` and `[SEP]` included."""
+        return self._lengths.max_length
 
     @cached_property
-    def _word_starts(self) -> np.ndarray:
-        return self.tokenizer.word_starts()
-
-    def fill_mask(self, text: str, top_k: int = 5) -> list[Prediction] | list[list[Prediction]]:
-        """The likeliest pieces for each `[MASK]` in a text.
-
-        Returns:
-            For one mask, its `top_k` predictions with `score` (probability), `token`, `token_str` and
-            `sequence`; for several, a list of such lists, each mask judged with the others still masked.
-
-        Raises:
-            UsageError: no mask, or more text than fits.
-            InvalidConfiguration: the model cannot fill masks.
-        """
-        self._require(FILLING)
-        results = fill_masks(self._model, self.tokenizer, self.max_length, text, top_k)
-        return results[0] if len(results) == 1 else results
-
-    def order(self, first: str, second: str) -> Prediction:
-        """Whether two adjacent segments are in order: `label`, its `score`, `probability_in_order`.
-
-        A model that learnt next-sentence prediction says instead whether the second follows the first in their
-        text or comes from another one, with `probability_next`.
-
-        Raises:
-            InvalidConfiguration: the model cannot judge an order.
-        """
-        self._require(ORDERING)
-        encoded = encode_texts(self.tokenizer, (first, second), self.max_length)
-        nowhere = np.zeros(0, np.int64)
-        logits = self._model.at(encoded.ids, encoded.token_types, nowhere).sentence_order
-        first_class = float(logits.float().softmax(dim=-1)[0, 0])
-        yes, no, key = _ORDERS["nsp" if self.extra.get("sentence_objective") == "nsp" else "sop"]
-        label, score = (yes, first_class) if first_class >= 0.5 else (no, 1 - first_class)
-        return {"label": label, "score": score, key: first_class, **_said(encoded.cut)}
+    def labels(self) -> list[str]:
+        """The names of the classes, of a word's tags, or of the one number that is predicted."""
+        self._require(*(TAGGING,) if TAGGING in self.abilities else (CLASSIFYING, SCORING))
+        return labels_of(self.extra, self._model.model.classifier.out_features)
 
     def classify(self, text: str, pair: str | None = None) -> list[Prediction]:
         """`classify_batch` of one text."""
@@ -159,55 +160,58 @@ class Predictor:
         """Every label with its probability, the likeliest first, for each text (or text and pair).
 
         A regression model gives one entry, whose `score` is the predicted number. A text that was cut has
-        `tokens_cut` beside its scores.
+        `tokens_cut` beside its scores, and one that was decided early its `depth`.
 
         Raises:
             InvalidConfiguration: the model has no classifier.
             UsageError: not as many pairs as texts.
         """
-        self._require(CLASSIFYING)
-        if pairs is not None and len(pairs) != len(texts):
-            raise UsageError("pairs", f"{len(pairs)} for {len(texts)} texts", "give one for each text")
-        names = self.labels
-        encoded = [
-            encode_texts(self.tokenizer, (text,) if pairs is None else (text, pairs[i]), self.max_length)
-            for i, text in enumerate(texts)
-        ]
-        rows = self._model.rows([each.ids for each in encoded], [each.token_types for each in encoded])
-        results = []
-        for row, each in zip(rows, encoded, strict=True):
-            ranked = sorted(
-                zip(self._scores(torch.from_numpy(row)).tolist(), names, strict=True), key=lambda entry: -entry[0]
-            )
-            results.append([{"label": label, "score": score, **_said(each.cut)} for score, label in ranked])
-        return results
+        self._require(CLASSIFYING, SCORING)
+        return ranked_labels(self._classified(texts, pairs), self.labels)
+
+    def score(self, text: str, pair: str | None = None) -> float:
+        """`score_batch` of one text."""
+        return self.score_batch([text], None if pair is None else [pair])[0]
+
+    def score_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
+        """The number that a regression model predicts for each text (or text and pair).
+
+        Raises:
+            InvalidConfiguration: the model predicts no number.
+            UsageError: not as many pairs as texts.
+        """
+        self._require(SCORING)
+        return self._classified(texts, pairs).scores[:, 0].tolist()
 
     def answer(self, question: str, context: str, top_k: int = 1) -> Prediction | list[Prediction]:
-        """The parts of a context that answer a question best, as exact slices of it.
+        """`answer_batch` of one question: the best answer, or a list of the `top_k` best when it is more than one."""
+        found = self.answer_batch([question], [context], top_k)[0]
+        return found[0] if top_k == 1 else found
+
+    def answer_batch(self, questions: Sequence[str], contexts: Sequence[str], top_k: int = 1) -> list[list[Prediction]]:
+        """The parts of each context that answer its question best, as exact slices of it, the best first.
 
         Long contexts are read in overlapping windows. `score` is the probability among all spans of at most
         30 tokens in all windows; `start` and `end` count characters, `answer == context[start:end]`. A model that
         learnt that a question may have no answer says so by an empty one, as its threshold decides.
 
-        Returns:
-            The best answer, or a list of the `top_k` best when more than one is asked for.
-
         Raises:
             InvalidConfiguration: the model cannot answer questions.
-            UsageError: the context holds no text.
+            UnansweredTexts: contexts that hold no text.
+            UsageError: not as many contexts as questions.
         """
         self._require(ANSWERING)
-        found, cut = find_answers(
-            self._model, self.tokenizer, self.max_length, question, context, top_k, self._null_threshold
+        check_pairs("contexts", contexts, "questions", questions)
+        return find_answers(
+            self._model, self.tokenizer, self._lengths, questions, contexts, top_k, self._null_threshold
         )
-        answers = [
-            {"score": each.probability, "start": each.start, "end": each.end, "answer": each.text, **_said(cut)}
-            for each in found
-        ]
-        return answers[0] if top_k == 1 else answers
 
     def tag(self, text: str) -> list[Prediction]:
-        """The likeliest label of every word: `word`, `entity`, `score`, and its characters `start`..`end`.
+        """`tag_batch` of one text."""
+        return self.tag_batch([text])[0]
+
+    def tag_batch(self, texts: Sequence[str]) -> list[list[Prediction]]:
+        """The likeliest label of every word of each text: `word`, `entity`, `score`, its characters `start`..`end`.
 
         A word is judged by its first piece; long texts are read in overlapping windows.
 
@@ -215,58 +219,116 @@ class Predictor:
             InvalidConfiguration: the model does not tag words.
         """
         self._require(TAGGING)
-        names = self.labels
-        return [
-            {
-                "word": word.word,
-                "entity": names[int(word.probabilities.argmax())],
-                "score": float(word.probabilities.max()),
-                "start": word.start,
-                "end": word.end,
-            }
-            for word in tag_words(self._model, self.tokenizer, self._word_starts, self.max_length, text)
-        ]
+        check_texts("texts", texts)
+        starts = self._word_starts
+        return tag_words(self._model, self.tokenizer, starts, self.max_length, texts, self.labels)
 
     def choose(self, context: str, options: Sequence[str], question: str = "") -> list[Prediction]:
-        """The options, the likeliest first: `option`, its `index` among those given, and its `score`.
+        """`choose_batch` of one question."""
+        return self.choose_batch([context], [options], [question])[0]
+
+    def choose_batch(
+        self, contexts: Sequence[str], options: Sequence[Sequence[str]], questions: Sequence[str] | None = None
+    ) -> list[list[Prediction]]:
+        """The options of each question, the likeliest first: `option`, its `index` among those given, its `score`.
 
         Each is read after the context, behind the question or in the place of a blank `_` in it; the scores are
         probabilities among the options.
 
         Raises:
             InvalidConfiguration: the model does not choose.
-            UsageError: fewer than two options.
+            UsageError: fewer than two options, or not as many questions as contexts.
         """
         self._require(CHOOSING)
-        if len(options) < 2:
-            raise UsageError("options", f"{len(options)} of them", "give at least two to choose from")
-        scored = score_options(self._model, self.tokenizer, self.max_length, context, question, options)
-        ranked = sorted(range(len(options)), key=lambda index: -scored[index][0])
-        return [
-            {"option": options[index], "index": index, "score": scored[index][0], **_said(scored[index][1])}
-            for index in ranked
-        ]
+        questions = [""] * len(contexts) if questions is None else questions
+        check_pairs("questions", questions, "contexts", contexts)
+        if len(options) != len(contexts):
+            raise UsageError("options", f"{len(options)} lists for {len(contexts)} contexts", "give one for each")
+        for each in options:
+            check_texts("options", each)
+            if len(each) < 2:
+                raise UsageError("options", f"{len(each)} of them", "give at least two to choose from")
+        lengths = self._lengths
+        return rank_options(
+            self._deciding, self.tokenizer, lengths.max_length, lengths.question_length, contexts, questions, options
+        )
 
-    def _require(self, ability: str) -> None:
-        if ability not in self.abilities:
-            can = " and ".join(self.abilities) or "nothing yet: fine-tune it first"
-            raise InvalidConfiguration(self.name, f"has no trained head to {ability}", f"this model can {can}")
+    def fill_mask(self, text: str, top_k: int = 5) -> list[Prediction] | list[list[Prediction]]:
+        """`fill_mask_batch` of one text: for one mask its predictions, for several a list of such lists."""
+        results = self.fill_mask_batch([text], top_k)[0]
+        return results[0] if len(results) == 1 else results
 
-    def _scores(self, logits: Tensor) -> Tensor:
+    def fill_mask_batch(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Prediction]]]:
+        """The likeliest pieces for each `[MASK]` of each text.
+
+        Returns:
+            For each text, for each of its masks, `top_k` predictions with `score` (probability), `token`, `token_str`
+            and `sequence`; each mask is judged with the others still masked.
+
+        Raises:
+            UnansweredTexts: no mask, or more text than fits.
+            InvalidConfiguration: the model cannot fill masks.
+        """
+        self._require(FILLING)
+        check_texts("texts", texts)
+        return fill_masks(self._model, self.tokenizer, self.max_length, texts, top_k)
+
+    def order(self, first: str, second: str) -> Prediction:
+        """`order_batch` of one pair."""
+        return self.order_batch([first], [second])[0]
+
+    def order_batch(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[Prediction]:
+        """Whether two adjacent segments are in order: `label`, its `score`, `probability_in_order`, for each pair.
+
+        A model that learnt next-sentence prediction says instead whether the second follows the first in their
+        text or comes from another one, with `probability_next`.
+
+        Raises:
+            InvalidConfiguration: the model cannot judge an order.
+            UsageError: not as many second segments as first ones.
+        """
+        self._require(ORDERING)
+        check_pairs("seconds", seconds, "firsts", firsts)
+        objective = self.extra.get("sentence_objective")
+        return judge_orders(self._model, self.tokenizer, self.max_length, firsts, seconds, objective)
+
+    def embed(
+        self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False
+    ) -> Float32[np.ndarray, "texts H"]:
+        """A vector for each text: its tokens' last layer, pooled; any model can, whatever its head.
+
+        Args:
+            texts: any number of them.
+            pooling: "mean" over all tokens, [CLS] and [SEP] among them, or what stands at "cls".
+            normalize: to length 1, so that a product of two is their cosine.
+        """
+        return self.embed_counted(texts, pooling, normalize)[0]
+
+    def embed_counted(
+        self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False
+    ) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
+        """`embed`, and how many tokens of each text did not fit."""
+        check_texts("texts", texts)
+        check_pooling(pooling)
+        if pooling not in self._pooled:
+            model = self._model.model
+            pooled = PooledEncoder(getattr(model, "albert", model), pooling)
+            self._pooled[pooling] = PackedModel(pooled, self.device)
+        return embed_texts(self._pooled[pooling], self.tokenizer, self.max_length, texts, normalize)
+
+    @cached_property
+    def _word_starts(self) -> np.ndarray:
+        return self.tokenizer.word_starts()
+
+    def _classified(self, texts: Sequence[str], pairs: Sequence[str] | None) -> Classified:
+        check_texts("texts", texts)
+        if pairs is not None:
+            check_pairs("pairs", pairs, "texts", texts)
+        parts = (texts,) if pairs is None else (texts, pairs)
         problem = self.extra.get("problem_type")
-        if problem == "multi_label_classification":
-            return logits.sigmoid()
-        return logits if problem == "regression" or len(logits) == 1 else logits.softmax(dim=-1)
+        return classify_texts(self._deciding, self.tokenizer, self.max_length, parts, len(self.labels), problem)
 
-
-def _max_length(opened: OpenedModel) -> int:
-    positions = opened.config.max_position_embeddings
-    asked = opened.extra.get("max_sequence_length", positions)
-    if not isinstance(asked, int) or asked < SHORTEST:
-        why = f"is {asked!r}, a length of at least {SHORTEST} tokens is needed"
-        raise InvalidConfiguration(opened.directory / "config.json: max_sequence_length", why)
-    return min(asked, positions)
-
-
-def _said(cut: int) -> Prediction:
-    return {"tokens_cut": cut} if cut else {}
+    def _require(self, *abilities: str) -> None:
+        if not any(ability in self.abilities for ability in abilities):
+            can = " and ".join(self.abilities) or "nothing yet: fine-tune it first"
+            raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0]}", f"this model can {can}")

@@ -1,23 +1,14 @@
 """A label for every word of a text, with the word's place in it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool
 
+from albert.inference.abilities import Prediction
 from albert.inference.packed_model import PackedModel
 from albert.tasks.windows import best_windows, cut_windows
 from albert.text.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True)
-class TaggedWord:
-    """A word, its characters `start`..`end` in the text, and the probability of every label, float64 [labels]."""
-
-    word: str
-    start: int
-    end: int
-    probabilities: np.ndarray
 
 
 def tag_words(
@@ -25,8 +16,9 @@ def tag_words(
     tokenizer: Tokenizer,
     word_starts: Bool[np.ndarray, " pieces"],
     max_length: int,
-    text: str,
-) -> list[TaggedWord]:
+    texts: Sequence[str],
+    names: Sequence[str],
+) -> list[list[Prediction]]:
     """Judge every word by its first piece, as token classifiers are trained (Devlin et al. 2019, §5.3).
 
     A text longer than the model reads goes through in overlapping windows; a piece is judged in the one where it has
@@ -37,28 +29,42 @@ def tag_words(
         tokenizer: its tokenizer.
         word_starts: which of its pieces begin a word.
         max_length: tokens of a sequence, `[CLS]` and `[SEP]` included.
-        text: any text; one without words has none to tag.
+        texts: any texts; one without words has none to tag.
+        names: of the labels.
     """
-    ids, spans = tokenizer.encode_with_offsets(text)
     room = max_length - 2
-    pieces = cut_windows(len(ids), room, max(1, room // 2))
-    sequences = [np.asarray([tokenizer.cls_id, *ids[start:stop], tokenizer.sep_id], np.int64) for start, stop in pieces]
-    rows = model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences])
-    logits = np.zeros((len(ids), rows[0].shape[1]))
-    for (start, stop), best, row in zip(pieces, best_windows(pieces, len(ids)), rows, strict=True):
-        logits[start:stop][best] = row[1:-1][best]
-    shown = [place for place, (start, end) in enumerate(spans) if end > start]  # a blank alone is no part of a word
-    begins = word_starts[np.asarray(ids, np.int64)]
-    words: list[list[int]] = []
-    for place in shown:
-        blank_before = place > 0 and spans[place - 1][0] == spans[place - 1][1]
-        if not words or begins[place] or blank_before:
-            words.append([])
-        words[-1].append(place)
-    return [_tagged(text, [spans[place] for place in word], logits[word[0]]) for word in words]
+    encoded = tokenizer.encode_batch_with_offsets(texts)
+    windows = [cut_windows(len(ids), room, max(1, room // 2)) for ids, _ in encoded]
+    sequences = [
+        np.asarray([tokenizer.cls_id, *ids[start:stop], tokenizer.sep_id], np.int64)
+        for (ids, _), pieces in zip(encoded, windows, strict=True)
+        for start, stop in pieces
+    ]
+    rows = iter(model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
+    found = []
+    for text, (ids, spans), pieces in zip(texts, encoded, windows, strict=True):
+        own = [next(rows)[1:-1] for _ in pieces]
+        logits = np.zeros((len(ids), own[0].shape[1]))
+        for (start, stop), best, row in zip(pieces, best_windows(pieces, len(ids)), own, strict=True):
+            logits[start:stop][best] = row[best]
+        begins = word_starts[np.asarray(ids, np.int64)]
+        found.append(_tagged(text, np.asarray(spans, np.int64).reshape(-1, 2), begins, logits, names))
+    return found
 
 
-def _tagged(text: str, spans: list[tuple[int, int]], logits: np.ndarray) -> TaggedWord:
-    start, end = spans[0][0], spans[-1][1]
-    exponentials = np.exp(logits - logits.max())
-    return TaggedWord(text[start:end], start, end, exponentials / exponentials.sum())
+def _tagged(
+    text: str, spans: np.ndarray, begins: np.ndarray, logits: np.ndarray, names: Sequence[str]
+) -> list[Prediction]:
+    """Pieces to words: one begins with a piece that says so, and after a blank, which alone is no part of a word."""
+    shown = spans[:, 1] > spans[:, 0]
+    blank_before = np.append(True, ~shown[:-1])[: len(shown)]
+    first = np.flatnonzero(shown & (begins | blank_before))
+    ends = np.maximum.reduceat(np.where(shown, spans[:, 1], 0), first) if len(first) else first
+    exponentials = np.exp(logits[first] - logits[first].max(axis=1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+    best, scores = probabilities.argmax(axis=1).tolist(), probabilities.max(axis=1).tolist()
+    words = zip(spans[first, 0].tolist(), ends.tolist(), best, scores, strict=True)
+    return [
+        {"word": text[start:end], "entity": names[label], "score": score, "start": start, "end": end}
+        for start, end, label, score in words
+    ]

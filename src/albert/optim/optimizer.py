@@ -52,7 +52,8 @@ def build_optimizer(recipe: OptimizerRecipe, model: nn.Module) -> Optimizer:
     if recipe.kind == "adamw":
         for group in groups:
             del group["adapt"]
-        return AdamW(groups, lr=recipe.learning_rate, betas=betas, eps=recipe.eps)
+        # One pass over each tensor: for small batches the update of the word pieces is most of a step.
+        return AdamW(groups, lr=recipe.learning_rate, betas=betas, eps=recipe.eps, fused=True)
     return Lamb(
         groups,
         lr=recipe.learning_rate,

@@ -1,7 +1,8 @@
 """A small vocabulary, a tiny model directory, and tiny data for every kind of target."""
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from albert.experiments.sample_corpus import load_chapters
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.tasks.declared import DECLARED
-from albert.tasks.task import Task
+from albert.tasks.entities import tag_metrics
+from albert.tasks.metrics import multi_label_scores
+from albert.tasks.rows import Row, Rows
+from albert.tasks.task import Labels, Single, Tags, Task, TaskRecipe, Words
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
 from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
@@ -102,15 +106,74 @@ def data(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(params=["sst-2", "sts-b", "squad-1.1", "squad-2.0", "race"])
+@dataclass(frozen=True)
+class Written:
+    """The same rows for training and development, written down in a test."""
+
+    columns: tuple[Mapping[str, str | tuple[str, ...]], ...]
+    splits: tuple[str, ...] = ("train", "dev")
+
+    def with_files(self, files: Mapping[str, Path]) -> "Written":
+        return self
+
+    def read(self, data: Path, split: str) -> Rows:
+        rows = [Row(str(i), f"{split}:{i + 1}", fields) for i, fields in enumerate(self.columns)]
+        return Rows(rows, {"rows": len(rows)})
+
+
+def sixteen_tagged() -> tuple[Mapping[str, tuple[str, ...]], ...]:
+    """Captains and islands are named; one sentence is empty, one too long for a window, one word has no piece."""
+    sentences = []
+    for i in range(13):
+        first, second = NOUNS[i % 8], NOUNS[(i * 3 + 1) % 8]
+        words = ("the", first, "island", "saw", "the", second, "captain", "\u0301")[: 7 + i % 2]
+        tags = ("O", "B-LOC", "I-LOC", "O", "O", "B-PER", "I-PER", "O")[: 7 + i % 2]
+        sentences.append({"words": words, "tags": tags})
+    sentences.append({"words": (), "tags": ()})
+    long = [(("the", NOUNS[i % 8], "island"), ("O", "B-LOC", "I-LOC")) for i in range(20)]
+    sentences.append({"words": sum((w for w, _ in long), ()), "tags": sum((t for _, t in long), ())})
+    sentences.append({"words": ("ship", "island"), "tags": ("I-LOC", "I-LOC")})
+    return tuple(sentences)
+
+
+UNDECLARED = {
+    "tags": Task(
+        name="tags",
+        source=Written(sixteen_tagged()),
+        inputs=Words("words"),
+        target=Tags(("O", "B-PER", "I-PER", "B-LOC", "I-LOC"), "tags"),
+        metrics=tag_metrics(("O", "B-PER", "I-PER", "B-LOC", "I-LOC")),
+        recipe=TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1.0),
+    ),
+    "labels": Task(
+        name="labels",
+        source=Written(
+            tuple(
+                {
+                    "sentence": f"{NOUNS[i // 4]} {NOUNS[i % 4]}",
+                    "about": tuple(noun for noun in NOUNS[:4] if noun in (NOUNS[i // 4], NOUNS[i % 4])),
+                }
+                for i in range(16)
+            )
+        ),
+        inputs=Single("sentence"),
+        target=Labels(NOUNS[:4], "about"),
+        metrics=(multi_label_scores,),
+        recipe=TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1.0),
+    ),
+}
+
+
+@pytest.fixture(params=["sst-2", "sts-b", "squad-1.1", "squad-2.0", "race", *UNDECLARED])
 def task(request) -> Task:
-    """One declared task of each kind of target, with a recipe for a tiny model."""
-    declared = DECLARED[request.param]
+    """One task of each kind of target, with a recipe for a tiny model."""
+    declared = (DECLARED | UNDECLARED)[request.param]
     recipe = replace(
         declared.recipe,
         learning_rate=3e-3,
         batch_size=8,
-        steps=120,
+        steps=240 if isinstance(declared.target, Labels) else 120,  # each label has a quarter of the loss
+        epochs=None,
         examples=None,
         warmup_share=0.1,
         max_length=32,

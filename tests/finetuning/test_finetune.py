@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from albert.checkpoints.model_directory import open_model
-from albert.finetuning import task_run
+from albert.finetuning import ways_of_learning
 from albert.finetuning.evaluate import evaluate_directory
 from albert.finetuning.evaluation import Computing, evaluate_model
 from albert.finetuning.finetune import finetune
@@ -22,11 +22,18 @@ from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, Invali
 from albert.runtime.journal import read_journal
 from albert.runtime.manifests import verify_directory
 from albert.tasks.declared import DECLARED
-from albert.tasks.task import Choice, Option, Score, Span
+from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags
 from albert.text.tokenizer_directory import load_tokenizer
 
 CPU = FinetuningSettings(device="cpu")
-PERFECT = {"accuracy": 100.0, "pearson": 95.0, "span_f1": 100.0, "f1": 90.0}
+PERFECT = {
+    "accuracy": 100.0,
+    "pearson": 95.0,
+    "span_f1": 100.0,
+    "f1": 90.0,
+    "entity_f1": 95.0,
+    "micro_f1": 95.0,
+}
 
 
 def test_a_tiny_model_learns_sixteen_examples_and_transformers_opens_it(task, task_data, pretrained, tmp_path):
@@ -59,6 +66,7 @@ THEIRS = {
     "classification": transformers.AutoModelForSequenceClassification,
     "question_answering": transformers.AutoModelForQuestionAnswering,
     "multiple_choice": transformers.AutoModelForMultipleChoice,
+    "token_classification": transformers.AutoModelForTokenClassification,
 }
 
 
@@ -85,7 +93,7 @@ def same_logits_in_transformers(task, task_data, directory):
         shape = (1, 1, -1) if isinstance(task.target, Option) else (1, -1)
         inputs = {"input_ids": torch.from_numpy(ids), "token_type_ids": torch.from_numpy(types)}
         output = theirs(**{name: tensor.view(shape) for name, tensor in inputs.items()})
-    if isinstance(task.target, Option):
+    if isinstance(task.target, Option | Tags):
         torch.testing.assert_close(packed, output.logits[0], atol=1e-5, rtol=1e-4)
     elif isinstance(task.target, Span):
         torch.testing.assert_close(packed[0], output.start_logits[0], atol=1e-5, rtol=1e-4)
@@ -97,6 +105,10 @@ def same_logits_in_transformers(task, task_data, directory):
         assert theirs.config.problem_type == "single_label_classification"
     if isinstance(task.target, Score):
         assert theirs.config.problem_type == "regression"
+    if isinstance(task.target, Labels):
+        assert theirs.config.problem_type == "multi_label_classification"
+    if isinstance(task.target, Labels | Tags):
+        assert list(theirs.config.id2label.values()) == list(task.target.labels)
 
 
 @pytest.fixture
@@ -121,7 +133,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(short, data, pretrained,
 
 
 def stop_at(monkeypatch, step):
-    inner, calls = task_run.task_loss, []
+    inner, calls = ways_of_learning.task_loss, []
 
     def loss(model, batch):
         calls.append(batch)
@@ -129,7 +141,7 @@ def stop_at(monkeypatch, step):
             raise KeyboardInterrupt
         return inner(model, batch)
 
-    monkeypatch.setattr(task_run, "task_loss", loss)
+    monkeypatch.setattr(ways_of_learning, "task_loss", loss)
 
 
 def test_a_finished_run_is_returned_and_another_one_is_refused(short, data, pretrained, tmp_path):

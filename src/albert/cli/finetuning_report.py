@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.summary import scores_table, shortened, shown
-from albert.tasks.task import Option, Pair, QuestionInContext, Single, Task
+from albert.tasks.task import Option, Pair, QuestionInContext, Single, Task, Words
 
 
 def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
@@ -48,5 +48,7 @@ def _question(task: Task) -> str:
             return '--question "Who came?" --context "He came home."'
         case Pair():
             return '--classify "He came home." --pair "He is at home."'
+        case Words():
+            return '--tag "He came home ."'
         case Single():
             return '--classify "He came home."'

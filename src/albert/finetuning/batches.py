@@ -17,23 +17,27 @@ from torch import Tensor
 from albert.model.packed_sequences import PackedSequences, pack
 from albert.runtime.randomness import stream
 from albert.tasks.features import Sequences
+from albert.tasks.words import NOT_JUDGED
 
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Packed sequences and what is to be learnt: label ids or numbers [examples], or spans [examples, 2].
+    """Packed sequences and what is to be learnt: label ids or numbers [examples], which labels are true [examples,
+    labels], spans [examples, 2], or label ids of the tokens that are judged [tokens].
 
     Spans are first and last token of the answer, counted from the beginning of their sequence. An example is one
-    sequence, or as many as it has options.
+    sequence, or as many as it has options. Tokens that are not judged have `NOT_JUDGED` for a target.
     """
 
     packed: PackedSequences
-    targets: Int[Tensor, "examples ..."] | Float[Tensor, " examples"]
+    targets: Int[Tensor, "targets ..."] | Float[Tensor, "examples ..."]
     term: str
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The denominator of the one loss term: examples."""
+        """The denominator of the one loss term: examples, or the tokens that are judged."""
+        if self.targets.dtype == torch.int64 and self.targets.dim() == 1:
+            return {self.term: int((self.targets != NOT_JUDGED).sum())}
         return {self.term: len(self.targets)}
 
     @property
@@ -52,12 +56,13 @@ class TaskBatches:
 
     Args:
         sequences: all training sequences.
-        targets: one entry (or row) per example.
+        targets: one entry (or row) per example, or per token.
         term: name of the loss term.
         batch_size: examples per step over all ranks.
         seed: of the order.
         micro_batch_tokens: tokens that go through the model at once; a longer single example goes alone.
         n_options: sequences of one example, which follow each other and stay together.
+        per_token: whether `targets` are those of tokens; then an example is a sequence.
     """
 
     sequences: Sequences
@@ -67,23 +72,32 @@ class TaskBatches:
     seed: int
     micro_batch_tokens: int
     n_options: int = 1
+    per_token: bool = False
 
     @property
     def n_examples(self) -> int:
         """Training examples: questions with their options, or sequences."""
-        return len(self.targets)
+        return len(self.sequences) // self.n_options
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaskBatch]:
         """One process's share of the batch of update number `step`."""
+        return [self.of(members) for members in self.pieces(step, rank, world_size)]
+
+    def pieces(self, step: int, rank: int, world_size: int) -> list[np.ndarray]:
+        """Indices of the examples in each of these micro-batches."""
         members = batch_members(self.n_examples, self.batch_size, self.seed, step)[rank::world_size]
         lengths = self.sequences.lengths.reshape(-1, self.n_options).sum(axis=1)
-        pieces = split_by_tokens(members, lengths, self.micro_batch_tokens)
-        return [self._pack(piece) for piece in pieces]
+        return split_by_tokens(members, lengths, self.micro_batch_tokens)
 
-    def _pack(self, members: np.ndarray) -> TaskBatch:
-        options = (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
-        packed = pack_members(self.sequences, options)
-        return TaskBatch(packed, torch.from_numpy(self.targets[members]), self.term)
+    def sequences_of(self, members: np.ndarray) -> np.ndarray:
+        """Indices of the sequences of some examples, in their order."""
+        return (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
+
+    def of(self, members: np.ndarray) -> TaskBatch:
+        """Some examples as one batch."""
+        packed = pack_members(self.sequences, self.sequences_of(members))
+        targets = self.targets[self.sequences.places(members) if self.per_token else members]
+        return TaskBatch(packed, torch.from_numpy(targets), self.term)
 
 
 def pack_members(sequences: Sequences, members: np.ndarray) -> PackedSequences:

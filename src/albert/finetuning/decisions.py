@@ -7,18 +7,22 @@ from typing import Any
 import numpy as np
 
 from albert.tasks.answers import Answers
+from albert.tasks.entities import OUTSIDE, entities_of, runs_of, tag_scheme
 from albert.tasks.examples import Example
 from albert.tasks.null_threshold import NullThreshold, decide
-from albert.tasks.task import Choice, Option
+from albert.tasks.task import Choice, Labels, Option, Tags
 
 SHOWN_ANSWERS = 5
+LIKELY = 0.5
+"""The probability from which on a label counts as true where several may be."""
 
 
 @dataclass(frozen=True)
 class Decisions:
     """One of each for every example, in order.
 
-    `gold` and `predicted` are label ids, places of options, numbers, or answers; `entries` are JSON objects.
+    `gold` and `predicted` are label ids, places of options, sets of labels, tags, numbers, or answers; `entries` are
+    JSON objects.
     """
 
     gold: Any
@@ -41,11 +45,53 @@ def decided_labels(
         {
             "id": example.identifier,
             "prediction": names[choice],
-            "gold": None if example.target is None else names[int(example.target)],
+            "gold": None if example.target is None else names[int(right)],
             "probabilities": dict(zip(names, map(float, row), strict=True)),
         }
-        for example, choice, row in zip(examples, predicted, probabilities, strict=True)
+        for example, choice, right, row in zip(examples, predicted, gold, probabilities, strict=True)
     ]
+    return Decisions(gold, predicted, entries)
+
+
+def decided_label_sets(
+    examples: Sequence[Example], target: Labels, gold: np.ndarray, probabilities: np.ndarray
+) -> Decisions:
+    """Every label that is likelier true than not: probabilities are [examples, labels], in the task's order."""
+    predicted = probabilities >= LIKELY
+    gold = gold > 0
+    names = np.array(target.labels, object)
+    entries = [
+        {
+            "id": example.identifier,
+            "prediction": names[said].tolist(),
+            "gold": None if example.target is None else names[true].tolist(),
+            "probabilities": dict(zip(target.labels, map(float, row), strict=True)),
+        }
+        for example, said, true, row in zip(examples, predicted, gold, probabilities, strict=True)
+    ]
+    return Decisions(gold, predicted, entries)
+
+
+def decided_tags(examples: Sequence[Example], target: Tags, probabilities: Sequence[np.ndarray]) -> Decisions:
+    """The likeliest tag of every word, and the entities that they write; probabilities are [words, labels] for each
+    example, in the task's order. Each tag has its probability beside it.
+    """
+    labels = target.labels
+    plain = tag_scheme(labels) == "plain"
+    read = runs_of if plain else entities_of
+    writes_entities = not plain or OUTSIDE in labels
+    gold, predicted, entries = [], [], []
+    for example, rows in zip(examples, probabilities, strict=True):
+        true = tuple(labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
+        said = tuple(labels[tag] for tag in rows.argmax(axis=1)) if len(rows) else ()
+        entry: dict[str, Any] = {"id": example.identifier, "words": list(example.texts), "prediction": list(said)}
+        entry |= {"gold": None if example.target is None else list(true)}
+        entry |= {"probabilities": rows.max(axis=1).tolist() if len(rows) else []}
+        if writes_entities:
+            entry["entities"] = [entity._asdict() for entity in read(said)]
+        gold.append(true)
+        predicted.append(said)
+        entries.append(entry)
     return Decisions(gold, predicted, entries)
 
 

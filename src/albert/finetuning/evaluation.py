@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import expit
 from torch import nn
 
 from albert.finetuning.batches import pack_members, split_by_tokens
 from albert.finetuning.decisions import (
     Decisions,
     decided_answers,
+    decided_label_sets,
     decided_labels,
     decided_numbers,
+    decided_tags,
     groups_of,
 )
 from albert.finetuning.held_out_threshold import threshold_for
@@ -32,11 +35,13 @@ from albert.tasks.features import Sequences
 from albert.tasks.metrics import in_order
 from albert.tasks.null_threshold import NullThreshold
 from albert.tasks.options import OptionFeatures
-from albert.tasks.task import Score, Span, Target, Task
+from albert.tasks.task import Labels, Score, Span, Tags, Target, Task
 from albert.tasks.windows import SpanFeatures
+from albert.tasks.words import TagFeatures
 
 Predicted = np.ndarray | list[Answers]
-"""Probabilities [examples, labels] in the task's order, or of options; numbers [examples]; or answers."""
+"""Probabilities [examples, labels] in the task's order, of options, or [words of all examples, labels]; numbers
+[examples]; or answers."""
 CHOSEN_ON_THESE = "best_: with the threshold that suits the scored questions best, as the reference reports it"
 
 
@@ -148,13 +153,17 @@ def predict_split(
         return best_answers(
             prepared.examples, features, outputs, target.max_answer_tokens, may_be_absent=target.may_be_absent
         )
-    logits = np.stack([np.asarray(row) for row in outputs]).astype(np.float64)
+    arrays = [np.asarray(row) for row in outputs]
+    found = features.words.judged(arrays) if isinstance(features, TagFeatures) else np.stack(arrays)
+    logits = found.astype(np.float64)
     if isinstance(target, Score):
         return logits[:, 0]
     if isinstance(features, OptionFeatures):
         logits = logits.reshape(-1, features.n_options)
     elif label_columns is not None:
         logits = logits[:, list(label_columns)]
+    if isinstance(target, Labels):
+        return expit(logits)
     exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
@@ -192,6 +201,12 @@ def _decisions(
         threshold = threshold or threshold_for(examples, predicted, "the very questions that are scored")
         return decided_answers(examples, predicted, threshold), threshold
     assert isinstance(predicted, np.ndarray)
+    if isinstance(features, TagFeatures):
+        assert isinstance(target, Tags)
+        return decided_tags(examples, target, features.words.by_sentence(predicted)), None
+    assert not isinstance(target, Tags)
+    if isinstance(target, Labels):
+        return decided_label_sets(examples, target, features.targets, predicted), None
     if isinstance(target, Score):
         return decided_numbers(examples, features.targets, predicted), None
     return decided_labels(examples, target, features.targets, predicted), None

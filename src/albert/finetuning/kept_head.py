@@ -6,7 +6,7 @@ from torch import nn
 from albert.checkpoints.model_directory import OpenedModel
 from albert.checkpoints.warm_start.warm_start_heads import outputs_by_name
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.task import Choice, Option, Span, Target
+from albert.tasks.task import Choice, Labels, Option, Span, Tags, Target
 
 _REMEDY = "leave --keep-head out: a new head is drawn, the rest of the model stays"
 
@@ -29,7 +29,7 @@ def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
         return
     head = opened.model.classifier
     assert isinstance(head, nn.Linear)
-    if isinstance(target, Choice):
+    if isinstance(target, Choice | Labels | Tags):
         order = outputs_by_name(opened.extra.get("id2label"), (target.labels, target.shown), model)
         with torch.no_grad():
             head.weight.copy_(head.weight[order].clone())

@@ -10,19 +10,25 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.options import OptionFeatures
 from albert.tasks.task import Span, Task, TaskRecipe
 from albert.tasks.windows import SpanFeatures
+from albert.tasks.words import TagFeatures
 
 
 def task_batches(task: Task, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings) -> TaskBatches:
     """The batches of a run.
 
     Raises:
-        InvalidConfiguration: no window of the training set holds an answer.
+        InvalidConfiguration: no window of the training set holds an answer, or no sentence a word.
     """
     features = split.features
     sequences, targets = features.sequences, features.targets
     if isinstance(features, SpanFeatures):
         learnt = learnt_windows(task, split, features)
         sequences, targets = sequences.select(learnt), np.maximum(targets[learnt], 0)
+    if isinstance(features, TagFeatures):
+        learnt = features.learnable
+        if not len(learnt):
+            raise InvalidConfiguration(task.name, "no sentence of the training set has a word")
+        sequences, targets = sequences.select(learnt), targets[sequences.places(learnt)]
     return TaskBatches(
         sequences,
         targets,
@@ -31,6 +37,7 @@ def task_batches(task: Task, split: PreparedSplit, recipe: TaskRecipe, settings:
         settings.seed,
         settings.micro_batch_tokens,
         features.n_options if isinstance(features, OptionFeatures) else 1,
+        isinstance(features, TagFeatures),
     )
 
 

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from albert.finetuning.batches import TaskBatch
 from albert.model.joint_question_answering import SpanFromStart
-from albert.tasks.task import Choice, Option, Score, Span, Target
+from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target
 from albert.training.objective import Batch, Sums
 
 JOINT_SPAN = "joint_span"
@@ -18,6 +18,10 @@ def term_of(target: Target) -> str:
     match target:
         case Choice():
             return "choice"
+        case Labels():
+            return "labels"
+        case Tags():
+            return "tags"
         case Score():
             return "score"
         case Option():
@@ -42,7 +46,8 @@ def told_to_the_head(batch: TaskBatch) -> tuple[Int[Tensor, " sequences"], ...]:
 def output_loss(output: Tensor | tuple, batch: TaskBatch) -> Sums:
     """The loss of what a model's head gave for a micro-batch, summed over its examples.
 
-    Cross entropy for a choice, and for an option over the sequences of its question; squared error of the raw number
+    Cross entropy for a choice, for the tag of each word at its first piece, and for an option over the sequences of its
+    question; the mean of the labels' binary cross entropies where several may be true; squared error of the raw number
     for a score (as the reference has it); for a span the mean of the cross entropies of start and end, each over the
     tokens of its own sequence. A joint span adds half the cross entropy of "no answer", as the reference does; a
     window without an answer points at its [CLS].
@@ -52,12 +57,20 @@ def output_loss(output: Tensor | tuple, batch: TaskBatch) -> Sums:
     if isinstance(output, tuple):
         loss, right = _span(output[0].float(), output[1].float(), batch)
         return Sums({batch.term: loss}, {batch.term: right.sum()})
+    if batch.targets.is_floating_point() and batch.targets.dim() == 2:
+        return _labels(output, batch)
     if batch.targets.is_floating_point():
         errors = functional.mse_loss(output.float().squeeze(1), batch.targets.float(), reduction="sum")
         return Sums({batch.term: errors})
     output = output.reshape(len(batch.targets), -1)
     loss = functional.cross_entropy(output.float(), batch.targets, reduction="sum")
     return Sums({batch.term: loss}, {batch.term: (output.argmax(1) == batch.targets).sum()})
+
+
+def _labels(logits: Float[Tensor, "sequences labels"], batch: TaskBatch) -> Sums:
+    losses = functional.binary_cross_entropy_with_logits(logits.float(), batch.targets.float(), reduction="none")
+    right = ((logits > 0) == batch.targets.bool()).all(dim=1)
+    return Sums({batch.term: losses.mean(dim=1).sum()}, {batch.term: right.sum()})
 
 
 def _joint_span(output: SpanFromStart, batch: TaskBatch) -> Sums:

@@ -10,10 +10,10 @@ from torch import nn
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import Kind, kind_of, open_model, read_config
 from albert.checkpoints.model_tokenizer import tokenizer_of
-from albert.finetuning.start import LENGTHS, head_kind
+from albert.finetuning.start import LENGTHS, PROBLEM_TYPES, head_kind
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.null_threshold import NullThreshold, stated_threshold
-from albert.tasks.task import Choice, Score, Span, Target, Task, TaskRecipe
+from albert.tasks.task import Choice, Labels, Score, Span, Tags, Target, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 
 _ANSWERING: tuple[Kind, ...] = ("question_answering", "joint_question_answering")
@@ -60,6 +60,7 @@ def open_for_task(
     if fresh:
         remedy = "give a model of `albert finetune` for this task"
         raise InvalidConfiguration(model, f"has no head for this task ({', '.join(fresh)} would be random)", remedy)
+    _refuse_another_problem(task.target, opened.extra.get("problem_type"), model)
     columns = label_columns(task.target, opened.extra.get("id2label"), model)
     tokenizer = tokenizer_of(opened)
     recipe = _recipe_of_model(task, opened.extra, model)
@@ -79,6 +80,18 @@ def _kind(target: Target, model: str, revision: str | None) -> Kind:
         found = kind_of(read_config(find_model(model, revision))[1])
         return found if found in _ANSWERING else needed
     return needed
+
+
+def _refuse_another_problem(target: Target, problem: Any, model: str) -> None:
+    """Outputs trained to exclude each other say nothing of several labels at once, nor the other way round."""
+    several = PROBLEM_TYPES[Labels]
+    if isinstance(target, Labels) and problem != several:
+        why = f"was not trained for several labels at once (its problem_type is {problem!r})"
+        raise InvalidConfiguration(model, why, "give another model")
+    if isinstance(target, Choice) and problem == several:
+        raise InvalidConfiguration(
+            model, "was trained for several labels at once, the task has one", "give another model"
+        )
 
 
 def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
@@ -103,7 +116,7 @@ def label_columns(target: Target, id2label: Mapping[int, str] | None, model: str
     Raises:
         InvalidConfiguration: the model has other labels than the task.
     """
-    if not isinstance(target, Choice):
+    if not isinstance(target, Choice | Labels | Tags):
         if id2label is not None and isinstance(target, Score) and len(id2label) != 1:
             raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", "give another model")
         return None

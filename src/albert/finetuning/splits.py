@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albert.runtime.randomness import stream
+from albert.tasks.entities import continues_nothing, tag_scheme
 from albert.tasks.examples import Example, is_labelled, to_examples
 from albert.tasks.features import TextFeatures, text_features
 from albert.tasks.options import OptionFeatures, option_features
-from albert.tasks.task import Option, Span, Task, TaskRecipe
+from albert.tasks.task import Labels, Option, Span, Tags, Task, TaskRecipe
 from albert.tasks.windows import SpanFeatures, span_features
+from albert.tasks.words import TagFeatures, tag_features
 from albert.text.tokenizer import Tokenizer
 
 UNLABELLED = "unlabelled"
@@ -21,7 +23,7 @@ class PreparedSplit:
 
     split: str
     examples: list[Example]
-    features: TextFeatures | OptionFeatures | SpanFeatures
+    features: TextFeatures | OptionFeatures | SpanFeatures | TagFeatures
     counts: Mapping[str, int]
 
     @property
@@ -92,7 +94,19 @@ def encode_split(
     elif isinstance(task.target, Option):
         features = option_features(examples, tokenizer, *lengths)
         cut = features.counts
+    elif isinstance(task.target, Tags):
+        features = tag_features(examples, tokenizer, recipe.max_length)
+        cut = features.words.counts | _contradicting(examples, task.target)
     else:
-        features = text_features(examples, tokenizer, recipe.max_length)
+        n_labels = len(task.target.labels) if isinstance(task.target, Labels) else None
+        features = text_features(examples, tokenizer, recipe.max_length, n_labels)
         cut = {"truncated": features.truncated, "tokens_cut": features.tokens_cut}
     return PreparedSplit(split, examples, features, {**counts, **cut})
+
+
+def _contradicting(examples: list[Example], target: Tags) -> dict[str, int]:
+    """How many tags go on with an entity that none began, where tags write entities so."""
+    if tag_scheme(target.labels) == "plain":
+        return {}
+    tags = (example.target for example in examples if isinstance(example.target, tuple))
+    return {"tags_that_continue_nothing": sum(continues_nothing([target.labels[t] for t in each]) for each in tags)}

@@ -22,10 +22,16 @@ from albert.finetuning.kept_head import order_kept_head
 from albert.model.config import AlbertConfig
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.task import Choice, Option, Score, Span, Target, Task, TaskRecipe
+from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
 
+PROBLEM_TYPES: dict[type[Target], str] = {
+    Choice: "single_label_classification",
+    Labels: "multi_label_classification",
+    Score: "regression",
+}
+"""What transformers calls that which a classifier's outputs mean."""
 LENGTHS = ("max_length", "question_length", "stride")
 """What of a recipe an evaluation needs too."""
 
@@ -190,8 +196,10 @@ def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
 def head_kind(target: Target) -> Kind:
     """The kind of model that a kind of target needs."""
     match target:
-        case Choice() | Score():
+        case Choice() | Labels() | Score():
             return "classification"
+        case Tags():
+            return "token_classification"
         case Option():
             return "multiple_choice"
         case Span(head="joint"):
@@ -201,9 +209,9 @@ def head_kind(target: Target) -> Kind:
 
 
 def n_outputs(target: Target) -> int | None:
-    """How many numbers the head gives per sequence, None where its kind says so."""
+    """How many numbers the head gives per sequence or token, None where its kind says so."""
     match target:
-        case Choice(labels):
+        case Choice(labels) | Labels(labels) | Tags(labels):
             return len(labels)
         case Score():
             return 1
@@ -220,11 +228,13 @@ def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | No
     longest = {"max_sequence_length": recipe.max_length}
     target = task.target
     match target:
-        case Choice():
-            names = dict(enumerate(target.shown))
-            return {"id2label": names, "problem_type": "single_label_classification", **kept, **longest}
+        case Choice() | Labels():
+            names, problem = dict(enumerate(target.shown)), PROBLEM_TYPES[type(target)]
+            return {"id2label": names, "problem_type": problem, **kept, **longest}
+        case Tags():
+            return {"id2label": dict(enumerate(target.shown)), **kept, **longest}
         case Score(column):
-            return {"id2label": {0: column}, "problem_type": "regression", **kept, **longest}
+            return {"id2label": {0: column}, "problem_type": PROBLEM_TYPES[Score], **kept, **longest}
         case Option():
             return {**kept, **longest}
         case Span():

@@ -121,7 +121,8 @@ def _labels(row: Row, column: str, given: tuple[str, ...], label_ids: dict[str, 
 
 def _tags(row: Row, column: str, given: tuple[str, ...], label_ids: dict[str, int], n_words: int) -> tuple[int, ...]:
     if len(given) != n_words:
-        raise DamagedData(row.where, f"has {len(given)} tags in column {column!r} for {n_words} words", "give each word one")
+        why = f"has {len(given)} tags in column {column!r} for {n_words} words"
+        raise DamagedData(row.where, why, "every word needs one")
     for place, tag in enumerate(given):
         if tag not in label_ids:
             why = f"unknown tag {tag!r} in column {column!r}, at word {place + 1}"

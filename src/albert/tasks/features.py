@@ -43,18 +43,24 @@ class Sequences:
         types[: self.first_lengths[index]] = 0
         return types
 
+    def places(self, members: np.ndarray) -> np.ndarray:
+        """Where the tokens of these sequences are in `tokens`, one sequence after the other: int64 [their tokens]."""
+        lengths = self.lengths[members]
+        starts = np.cumsum(lengths) - lengths
+        return np.repeat(self.starts[members] - starts, lengths) + np.arange(lengths.sum())
+
     def select(self, members: np.ndarray) -> "Sequences":
         """The sequences with these indices, in this order."""
-        lengths = self.lengths[members]
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-        tokens = self.tokens[np.repeat(self.starts[members], lengths) + within]
-        return Sequences(tokens, starts, self.first_lengths[members])
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths[members])])
+        return Sequences(self.tokens[self.places(members)], starts, self.first_lengths[members])
 
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """Sequences in the order of the examples, their targets, how many were cut, and by how many tokens."""
+    """Sequences in the order of the examples, their targets, how many were cut, and by how many tokens.
+
+    Targets are label ids or numbers [examples], or which labels are true: float32 [examples, labels].
+    """
 
     sequences: Sequences
     targets: np.ndarray
@@ -70,11 +76,14 @@ def join_sequences(parts: Sequence[tuple[Sequence[int], int]]) -> Sequences:
     return Sequences(tokens, starts, np.fromiter((first for _, first in parts), np.int32, len(parts)))
 
 
-def text_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> TextFeatures:
+def text_features(
+    examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, n_labels: int | None = None
+) -> TextFeatures:
     """One sequence per example, at most `max_length` tokens with `[CLS]` and `[SEP]`.
 
     Two texts are cut longest-first from their ends, as the reference does: one token at a time from the
-    longer one, from the second when they are equally long.
+    longer one, from the second when they are equally long. `n_labels` is the number of labels where any of them
+    may be true at once.
 
     Raises:
         InvalidConfiguration: `max_length` leaves no room for text.
@@ -93,9 +102,21 @@ def text_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length:
         for text, count in zip(texts, kept, strict=True):
             ids += [*text[:count], tokenizer.sep_id]
         parts.append((ids, kept[0] + 2))
+    targets = _single_targets(examples) if n_labels is None else _label_sets(examples, n_labels)
+    return TextFeatures(join_sequences(parts), targets, truncated, tokens_cut)
+
+
+def _single_targets(examples: Sequence[Example]) -> np.ndarray:
     targets = [0 if example.target is None else example.target for example in examples]
-    kind = np.float32 if any(isinstance(target, float) for target in targets) else np.int64
-    return TextFeatures(join_sequences(parts), np.asarray(targets, kind), truncated, tokens_cut)
+    return np.asarray(targets, np.float32 if any(isinstance(target, float) for target in targets) else np.int64)
+
+
+def _label_sets(examples: Sequence[Example], n_labels: int) -> np.ndarray:
+    true = np.zeros((len(examples), n_labels), np.float32)
+    for row, example in zip(true, examples, strict=True):
+        if isinstance(example.target, tuple):
+            row[list(example.target)] = 1.0
+    return true
 
 
 def keep_longest_first(lengths: Sequence[int], room: int) -> list[int]:

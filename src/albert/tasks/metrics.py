@@ -74,6 +74,25 @@ def spearman(gold: Any, predicted: Any) -> float | None:
     return _finite_points(stats.spearmanr(gold, predicted)[0])
 
 
+def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
+    """Scores of sets of labels (bool [examples, labels]), scikit-learn's in points of 100; None without rows.
+
+    `micro_f1` over all decisions; `macro_f1`, the mean over all labels, of which one that is neither gold nor predicted
+    counts 0; `exact_match`, the share of examples whose set is right; `hamming_loss`, the share of wrong decisions.
+    """
+    names = ("micro_f1", "macro_f1", "exact_match", "hamming_loss")
+    if len(gold) == 0:
+        return dict.fromkeys(names)
+    gold, predicted = np.asarray(gold, np.int64), np.asarray(predicted, np.int64)
+    values = (
+        sklearn_metrics.f1_score(gold, predicted, average="micro", zero_division=_NO_DIVISION),
+        sklearn_metrics.f1_score(gold, predicted, average="macro", zero_division=_NO_DIVISION),
+        sklearn_metrics.accuracy_score(gold, predicted),
+        sklearn_metrics.hamming_loss(gold, predicted),
+    )
+    return {name: 100.0 * float(value) for name, value in zip(names, values, strict=True)}
+
+
 def mean_absolute_error(gold: Any, predicted: Any) -> float | None:
     """Mean distance between gold and predicted numbers, in the target's own unit (not points)."""
     return None if len(gold) == 0 else float(sklearn_metrics.mean_absolute_error(gold, predicted))

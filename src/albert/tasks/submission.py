@@ -3,14 +3,15 @@
 GLUE: a table of `index` and `prediction`, a label in the words of the data, or a number within the range of the scores.
 SQuAD: an object of question to text, "" for none; and where a question may have no answer, one of question to the
 probability of that, which the official script takes as `--na-prob-file` (as a probability, never above its threshold of
-1: it changes no decision). RACE has no server, its answers are public: an object of question to letter.
+1: it changes no decision). RACE has no server, its answers are public: an object of question to letter; and so of
+sets of labels and of tags, an object of example to list.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert.tasks.task import Choice, Option, Score, Span, Task
+from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Task
 
 
 def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -27,7 +28,7 @@ def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]
             return {f"{name}.tsv": _table(entries, str)}
         case Score():
             return {f"{name}.tsv": _table(entries, lambda number: f"{_within(task.target, number):.6f}")}
-        case Option():
+        case Option() | Labels() | Tags():
             return {f"{name}.json": _object(entries, "prediction")}
         case Span(may_be_absent=False):
             return {f"{name}.json": _object(entries, "prediction")}

@@ -101,6 +101,11 @@ class Labels:
     column: str
     separator: str = "|"
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The labels."""
+        return self.labels
+
 
 @dataclass(frozen=True)
 class Tags:
@@ -110,6 +115,11 @@ class Tags:
 
     labels: tuple[str, ...]
     column: str
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The tags."""
+        return self.labels
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("asked", ["fp32", "bf16", "int8"])
-def test_what_is_asked_for_is_taken(asked: precision.PrecisionAsked) -> None:
+def test_what_is_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch, asked: precision.PrecisionAsked) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": True})
     assert choose_precision(asked, CPU) == asked
 
 
@@ -19,6 +20,12 @@ def test_auto_is_bf16_only_where_the_processor_multiplies_it(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instruction: True, "architecture": "x86_64"})
     assert choose_precision("auto", CPU) == chosen
+
+
+def test_int8_that_would_overflow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True})
+    with pytest.raises(Unavailable, match=r"int8: this processor has no instructions for it \(VNNI, AMX\); use fp32"):
+        choose_precision("int8", CPU)
 
 
 def test_int8_on_a_gpu_is_refused() -> None:

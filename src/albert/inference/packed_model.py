@@ -8,44 +8,47 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from albert.inference.fast_encoder import use_fast_encoders
 from albert.inference.precision import InferencePrecision
 from albert.model.albert import PreTrainingLogits
 from albert.model.output_rows import output_rows
 from albert.model.packed_sequences import pack
-from albert.runtime.devices import Precision, autocast
-from albert.runtime.errors import Unavailable
+
+_TOKENS_A_THREAD = 512
+"""Tokens that each thread of a CPU has at once: what a layer computes of so many stays in the cache."""
+_TOKENS_ON_A_GPU = 16384
 
 
 class PackedModel:
     """A model in evaluation mode, the device it computes on, and how much goes through it at once.
 
     Args:
-        model: one of the model classes.
-        device: where it computes; the model is moved there.
-        micro_batch_tokens: tokens that go through the model at once; a longer single sequence goes alone.
-        precision: of matrix products.
+        model: one of the model classes. It is moved to the device, and its encoder is replaced by a `FastEncoder`.
+        device: where it computes.
+        micro_batch_tokens: tokens that go through the model at once; a longer single sequence goes alone. None: as
+            many as are fast there.
+        precision: of the encoder's matrix products; heads compute in fp32.
 
     Raises:
-        Unavailable: products of 8-bit integers.
+        Unavailable: the device does not compute at that precision.
     """
 
     def __init__(
         self,
         model: nn.Module,
         device: torch.device,
-        micro_batch_tokens: int = 8192,
+        micro_batch_tokens: int | None = None,
         precision: InferencePrecision = "fp32",
     ) -> None:
-        if precision == "int8":
-            raise Unavailable("precision int8", "is not computed here", "use bf16 or fp32")
         self.model: Any = model.eval().to(device)
-        self.device, self.micro_batch_tokens = device, micro_batch_tokens
-        self._products: Precision = precision
+        use_fast_encoders(model, precision)
+        fast = _TOKENS_A_THREAD * torch.get_num_threads() if device.type == "cpu" else _TOKENS_ON_A_GPU
+        self.device, self.micro_batch_tokens = device, micro_batch_tokens or fast
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Without gradients, at the precision of its products: for whoever calls the model's parts himself."""
-        with torch.inference_mode(), autocast(self.device, self._products):
+        """Without gradients: for whoever calls the model's parts himself."""
+        with torch.inference_mode():
             yield
 
     def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[Any]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from albert.finetuning import task_run
+from albert.finetuning import ways_of_learning
 from albert.finetuning.best_model import BestModel, Selection, selection_of
 from albert.finetuning.evaluate import evaluate_directory
 from albert.finetuning.finetune import finetune
@@ -49,7 +49,7 @@ def test_the_result_is_the_first_of_the_best_evaluations(short, data, pretrained
 def test_a_run_that_was_stopped_finds_its_best_model(step, short, data, pretrained, tmp_path, monkeypatch):
     start = PretrainedEncoder(str(pretrained))
     whole = finetune(short, start, data / "score", tmp_path / "whole", settings=BEST)
-    inner, calls = task_run.task_loss, []
+    inner, calls = ways_of_learning.task_loss, []
 
     def loss(model, batch):
         calls.append(batch)
@@ -57,7 +57,7 @@ def test_a_run_that_was_stopped_finds_its_best_model(step, short, data, pretrain
             raise KeyboardInterrupt
         return inner(model, batch)
 
-    monkeypatch.setattr(task_run, "task_loss", loss)
+    monkeypatch.setattr(ways_of_learning, "task_loss", loss)
     with pytest.raises(KeyboardInterrupt):
         finetune(short, start, data / "score", tmp_path / "cut", settings=BEST)
     assert (tmp_path / "cut/best").is_dir()

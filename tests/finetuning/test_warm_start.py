@@ -10,7 +10,7 @@ import torch
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
-from albert.finetuning import task_run
+from albert.finetuning import ways_of_learning
 from albert.finetuning.architecture_changes import ArchitectureChanges
 from albert.finetuning.finetune import finetune
 from albert.finetuning.run_record import FinetuningSettings
@@ -174,7 +174,7 @@ def test_an_interrupted_run_with_changes_goes_on_to_the_same_weights_and_to_no_o
     changes = ArchitectureChanges(sharing="none", num_hidden_layers=3)
     start, settings = PretrainedEncoder(str(pretrained), changes=changes), replace(CPU, checkpoint_every=2)
     whole = finetune(short, start, data / "choice", tmp_path / "whole", settings=settings)
-    inner, calls = task_run.task_loss, []
+    inner, calls = ways_of_learning.task_loss, []
 
     def loss(model, batch):
         calls.append(batch)
@@ -182,7 +182,7 @@ def test_an_interrupted_run_with_changes_goes_on_to_the_same_weights_and_to_no_o
             raise KeyboardInterrupt
         return inner(model, batch)
 
-    monkeypatch.setattr(task_run, "task_loss", loss)
+    monkeypatch.setattr(ways_of_learning, "task_loss", loss)
     with pytest.raises(KeyboardInterrupt):
         finetune(short, start, data / "choice", tmp_path / "cut", settings=settings)
     monkeypatch.undo()

@@ -13,7 +13,8 @@ class ArchitectureChanges:
     """Fields of the configuration to set anew, and how positions are extended; what is None stays."""
 
     num_hidden_layers: int | None = None
-    """Layers; a shared layer is applied more or less often, others are repeated in place or left out evenly."""
+    """The same as --depth: a shared layer is applied more or less often, others are repeated in place or left out
+    evenly."""
     num_hidden_groups: int | None = None
     """Groups that share one layer each."""
     sharing: Sharing | None = None
@@ -26,6 +27,8 @@ class ArchitectureChanges:
     """Positions; more of them allow longer sequences (see --extend-positions and --max-length)."""
     extend_positions: Extension | None = None
     """How positions beyond the trained ones are made; tile where the model has none and nothing is said."""
+    attention_window: int | None = None
+    """Tokens to either side that a token sees beside [CLS]; one that covers all positions is dense attention again."""
 
     def asked(self) -> dict[str, Any]:
         """What is to change, as plain values."""

@@ -4,7 +4,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from albert.finetuning.distillation import open_teacher
 from albert.finetuning.evaluation import Computing
+from albert.finetuning.exits import exit_depths
 from albert.finetuning.held_out_threshold import hold_out
 from albert.finetuning.learnt import task_batches
 from albert.finetuning.opened_for_task import fit_length
@@ -72,13 +74,29 @@ def finetune(
             examples, held = hold_out(examples, settings.seed)
             counts["held_out"] = len(held)
             held_out = encode_split(task, "what is held out", held, {}, started.tokenizer, recipe)
+        depths = exit_depths(settings.exits, started.config)
+        distillation = settings.distillation
+        teacher = None if distillation is None else open_teacher(task, distillation, examples)
         train_split = encode_split(task, "train", examples, counts, started.tokenizer, recipe)
         dev_split = prepare_split(task, data, "dev", started.tokenizer, recipe)
         further, absent = _further_splits(task, data, started.tokenizer, recipe)
         started = replace(started, notes=(*started.notes, *absent))
         batches = task_batches(task, train_split, recipe, settings)
         work = TaskRun(
-            task, started, run, recipe, settings, computing, here, train_split, dev_split, batches, held_out, further
+            task=task,
+            started=started,
+            run=run,
+            recipe=recipe,
+            settings=settings,
+            computing=computing,
+            here=here,
+            train_split=train_split,
+            dev_split=dev_split,
+            batches=batches,
+            held_out=held_out,
+            further=further,
+            depths=depths,
+            teacher=teacher,
         )
         with run.locked() if here.is_first else nullcontext():
             return work.complete()

@@ -15,7 +15,9 @@ from albert.checkpoints.model_directory import ARCHITECTURES
 from albert.checkpoints.weights_fingerprint import weights_fingerprint
 from albert.finetuning.batches import TaskBatches
 from albert.finetuning.best_model import PAPERS_INTERVAL, SelectedBy, Selection
+from albert.finetuning.distillation import Distillation, Teacher
 from albert.finetuning.evaluation import Evaluation
+from albert.finetuning.exits import Exits
 from albert.finetuning.held_out_threshold import ThresholdFrom
 from albert.finetuning.splits import PreparedSplit
 from albert.finetuning.start import StartedModel
@@ -29,7 +31,10 @@ from albert.training.plan import TrainingResult
 from albert.training.run_folder import RunFolder
 
 RESULTS_NAME = "results.json"
+_ALWAYS = object()
 _FREE_TO_CHANGE = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
+_SINCE_THE_FIRST_RUNS: dict[str, Any] = {"exits": None, "freeze_encoder": False, "distillation": None}
+"""Values that mean what settings without such a field meant: they are not recorded, and older runs go on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +44,9 @@ class FinetuningSettings:
     `optimizer` None means AdamW with the recipe's learning rate and weight decay; `precision` None means bf16
     on a GPU and fp32 on a CPU. `null_threshold` says which questions tell from where on one has no answer: some
     kept back from training, or, as the reference has it, the scored ones. `select` says which model is the result, the
-    last or the best of all evaluations. `evaluate_every` and `checkpoint_every` are steps.
+    last or the best of all evaluations. `evaluate_every` and `checkpoint_every` are steps. `exits` are the layers after
+    which the head learns to answer, None the last alone; `freeze_encoder` lets only pooler and head learn;
+    `distillation` names a teacher.
     """
 
     seed: int = 0
@@ -53,6 +60,9 @@ class FinetuningSettings:
     device: str = "auto"
     precision: Precision | None = None
     workers: int = 0
+    exits: Exits | None = None
+    freeze_encoder: bool = False
+    distillation: Distillation | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_train_examples", "evaluate_every", "checkpoint_every", "micro_batch_tokens"):
@@ -87,8 +97,16 @@ def run_record(task: Task, started: StartedModel, recipe: TaskRecipe, settings: 
         "start": started.source,
         **({"changes": dict(started.changes)} if started.changes else {}),
         "recipe": to_json(recipe),
-        "settings": to_json(settings),
+        "settings": recorded_settings(settings),
     }
+
+
+def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
+    """Settings as plain values; of a teacher what it is, not where on which machine."""
+    values = to_json(settings)
+    if settings.distillation is not None:
+        values["distillation"]["teacher"] = settings.distillation.source
+    return {name: value for name, value in values.items() if value != _SINCE_THE_FIRST_RUNS.get(name, _ALWAYS)}
 
 
 def refuse_another_run(run: RunFolder, record: dict[str, Any]) -> None:
@@ -112,12 +130,17 @@ def _fixed(value: Any) -> Any:
 
 
 def run_identity(
-    task: Task, started: StartedModel, batches: TaskBatches, recipe: TaskRecipe, settings: FinetuningSettings
+    task: Task,
+    started: StartedModel,
+    batches: TaskBatches,
+    recipe: TaskRecipe,
+    settings: FinetuningSettings,
+    teacher: Teacher | None = None,
 ) -> dict[str, str]:
     """Fingerprints of all that decides the result: how, from what, and from which weights is learnt."""
     free = {"device": "auto", "workers": 0, "micro_batch_tokens": 1, "checkpoint_every": None}
     how = replace(settings, **free)
-    chosen = {"recipe": to_json(recipe), "settings": to_json(how), "target": to_json(task.target)}
+    chosen = {"recipe": to_json(recipe), "settings": recorded_settings(how), "target": to_json(task.target)}
     if started.changes:
         chosen["changes"] = dict(started.changes)
     data = hashlib.sha256()
@@ -128,6 +151,7 @@ def run_identity(
         "training data": data.hexdigest(),
         "initial weights": weights_fingerprint(started.model.state_dict()),
         "tokenizer": started.tokenizer.fingerprint,
+        **({} if teacher is None else {"teacher": teacher.fingerprint}),
     }
 
 

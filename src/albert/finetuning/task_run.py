@@ -17,10 +17,10 @@ from torch import nn
 from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.finetuning.batches import TaskBatches
 from albert.finetuning.best_model import BestModel, Selection, selection_of
+from albert.finetuning.distillation import Teacher
 from albert.finetuning.evaluate import write_predictions
 from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, predict_split
 from albert.finetuning.held_out_threshold import threshold_for
-from albert.finetuning.objectives import task_loss
 from albert.finetuning.run_record import (
     RESULTS_NAME,
     FinetuningResult,
@@ -34,6 +34,8 @@ from albert.finetuning.run_record import (
 )
 from albert.finetuning.splits import PreparedSplit
 from albert.finetuning.start import StartedModel, head_description
+from albert.finetuning.ways_of_learning import WayOfLearning, way_of_learning
+from albert.model.depth import EXITS_KEY
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.optim.schedule import warmup_then_linear
 from albert.runtime.distributed import World, wait_for_all
@@ -46,7 +48,7 @@ from albert.training.plan import TrainingPlan, TrainingResult
 from albert.training.run_folder import RunFolder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskRun:
     """Everything a run needs, put together once."""
 
@@ -62,6 +64,8 @@ class TaskRun:
     batches: TaskBatches
     held_out: PreparedSplit | None
     further: tuple[PreparedSplit, ...]
+    depths: tuple[int, ...]
+    teacher: Teacher | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -69,7 +73,7 @@ class TaskRun:
 
     def complete(self) -> FinetuningResult:
         """Train to the end, evaluate, and write everything; or return what an earlier call wrote."""
-        identity = run_identity(self.task, self.started, self.batches, self.recipe, self.settings)
+        identity = run_identity(self.task, self.started, self.batches, self.recipe, self.settings, self.teacher)
         finished = complete_run(self.run.path, self.run.model_path, identity)
         if finished is not None:
             return finished
@@ -87,7 +91,16 @@ class TaskRun:
         refuse_another_run(self.run, record)
         if self.here.is_first:
             save_json(self.run.recipe_path, record)
-        training = self._train(identity, evaluate)
+        way = way_of_learning(
+            self.model,
+            self.batches,
+            self.depths,
+            self.computing,
+            freeze_encoder=self.settings.freeze_encoder,
+            teacher=self.teacher,
+            distillation=self.settings.distillation,
+        )
+        training = self._train(way, identity, evaluate)
         if not self.here.is_first:
             wait_for_all(self.here)
             report = read_json_object(self.run.path / RESULTS_NAME)
@@ -102,7 +115,7 @@ class TaskRun:
             for split in self.further
         }
         report = {
-            **run_report(record, self.task, self.train_split, self.batches, training, evaluation, self.started.notes),
+            **run_report(record, self.task, self.train_split, self.batches, training, evaluation, self._notes(way)),
             "selection": selection.to_json(),
             "further_scores": {split: dict(each.scores) for split, each in further.items()},
             "identity": identity,
@@ -124,7 +137,9 @@ class TaskRun:
         held = self.held_out.examples
         return threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
 
-    def _train(self, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]) -> TrainingResult:
+    def _train(
+        self, way: WayOfLearning, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]
+    ) -> TrainingResult:
         recipe, settings = self.recipe, self.settings
         optimizer = settings.optimizer or OptimizerRecipe(
             kind="adamw", learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
@@ -132,11 +147,11 @@ class TaskRun:
         steps = recipe.total_steps(len(self.train_split.examples))
         warmup = round(recipe.warmup_share * steps)
         return train(
-            self.model,
-            build_optimizer(optimizer, self.model),
+            way.module,
+            build_optimizer(optimizer, way.module),
             lambda step: warmup_then_linear(step, optimizer.learning_rate, warmup, steps),
-            self.batches,
-            task_loss,
+            way.source,
+            way.objective,
             TrainingPlan(
                 total_steps=steps,
                 seed=settings.seed,
@@ -159,7 +174,14 @@ class TaskRun:
         write_model(directory, self.model, self.started.tokenizer_directory, extra=self._extra())
 
     def _extra(self) -> dict[str, Any]:
-        return head_description(self.task, self.recipe, self.started.trained_positions)
+        exits = {EXITS_KEY: list(self.depths)} if len(self.depths) > 1 else {}
+        return head_description(self.task, self.recipe, self.started.trained_positions) | exits
+
+    def _notes(self, way: WayOfLearning) -> tuple[str, ...]:
+        told = [*self.started.notes, *way.notes]
+        if len(self.depths) > 1:
+            told.append(f"the head learnt to answer after layers {', '.join(map(str, self.depths))}")
+        return tuple(told)
 
     def _write(
         self, evaluation: Evaluation, further: dict[str, Evaluation], report: dict, selection: Selection

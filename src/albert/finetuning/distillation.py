@@ -1,0 +1,111 @@
+"""A fine-tuned teacher tells the student what it thinks of each example (Hinton et al., 2015).
+
+The teacher may be any model for the same task: deeper, wider, with another tokenizer, or the same block applied more
+often. Its labels are matched by name, and it is asked once an example, before the first update, its dropout off.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from albert.checkpoints.weights_fingerprint import weights_fingerprint
+from albert.finetuning.evaluation import Computing, model_outputs
+from albert.finetuning.opened_for_task import OpenedForTask, open_for_task
+from albert.finetuning.splits import PreparedSplit, encode_split
+from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.examples import Example
+from albert.tasks.options import OptionFeatures
+from albert.tasks.task import Span, Tags, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distillation:
+    """Whom to learn from, and how much."""
+
+    teacher: str
+    """A fine-tuned model directory, a run, or a Hub id."""
+    temperature: float = 2.0
+    """By which the logits of both are divided: higher ones show more of what the teacher thinks of wrong labels."""
+    weight: float = 0.5
+    """Of the teacher in the loss; the rest is that of the labels."""
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise InvalidConfiguration("distillation temperature", f"is {self.temperature}, it must be above 0")
+        if not 0 < self.weight <= 1:
+            raise InvalidConfiguration("distillation weight", f"is {self.weight}, it must be above 0 and at most 1")
+
+    @property
+    def source(self) -> str:
+        """The teacher for a record: the last two parts of a path, or a Hub id."""
+        return "/".join(Path(self.teacher).parts[-2:])
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A teacher and the training set as it reads it."""
+
+    opened: OpenedForTask
+    split: PreparedSplit
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its weights."""
+        return weights_fingerprint(self.opened.model.state_dict())
+
+    def logits(self, computing: Computing) -> Float[np.ndarray, "examples outputs"]:
+        """What it says to every training example: a logit for each of the task's labels or options, or a number."""
+        features, columns = self.split.features, self.opened.label_columns
+        model = self.opened.model.to(computing.device)
+        rows = model_outputs(model, features.sequences, computing, "Asking the teacher")
+        model.cpu()
+        found = np.stack([np.asarray(row, np.float32) for row in rows])
+        if isinstance(features, OptionFeatures):
+            return found.reshape(-1, features.n_options)
+        return found if columns is None else found[:, columns]
+
+
+def open_teacher(task: Task, distillation: Distillation, examples: list[Example]) -> Teacher:
+    """Open a teacher and encode the training examples with its own tokenizer and length.
+
+    Raises:
+        InvalidConfiguration: the task asks for spans or tags, or the teacher has no head for it, or other labels.
+        MissingInput, DamagedData: the teacher cannot be read.
+    """
+    if isinstance(task.target, Span | Tags):
+        why = "is asked for one answer a sequence, this task asks for places or tags in it"
+        raise InvalidConfiguration("teacher", why, "leave it out")
+    opened = open_for_task(task, distillation.teacher)
+    return Teacher(opened, encode_split(task, "the teacher's", examples, {}, opened.tokenizer, opened.recipe))
+
+
+def soft_loss(
+    output: Float[Tensor, "examples outputs"],
+    teacher: Float[Tensor, "examples outputs"],
+    targets: Tensor,
+    temperature: float,
+) -> Float[Tensor, ""]:
+    """How far student and teacher are apart, summed over examples.
+
+    Cross entropy of the softened probabilities, times the square of the temperature so that its gradients keep their
+    size (Hinton et al., 2015, §2); the mean over labels of binary ones where several may be true; squared error of
+    numbers.
+
+    Args:
+        output: the student's logits.
+        teacher: the teacher's.
+        targets: what the data say, whose kind says which of these it is.
+        temperature: see `Distillation`.
+    """
+    output, teacher = output.float(), teacher.float()
+    if targets.is_floating_point() and targets.dim() == 1:
+        return functional.mse_loss(output, teacher, reduction="sum")
+    ours, theirs = output / temperature, teacher / temperature
+    if targets.is_floating_point():
+        losses = functional.binary_cross_entropy_with_logits(ours, theirs.sigmoid(), reduction="none")
+        return temperature**2 * losses.mean(dim=1).sum()
+    return temperature**2 * -(theirs.softmax(dim=1) * ours.log_softmax(dim=1)).sum()

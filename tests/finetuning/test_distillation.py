@@ -1,0 +1,188 @@
+"""A teacher is asked once an example, its labels matched by name; students of it end the same after a stop."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.experiments.sample_corpus import load_chapters
+from albert.finetuning.distillation import Distillation, open_teacher, soft_loss
+from albert.finetuning.evaluation import Computing
+from albert.finetuning.finetune import finetune
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.splits import read_examples
+from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning.ways_of_learning import TaughtLoss
+from albert.model.albert import AlbertForMultipleChoice, AlbertForQuestionAnswering, AlbertForSequenceClassification
+from albert.model.encoder import Encoder
+from albert.model.packed_sequences import pack
+from albert.runtime.errors import CannotCreate, InvalidConfiguration
+from albert.tasks.declared import DECLARED
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+
+CPU = Computing(torch.device("cpu"))
+
+
+@pytest.fixture
+def short(data):
+    task = DECLARED["sst-2"]
+    recipe = replace(task.recipe, steps=6, examples=None, batch_size=4, learning_rate=1e-3, max_length=32)
+    return replace(task, recipe=recipe)
+
+
+@pytest.fixture
+def teacher(config, tmp_path):
+    """A deeper classifier with another tokenizer, whose labels come in the other order."""
+    directory = tmp_path / "another-tokenizer"
+    train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[4:8]], vocab_size=300).save(directory)
+    torch.manual_seed(5)
+    model = AlbertForSequenceClassification(replace(config, num_hidden_layers=5, initializer_range=0.3), 2)
+    names = {0: "positive", 1: "negative"}
+    save_model_directory(tmp_path / "teacher", model, directory, extra={"id2label": names})
+    return str(tmp_path / "teacher")
+
+
+def test_soft_losses_by_their_formulas():
+    draws = torch.Generator().manual_seed(0)
+    ours, theirs = (torch.randn(5, 3, generator=draws) for _ in range(2))
+    classes = torch.zeros(5, dtype=torch.int64)
+    p, q = (theirs / 3).softmax(1), (ours / 3).softmax(1)
+    torch.testing.assert_close(soft_loss(ours, theirs, classes, 3.0), 9 * -(p * q.log()).sum())
+    flags = torch.zeros(5, 3)
+    p, q = (theirs / 3).sigmoid(), (ours / 3).sigmoid()
+    binary = -(p * q.log() + (1 - p) * (1 - q).log())
+    torch.testing.assert_close(soft_loss(ours, theirs, flags, 3.0), 9 * binary.mean(1).sum())
+    numbers = torch.zeros(5)
+    found = soft_loss(ours[:, :1], theirs[:, :1], numbers, 3.0)
+    torch.testing.assert_close(found, (ours[:, 0] - theirs[:, 0]).square().sum())
+
+
+def test_equal_logits_are_the_least_and_the_gradient_keeps_its_size():
+    ours = torch.tensor([[2.0, -1.0, 0.5]], requires_grad=True)
+    (least,) = torch.autograd.grad(soft_loss(ours, ours.detach(), torch.tensor([0]), 2.0), ours)
+    torch.testing.assert_close(least, torch.zeros_like(least))
+    teacher = torch.tensor([[0.02, 0.01, -0.03]])
+    small = torch.zeros(1, 3, requires_grad=True)
+    one, hundred = (
+        torch.autograd.grad(soft_loss(small, teacher, torch.tensor([0]), temperature), small)[0]
+        for temperature in (1.0, 100.0)
+    )
+    torch.testing.assert_close(one, hundred, rtol=0.05, atol=0)
+
+
+def test_a_teacher_answers_in_the_order_of_the_task_with_its_own_tokenizer(short, data, teacher):
+    examples, _ = read_examples(short, data / "choice", "train")
+    opened = open_teacher(short, Distillation(teacher=teacher), examples)
+    logits = opened.logits(CPU)
+    assert logits.shape == (16, 2) and opened.opened.label_columns == [1, 0]
+    model, tokenizer = opened.opened.model.eval(), opened.opened.tokenizer
+    assert tokenizer.vocab_size == 300
+    ids = np.array([tokenizer.cls_id, *tokenizer.encode(examples[3].texts[0]), tokenizer.sep_id])
+    with torch.inference_mode():
+        alone = model(pack([ids], [np.zeros_like(ids)]))[0].numpy()
+    np.testing.assert_allclose(logits[3], alone[[1, 0]], atol=1e-5)
+
+
+def test_the_loss_is_that_of_labels_and_teacher_by_weight(short, data, teacher, pretrained, tmp_path, monkeypatch):
+    seen = []
+    one_exit = TaughtLoss._of_one_exit
+
+    def keep(self, output, batch):
+        sums = one_exit(self, output, batch)
+        hard = functional.cross_entropy(output, batch.batch.targets, reduction="sum")
+        soft = soft_loss(output, batch.teacher, batch.batch.targets, 4.0)
+        seen.append((sums.losses["choice"].item(), (0.25 * hard + 0.75 * soft).item()))
+        return sums
+
+    monkeypatch.setattr(TaughtLoss, "_of_one_exit", keep)
+    calls = []
+    forward = Encoder.forward
+    monkeypatch.setattr(Encoder, "forward", lambda *given: calls.append(given[2].n_sequences) or forward(*given))
+    settings = FinetuningSettings(
+        device="cpu", distillation=Distillation(teacher=teacher, temperature=4.0, weight=0.75)
+    )
+    result = finetune(short, PretrainedEncoder(str(pretrained)), data / "choice", tmp_path / "run", settings=settings)
+    assert len(seen) == 6
+    for found, expected in seen:
+        assert found == pytest.approx(expected, rel=1e-5)
+    assert sum(calls) == 32, "the teacher once over the training set, the student once over the development set"
+    kept = json.loads((tmp_path / "run/recipe.json").read_text())["settings"]["distillation"]
+    assert kept["teacher"] == "/".join(Path(teacher).parts[-2:]) and kept["temperature"] == 4.0
+    assert any(note.startswith(f"learns from {kept['teacher']}") for note in result.report["notes"])
+
+
+@pytest.mark.parametrize("name", ["sst-2", "race", "sts-b"])
+def test_an_interrupted_student_goes_on_to_the_same_weights(
+    name, data, config, tokenizer_directory, pretrained, tmp_path, monkeypatch
+):
+    torch.manual_seed(6)
+    kinds = {
+        "sst-2": lambda: AlbertForSequenceClassification(config, 2),
+        "sts-b": lambda: AlbertForSequenceClassification(config, 1),
+        "race": lambda: AlbertForMultipleChoice(config),
+    }
+    labels = {"sst-2": {"id2label": {0: "negative", 1: "positive"}}}.get(name, {})
+    save_model_directory(tmp_path / "teacher", kinds[name](), tokenizer_directory, extra=labels)
+    task = DECLARED[name]
+    recipe = replace(task.recipe, steps=6, examples=None, batch_size=4, learning_rate=1e-3, max_length=32)
+    task = replace(task, recipe=replace(recipe, question_length=8))
+    folder = {"sst-2": data / "choice", "sts-b": data / "score"}.get(name, data)
+    run = (task, PretrainedEncoder(str(pretrained)), folder)
+    settings = FinetuningSettings(
+        device="cpu",
+        checkpoint_every=2,
+        exits="every",
+        distillation=Distillation(teacher=str(tmp_path / "teacher")),
+    )
+    whole = finetune(*run, tmp_path / "whole", settings=settings)
+    inner, calls = TaughtLoss.__call__, []
+
+    def interrupted(self, model, batch):
+        calls.append(batch)
+        if len(calls) > 4:
+            raise KeyboardInterrupt
+        return inner(self, model, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TaughtLoss, "__call__", interrupted)
+        finetune(*run, tmp_path / "cut", settings=settings)
+    resumed = finetune(*run, tmp_path / "cut", settings=settings)
+    one, two = (Path(each.model_directory, "model.safetensors").read_bytes() for each in (whole, resumed))
+    assert one == two
+
+
+def test_another_teacher_is_another_run(short, data, teacher, config, pretrained, tmp_path):
+    run = (short, PretrainedEncoder(str(pretrained)), data / "choice", tmp_path / "run")
+    settings = FinetuningSettings(device="cpu", distillation=Distillation(teacher=teacher))
+    finetune(*run, settings=settings)
+    assert finetune(*run, settings=settings).already_complete
+    torch.manual_seed(7)
+    another = AlbertForSequenceClassification(config, 2)
+    extra = {"id2label": {0: "positive", 1: "negative"}}
+    save_model_directory(Path(teacher), another, Path(teacher), extra=extra, replace=True)
+    with pytest.raises(CannotCreate, match="holds a finished run with another teacher"):
+        finetune(*run, settings=settings)
+
+
+def test_who_cannot_teach_is_refused_before_anything_is_written(
+    short, data, config, tokenizer_directory, pretrained, tmp_path
+):
+    start, output = PretrainedEncoder(str(pretrained)), tmp_path / "run"
+    three = AlbertForSequenceClassification(config, 3)
+    save_model_directory(tmp_path / "three", three, tokenizer_directory)
+    settings = FinetuningSettings(device="cpu", distillation=Distillation(teacher=str(tmp_path / "three")))
+    with pytest.raises(InvalidConfiguration, match="has the labels LABEL_0, LABEL_1, LABEL_2; the task has"):
+        finetune(short, start, data / "choice", output, settings=settings)
+    save_model_directory(tmp_path / "spans", AlbertForQuestionAnswering(config), tokenizer_directory)
+    settings = FinetuningSettings(device="cpu", distillation=Distillation(teacher=str(tmp_path / "spans")))
+    with pytest.raises(InvalidConfiguration, match="teacher: is asked for one answer a sequence"):
+        finetune(DECLARED["squad-1.1"], start, data, output, settings=settings)
+    assert not output.exists()
+    for wrong in ({"temperature": 0.0}, {"weight": 0.0}, {"weight": 1.5}):
+        with pytest.raises(InvalidConfiguration, match="distillation"):
+            Distillation(teacher="t", **wrong)

@@ -35,13 +35,7 @@ async def answered(service: Service, request: HttpRequest, call: Call, inputs: S
         raise queue_is_full(full.retry_after) from None
     request.scope[ACCEPTED] = True
     service.in_progress += 1
-    try:
-        results = await _wait(service, request, accepted)
-    except UsageError as error:
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "usage", str(error)) from None
-    except NotFinite:
-        why = "the model gave a number that is not finite for this text"
-        raise Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "not finite", why) from None
+    results = await _wait(service, request, accepted)
     body = json.dumps({"results": results}, default=np.ndarray.tolist, allow_nan=False, separators=(",", ":"))
     return Response(body, media_type="application/json", headers={"server-timing": _timing(accepted)})
 
@@ -54,6 +48,8 @@ async def _wait(service: Service, request: HttpRequest, accepted: Accepted) -> l
     finally:
         gone.cancel()
     if accepted.answers.done():
+        if (error := accepted.answers.exception()) is not None:
+            raise _failure(error)
         return accepted.answers.result()
     if gone.done():
         service.batcher.drop(accepted, "client gone")
@@ -61,6 +57,17 @@ async def _wait(service: Service, request: HttpRequest, accepted: Accepted) -> l
     service.batcher.drop(accepted, "deadline")
     why = f"no answer within {service.limits.request_seconds:g} seconds"
     raise Refused(HTTPStatus.GATEWAY_TIMEOUT, "deadline", why)
+
+
+def _failure(error: BaseException) -> Refused:
+    """What a caller is told; where it is our mistake, the log is told the rest."""
+    if isinstance(error, UsageError):
+        return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "usage", str(error))
+    if isinstance(error, NotFinite):
+        why = "the model gave a number that is not finite for this text"
+        return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "not finite", why)
+    logger.error("a text could not be computed", exc_info=error)
+    return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "this text could not be computed")
 
 
 async def _disconnected(request: HttpRequest) -> None:

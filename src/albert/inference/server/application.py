@@ -1,6 +1,5 @@
 """The whole application: addresses, one sentence for every error, and a document that shows what this model can do."""
 
-import logging
 from http import HTTPStatus
 from typing import Any
 
@@ -22,7 +21,6 @@ DESCRIPTION = """Ask a trained ALBERT. A request is JSON; it holds one text or m
 
 A model does what its head was trained for: `GET /model` says what that is. An error is one sentence under `error`.
 """
-logger = logging.getLogger("albert.server")
 
 
 def application(service: Service) -> Gate:
@@ -69,6 +67,10 @@ def _add_errors(app: FastAPI, service: Service) -> None:
             return refusal(Refused(HTTPStatus.BAD_REQUEST, "json", "the body is not JSON"), service)
         where = ".".join(str(part) for part in first["loc"][1:]) or "body"
         return refusal(Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "fields", f"{where}: {first['msg']}"), service)
+
+    @app.exception_handler(Exception)
+    async def mistaken(request: Request, error: Exception) -> Response:
+        return refusal(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "internal error"), service)
 
     @app.exception_handler(UsageError)
     async def unusable(request: Request, error: UsageError) -> Response:

@@ -112,6 +112,7 @@ async function ask() {
   if (reply === null || asked !== task) return;
   at("latency").textContent = reply.latency;
   at("answer").replaceChildren(...asked.show(asked.all ? reply.results : reply.results[0], given));
+  at("answer").scrollIntoView({ block: "nearest" });
 }
 
 async function look() {

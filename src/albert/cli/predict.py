@@ -1,37 +1,42 @@
 """`albert predict`: text in, answers out."""
 
-import json
 import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Column, Table
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.predicted_tables import show
+from albert.inference.embedding import Pooling
+from albert.inference.files.asked_fields import Fields
+from albert.inference.files.asking import Settings, asking_for
+from albert.inference.files.file_prediction import FilePrediction, predict_file
+from albert.inference.files.input_file import opened_input
+from albert.inference.files.outputs import ENDINGS
+from albert.inference.precision import PrecisionAsked
 from albert.inference.predictor import Predictor
 from albert.model.config import Activation
-from albert.runtime.durable_files import write_text
-from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
-from albert.runtime.progress import progress
+from albert.runtime.errors import CannotCreate, UsageError
 
-BATCH = 256
+Asked = Literal["classify", "score", "answer", "choose", "tag", "fill-mask", "order", "embed"]
+GUESSES = 5
 
 
 @dataclass(frozen=True)
 class Predict:
-    """Ask a trained model: fill masks, judge an order, classify, answer a question, tag words, choose.
+    """Ask a trained model: fill masks, judge an order, classify, score, answer a question, tag words, choose, embed.
 
     What a model can do depends on its head: `albert pretrain` makes models that fill masks and judge orders,
-    and `albert finetune` such that classify or answer; those of transformers that tag words or choose among
-    options open too. Give one question, or a file of texts to classify.
+    and `albert finetune` the others. Give one question, or with --input a file of them: it is checked from end to
+    end first, then answered row by row, whatever its size. A run that was stopped or killed goes on with the same
+    command; OUTPUT is there when it is whole.
 
     Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
+
+    Example: albert predict run/model --input reviews.csv --text-field review --output answered.parquet
     """
 
     model: Positional[str]
@@ -41,7 +46,7 @@ class Predict:
     order: tuple[str, str] | None = None
     """Two adjacent segments: are they in their order, or swapped?"""
     classify: str | None = None
-    """A text to classify."""
+    """A text to classify, or to score where the model predicts a number."""
     pair: str | None = None
     """The second text, where the classifier was trained on pairs."""
     question: str | None = None
@@ -53,17 +58,32 @@ class Predict:
     choose: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION...", help_behavior_hint="")] = ()
     """Two or more options, to be chosen from after reading --context."""
     input: str | None = None
-    """Texts to classify: a .txt file with one a line, a .jsonl file, or - for standard input."""
+    """Many rows: .txt with a text a line, .jsonl, .csv, .tsv, .parquet, plain or packed (.gz); - is standard input."""
     output: Path | None = None
-    """Where the predictions on --input go, a JSON object a line; standard output by default."""
-    replace: bool = False
-    """Replace an existing output."""
+    """Where they go with their answers: .jsonl, .csv, .parquet, or .npy for vectors; JSON on standard output if not
+    given."""
+    ask: Asked | None = None
+    """What is asked of every row; what the model's head is for if not given."""
     text_field: str = "text"
-    """The key of the text in a JSON line."""
+    """The field of a row that holds its text."""
     pair_field: str = "text_pair"
-    """The key of the second text in a JSON line, which may be absent from all lines."""
-    top_k: int = 5
-    """How many pieces a mask, or how many answers a question gets."""
+    """The field of the second text, which rows may lack."""
+    question_field: str = "question"
+    """The field of a question."""
+    context_field: str = "context"
+    """The field of the text that holds its answer."""
+    options_field: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD...")] = ("options",)
+    """The field with a list of options, or one field for each option."""
+    prefix: str = "predicted_"
+    """What the names of an answer's fields begin with, beside those of the row."""
+    pooling: Pooling = "mean"
+    """How tokens become the vector of a text."""
+    normalize: bool = False
+    """Vectors of length 1."""
+    replace: bool = False
+    """Replace an existing output, or one that was begun with other settings."""
+    top_k: int | None = None
+    """How many pieces a mask, or how many answers a question gets; 5, but one answer to a question of a file."""
     revision: str | None = None
     """A branch, tag or commit of a Hub repository."""
     hidden_act: Activation | None = None
@@ -71,6 +91,12 @@ class Predict:
     num_attention_heads: int | None = None
     """The number of heads, in place of config.json's; the shapes of the weights do not show it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: PrecisionAsked = "auto"
+    """Of the products in the encoder; auto is bf16 where the machine has it in hardware, else fp32."""
+    depth: int | None = None
+    """Layers to apply; a shared layer can be applied as often as you like."""
+    patience: int | None = None
+    """Decide a text early, as soon as so many depths in a row agree; the model must have learnt it (--exits)."""
     json: bool = False
     """JSON in place of a table."""
 
@@ -81,93 +107,75 @@ def main(arguments: list[str]) -> int:
     _refuse_contradictions(options)
     if options.output is not None and options.output.exists() and not options.replace:
         raise CannotCreate(options.output, "exists already", "choose another name, or say --replace")
-    rows = [] if options.input is None else read_rows(options.input, options.text_field, options.pair_field)
+    if options.input is None:
+        _ask(_opened(options), options)
+        return 0
+    with opened_input(options.input) as file:
+        predictor = _opened(options)
+        asked = FilePrediction(
+            file,
+            options.output,
+            asking_for(predictor, options.ask),
+            Fields(
+                options.text_field,
+                options.pair_field,
+                options.question_field,
+                options.context_field,
+                options.options_field,
+            ),
+            Settings(options.top_k, options.pooling, options.normalize),
+            options.prefix,
+            options.replace,
+        )
+        summary = predict_file(predictor, asked)
+    if options.output is not None:
+        print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
+    if summary.cut:
+        _note(f"{summary.cut:,} of {summary.rows:,} texts were cut: the model reads {predictor.max_length} tokens")
+    if summary.unanswered:
+        _note(f"{summary.unanswered:,} of {summary.rows:,} rows have no answer; {'; '.join(summary.first_unanswered)}")
+    return 0
+
+
+def _opened(options: Predict) -> Predictor:
     settings = ("hidden_act", "num_attention_heads")
     predictor = Predictor.open(
         options.model,
         options.device,
         revision=options.revision,
         overrides={name: getattr(options, name) for name in settings if getattr(options, name) is not None},
+        precision=options.precision,
+        depth=options.depth,
+        patience=options.patience,
     )
     for note in predictor.loading_report.notes:
         _note(note)
-    if options.input is not None:
-        _classify_rows(predictor, rows, options)
-    else:
-        _ask(predictor, options)
-    return 0
+    early = "" if options.patience is None else f", decided early with patience {options.patience}"
+    layers = f"{predictor.depth} layers{early}"
+    print(f"{predictor.name}: {predictor.precision} on {predictor.device.type}, {layers}", file=sys.stderr)
+    return predictor
 
 
 def _ask(predictor: Predictor, options: Predict) -> None:
+    top_k = options.top_k or GUESSES
     if options.fill_mask is not None:
-        found: Any = predictor.fill_mask(options.fill_mask, options.top_k)
-        _show(found, ("score", "token_str", "sequence"), options.json)
+        found = predictor.fill_mask_batch([options.fill_mask], top_k)[0]
+        show(found if len(found) > 1 else found[0], ("score", "token_str", "sequence"), options.json)
     elif options.order is not None:
-        _show([predictor.order(*options.order)], ("label", "score"), options.json)
+        show([predictor.order(*options.order)], ("label", "score"), options.json)
     elif options.classify is not None:
-        _show(predictor.classify(options.classify, options.pair), ("label", "score"), options.json)
+        show(predictor.classify(options.classify, options.pair), ("label", "score"), options.json)
     elif options.tag is not None:
-        _show(predictor.tag(options.tag), ("word", "entity", "score", "start", "end"), options.json)
+        show(predictor.tag(options.tag), ("word", "entity", "score", "start", "end"), options.json)
     elif options.choose:
         assert options.context is not None
-        found = predictor.choose(options.context, options.choose, options.question or "")
-        _show(found, ("option", "score"), options.json)
+        show(
+            predictor.choose(options.context, options.choose, options.question or ""), ("option", "score"), options.json
+        )
     else:
         assert options.question is not None and options.context is not None
-        found = predictor.answer(options.question, options.context, options.top_k)
-        answers = found if isinstance(found, list) else [found]
-        _show(answers, ("score", "answer", "start", "end"), options.json)
-
-
-def read_rows(source: str, text_field: str, pair_field: str) -> list[dict[str, Any]]:
-    """The texts of a file, each as `{text_field: ...}` with whatever else its JSON line holds.
-
-    Args:
-        source: a path, or `-` for standard input, whose lines are JSON when the first one begins with `{`.
-        text_field: the key of the text.
-        pair_field: the key of the second text, in every line or in none.
-
-    Raises:
-        UsageError: the file's name does not say which of the two it is.
-        MissingInput: the file cannot be read, or holds nothing.
-        DamagedData: a line is not UTF-8, not JSON, or lacks the text; the line is named.
-    """
-    name = "standard input" if source == "-" else source
-    if source != "-" and not source.endswith((".txt", ".jsonl", ".json")):
-        raise UsageError(source, "unknown kind of file", "use .txt with a text a line, .jsonl, or - for standard input")
-    try:
-        content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except OSError as error:
-        raise MissingInput(name, error.strerror or "cannot be read") from error
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if not lines[-1].strip():
-        lines.pop()
-    if not lines:
-        raise MissingInput(name, "holds no text")
-    is_json = lines[0].lstrip().startswith(b"{") if source == "-" else source.endswith((".jsonl", ".json"))
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        where = f"{name}:{number}"
-        try:
-            text = line.decode("utf-8").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise DamagedData(where, "is not UTF-8") from error
-        rows.append(_row(text, where, text_field) if is_json else {text_field: text})
-        if (pair_field in rows[-1]) != (pair_field in rows[0]):
-            raise DamagedData(where, f"{pair_field!r} must be in every line or in none")
-        if not isinstance(rows[-1].get(pair_field, ""), str):
-            raise DamagedData(where, f"{pair_field!r} is not a text")
-    return rows
-
-
-def _row(line: str, where: str, text_field: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DamagedData(where, "is not JSON") from error
-    if not isinstance(row, dict) or not isinstance(row.get(text_field), str):
-        raise DamagedData(where, f"has no text under {text_field!r}", "--text-field names another key")
-    return row
+        (answers,) = predictor.answer_batch([options.question], [options.context], top_k)
+        show(answers, ("score", "answer", "start", "end"), options.json)
 
 
 def _refuse_contradictions(options: Predict) -> None:
@@ -180,7 +188,8 @@ def _refuse_contradictions(options: Predict) -> None:
         why = f"{switches} together" if asked else "nothing is asked"
         ways = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
         raise UsageError("albert predict", why, f"give one of {ways}")
-    for name, belongs_to in (("pair", ("classify",)), ("context", ("question", "choose")), ("output", ("input",))):
+    belongings = (("pair", ("classify",)), ("context", ("question", "choose")), ("output", ("input",)))
+    for name, belongs_to in (*belongings, ("ask", ("input",))):
         if getattr(options, name) is not None and asked[0] not in belongs_to:
             places = " or ".join(f"--{place}" for place in belongs_to)
             raise UsageError(f"--{name}", f"goes with {places}, not with {switches}")
@@ -188,57 +197,12 @@ def _refuse_contradictions(options: Predict) -> None:
         raise UsageError(switches, "needs a text to answer from", "give --context")
     if len(options.choose) == 1:
         raise UsageError("--choose", "one option is no choice", "give two or more")
-    if options.top_k < 1:
+    if options.top_k is not None and options.top_k < 1:
         raise UsageError("--top-k", f"is {options.top_k}, at least 1 is needed")
-
-
-def _classify_rows(predictor: Predictor, rows: list[dict[str, Any]], options: Predict) -> None:
-    cut = 0
-    lines: list[str] = []
-    paired = options.pair_field in rows[0]
-    with progress("Classifying", total=len(rows), unit="texts") as bar:
-        for batch in _batches(rows):
-            texts = [row[options.text_field] for row in batch]
-            pairs = [row[options.pair_field] for row in batch] if paired else None
-            for row, ranked in zip(batch, predictor.classify_batch(texts, pairs), strict=True):
-                cut += "tokens_cut" in ranked[0]
-                scores = {entry["label"]: entry["score"] for entry in ranked}
-                lines.append(json.dumps({**row, **ranked[0], "scores": scores}, ensure_ascii=False) + "\n")
-            bar.advance(len(batch))
-    if options.output is None:
-        sys.stdout.writelines(lines)
-    else:
-        write_text(options.output, "".join(lines))
-        print(f"{options.output}: {len(lines):,} predictions", file=sys.stderr)
-    if cut:
-        _note(f"{cut:,} of {len(rows):,} texts were cut: the model reads {predictor.max_length} tokens")
-
-
-def _batches(rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
-    for start in range(0, len(rows), BATCH):
-        yield rows[start : start + BATCH]
-
-
-def _show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
-    """A table, or JSON: a line for each prediction, or for each mask a line with all of its predictions."""
-    if as_json:
-        sys.stdout.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in found)
-        return
-    if not found:
-        _note("the text holds no words")
-        return
-    console = Console(soft_wrap=True, highlight=False)
-    for group in found if isinstance(found[0], list) else [found]:
-        table = Table(*(Column(name, overflow="fold") for name in columns))
-        for entry in group:
-            table.add_row(*(_cell(entry[column]) for column in columns))
-        console.print(table)
-        if "tokens_cut" in group[0]:
-            _note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else escape(str(value))
+    if not options.options_field:
+        raise UsageError("--options-field", "names no field", "name one with a list, or one for each option")
+    if options.output is not None and options.output.suffix.lower() not in ENDINGS:
+        raise UsageError(options.output, "unknown kind of output", f"use {', '.join(ENDINGS)}")
 
 
 def _note(text: str) -> None:

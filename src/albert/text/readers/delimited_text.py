@@ -24,7 +24,7 @@ def read(
 ) -> Iterator[Document]:
     """The documents of a table (see `albert.text.readers.reading.Reader`)."""
     with open_corpus_file(file) as (content, raw):
-        rows = (_quoted if file.kind == "CSV" else _unquoted)(content, file, reading.max_record_bytes)
+        rows = (quoted_rows if file.kind == "CSV" else unquoted_rows)(content, file, reading.max_record_bytes)
         columns = column = 0
         for line, fields in rows:
             place = f"{file.path}:{line}"
@@ -53,7 +53,7 @@ def _column(header: list[bytes], file: CorpusFile, place: str, name: str) -> int
     raise DamagedData(place, f"has no column {name!r}", similar_name(name, names))
 
 
-def _quoted(content: BufferedIOBase, file: CorpusFile, limit: int) -> Rows:
+def quoted_rows(content: BufferedIOBase, file: CorpusFile, limit: int) -> Rows:
     """Rows of CSV, each with the line it begins on."""
     line, size = 1, 0
 
@@ -79,7 +79,7 @@ def _quoted(content: BufferedIOBase, file: CorpusFile, limit: int) -> Rows:
         ) from error
 
 
-def _unquoted(content: BufferedIOBase, file: CorpusFile, limit: int) -> Rows:
+def unquoted_rows(content: BufferedIOBase, file: CorpusFile, limit: int) -> Rows:
     """Rows of TSV, each with its line."""
     for line, data in enumerate(iter(lambda: content.readline(limit + 1), b""), start=1):
         if len(data) > limit:

@@ -1,0 +1,1 @@
+"""A file of texts to a file of answers: streamed, told, and resumed."""

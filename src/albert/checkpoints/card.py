@@ -95,6 +95,7 @@ class ModelCard:
         versions: package -> version.
         location: the directory or Hub id in the example; the name when empty.
         limits: what a user has to know before relying on it, a line each.
+        use: the example in Markdown, for what transformers does not open; `{name}` in it is the location.
     """
 
     name: str
@@ -111,13 +112,16 @@ class ModelCard:
     versions: Mapping[str, str] = field(default_factory=dict)
     location: str = ""
     limits: Sequence[str] = ()
+    use: str = ""
 
     def render(self) -> str:
         """The card as Markdown with YAML front matter."""
         sections = [self._front_matter(), f"# {_line(self.name)}"]
         if self.description:
             sections.append(self.description.strip())
-        if self.attention_window is not None:
+        if self.use:
+            example = self.use
+        elif self.attention_window is not None:
             example = _WINDOWED.replace("{window}", str(self.attention_window))
         elif example := _EXAMPLES.get(self.architecture, ""):
             example = f"```python\n{example}\n```"
@@ -142,7 +146,7 @@ class ModelCard:
         return "\n\n".join(sections) + "\n"
 
     def _front_matter(self) -> str:
-        opens_there = self.attention_window is None
+        opens_there = self.attention_window is None and not self.use
         lines = ["---", f"library_name: {'transformers' if opens_there else 'albert'}"]
         if self.license:
             lines.append(f"license: {_yaml(self.license)}")

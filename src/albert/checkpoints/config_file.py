@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from albert.checkpoints.huggingface import exported_groups
+from albert.checkpoints.int8_weights import QUANTIZATION_KEY
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import InvalidConfiguration, did_you_mean
 from albert.runtime.strict_json import from_json, read_json_object, to_json
@@ -49,6 +50,7 @@ _WINDOWED = {"model_type": "albert_window", "attn_implementation": "sliding_wind
 UNEVEN_GROUPS_KEY = "uneven_groups"
 _NOT_CARRIED = {
     UNEVEN_GROUPS_KEY,
+    QUANTIZATION_KEY,
     "architectures",
     "model_type",
     "attn_implementation",

@@ -11,6 +11,7 @@ from torch import Tensor
 from albert.checkpoints.architectures import architecture_of, belongs_to, require_whole
 from albert.checkpoints.config_file import CONFIG_NAME, UNEVEN_GROUPS_KEY, read_config, with_overrides
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, from_transformers
+from albert.checkpoints.int8_weights import INT8_WEIGHTS_NAME, QUANTIZATION_KEY, quantization_notes
 from albert.checkpoints.known_quirks import known_quirks
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import CARD_NAME
@@ -116,7 +117,8 @@ def _only_directory_in(path: Path) -> Path:
 
 
 def _is_hugging_face(path: Path) -> bool:
-    return (path / CONFIG_NAME).is_file() and any((path / name).is_file() for name in (WEIGHTS_NAME, INDEX_NAME))
+    names = (WEIGHTS_NAME, INDEX_NAME, INT8_WEIGHTS_NAME)
+    return (path / CONFIG_NAME).is_file() and any((path / name).is_file() for name in names)
 
 
 def _tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
@@ -158,7 +160,7 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
     config, extra = read_config(directory)
     config = with_overrides(config, options.overrides)
     stored = stored_tensors(directory)
-    notes = list(known_quirks(config, extra))
+    notes = [*known_quirks(config, extra), *quantization_notes(extra, directory)]
     if (uneven := extra.get(UNEVEN_GROUPS_KEY)) is not None:
         layers = config.num_hidden_groups
         stored = replace(stored, by_name=spread_over_layers(stored.by_name, layers, uneven))
@@ -187,7 +189,7 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
         unexpected=reasons | dict.fromkeys(beside, f"has no place in {architecture}"),
         notes=tuple(notes),
         tokenizer=directory if vocabulary_file(directory).is_file() else None,
-        card=card.read_text(encoding="utf-8") if card.is_file() else None,
+        card=card.read_text(encoding="utf-8") if card.is_file() and QUANTIZATION_KEY not in extra else None,
     )
 
 

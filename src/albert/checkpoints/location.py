@@ -15,6 +15,7 @@ from huggingface_hub.errors import (
 )
 
 from albert.checkpoints.archives import is_archive
+from albert.checkpoints.int8_weights import INT8_WEIGHTS_NAME
 from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
 from albert.checkpoints.tensorflow.tensorflow_files import holds_tensorflow
 from albert.runtime.errors import MissingInput, Unavailable, UsageError
@@ -80,7 +81,7 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
         directory = Path(snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
     except _HUB_ERRORS as error:
         raise Unavailable(name, _reason(error, revision), "name a model directory, or download it first") from error
-    if not any((directory / file).is_file() for file in (WEIGHTS_NAME, INDEX_NAME)):
+    if not any((directory / file).is_file() for file in (WEIGHTS_NAME, INDEX_NAME, INT8_WEIGHTS_NAME)):
         raise MissingInput(
             name,
             f"has no {WEIGHTS_NAME} on the Hub; pytorch_model.bin and the like are pickles, which can run any code, "

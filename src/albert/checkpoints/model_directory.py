@@ -24,6 +24,7 @@ from albert.checkpoints.config_file import (
 )
 from albert.checkpoints.file_relics import BACKBONE_PREFIX
 from albert.checkpoints.huggingface import from_transformers, to_transformers, with_sentence_objective
+from albert.checkpoints.int8_weights import quantization_notes
 from albert.checkpoints.kinds import (
     ARCHITECTURES,
     KINDS,
@@ -184,7 +185,7 @@ def open_model(
     config = with_overrides(config, overrides or {})
     new_head = new_head or has_the_head_of_another_task(kind, extra)
     stored = stored_tensors(directory)
-    notes = known_quirks(config, extra)
+    notes = (*known_quirks(config, extra), *quantization_notes(extra, directory))
     uneven = extra.get(UNEVEN_GROUPS_KEY)
     if uneven is not None:
         layers = config.num_hidden_groups

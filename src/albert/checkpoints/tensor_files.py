@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from albert.checkpoints.file_relics import BUFFERS
+from albert.checkpoints.int8_weights import INT8_WEIGHTS_NAME, matrices_and_scales, restore
 from albert.checkpoints.safetensors_header import StoredTensor, read_header
 from albert.runtime.errors import DamagedData, MissingInput, OutOfResources
 from albert.runtime.progress import progress
@@ -36,15 +37,18 @@ class StoredTensors:
     Args:
         source: the file to speak of in errors, or the index when there are several.
         by_name: every tensor.
+        scales: of the rows of those that are stored as integers.
     """
 
     source: str
     by_name: Mapping[str, StoredTensor]
+    scales: Mapping[str, StoredTensor] = field(default_factory=dict)
 
     def described(self) -> dict[str, Tensor]:
         """Names, types and shapes as tensors that have no memory."""
         return {
-            name: torch.empty(stored.shape, dtype=stored.dtype, device="meta") for name, stored in self.by_name.items()
+            name: torch.empty(stored.shape, dtype=torch.float32 if name in self.scales else stored.dtype, device="meta")
+            for name, stored in self.by_name.items()
         }
 
     def read(self, names: Iterable[str], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
@@ -68,12 +72,16 @@ class StoredTensors:
                     with open(path, "rb", buffering=0) as file:
                         for name, stored in wanted.items():
                             if stored.file == path:
-                                tensor = _checked(_read(file, stored), name, path)
+                                tensor = _checked(self._restored(file, name), name, path)
                                 tensors[name] = tensor.to(dtype) if dtype and tensor.is_floating_point() else tensor
                                 bar.advance(stored.n_bytes / 1e6)
                 except OSError as error:
                     raise MissingInput(path, error.strerror or "cannot be read") from error
         return tensors
+
+    def _restored(self, file: FileIO, name: str) -> Tensor:
+        tensor = _read(file, self.by_name[name])
+        return restore(tensor, _read(file, self.scales[name])) if name in self.scales else tensor
 
 
 def stored_tensors(directory: Path) -> StoredTensors:
@@ -84,6 +92,8 @@ def stored_tensors(directory: Path) -> StoredTensors:
         DamagedData: a file is cut or not safetensors, or the index does not describe the files.
     """
     files = _weight_files(directory)
+    if files[0].name == INT8_WEIGHTS_NAME:
+        return StoredTensors(str(files[0]), *matrices_and_scales(read_header(files[0])))
     by_name: dict[str, StoredTensor] = {}
     for file in files:
         for name, stored in read_header(file).items():
@@ -120,6 +130,8 @@ def _weight_files(directory: Path) -> list[Path]:
         return [directory / WEIGHTS_NAME]
     if (directory / INDEX_NAME).is_file():
         return _sharded(directory)
+    if (directory / INT8_WEIGHTS_NAME).is_file():
+        return [directory / INT8_WEIGHTS_NAME]
     for name in _PICKLES:
         if (directory / name).exists():
             raise MissingInput(

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from albert.checkpoints.int8_weights import INT8_WEIGHTS_NAME
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, Kind, kind_of, open_model, read_config
 from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
@@ -96,7 +97,8 @@ def model_report(directory: Path) -> ModelReport:
     kind = kind_of(extra)
     opened = open_model(directory, kind)
     objective = str(extra.get("sentence_objective")) if kind in ("pretraining", "masked_lm") else ""
-    weights = {*directory.glob(WEIGHTS_NAME), *directory.glob(INDEX_NAME.replace("index.json", "*"))}
+    names = (WEIGHTS_NAME, INDEX_NAME.replace("index.json", "*"), INT8_WEIGHTS_NAME)
+    weights = {file for name in names for file in directory.glob(name)}
     labels = dict(extra.get("id2label") or {})
     return ModelReport(
         directory=directory,

@@ -1,0 +1,195 @@
+"""An ONNX file gives our answers in ONNX Runtime and in OpenVINO, and holds what layers share once."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+import transformers
+
+from albert.checkpoints.kinds import MODELS, Kind, build_model
+from albert.checkpoints.model_directory import save_model_directory
+from albert.cli.main import run
+from albert.inference.onnx_export import export as exporting
+from albert.inference.onnx_export.export import ExportSettings, export_onnx
+from albert.inference.onnx_export.graph_writer import HIGHEST_OPSET, LOWEST_OPSET
+from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
+from albert.model.config import AlbertConfig
+from albert.model.packed_sequences import pack
+from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
+from albert.runtime.manifests import verify_directory
+
+Save = Callable[..., Path]
+LENGTHS = (3, 17, 9, 1)
+OUTPUTS: dict[Kind, list[str]] = {
+    "pretraining": ["logits", "sentence_logits"],
+    "masked_lm": ["logits"],
+    "classification": ["logits"],
+    "token_classification": ["logits"],
+    "question_answering": ["start_logits", "end_logits"],
+    "joint_question_answering": ["start_logits", "start_places", "end_logits", "unanswerable_logits"],
+    "multiple_choice": ["logits"],
+    "encoder": ["last_hidden_state", "pooler_output"],
+}
+
+
+def rectangle(lengths: tuple[int, ...] = LENGTHS) -> dict[str, np.ndarray]:
+    """Random tokens, padded on the right, under the names that transformers' tokenizers give them."""
+    draws = np.random.default_rng(0)
+    ids, mask, types = (np.zeros((len(lengths), max(lengths)), np.int64) for _ in range(3))
+    for row, length in enumerate(lengths):
+        ids[row, :length], mask[row, :length] = draws.integers(5, 100, length), 1
+        types[row, length // 2 : length] = 1
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+
+
+def runtime_outputs(file: Path, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    assert [each.name for each in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
+    names = [each.name for each in session.get_outputs()]
+    return dict(zip(names, session.run(names, given), strict=True))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_head_answers_as_ours_in_both_runtimes(kind: Kind, config: AlbertConfig, saved: Save, tmp_path: Path):
+    model = build_model(kind, config, 3 if "classification" in kind else None)
+    made = export_onnx(saved(model), tmp_path / "onnx", ExportSettings())
+    assert [check.runtime.split()[0] for check in made.checks] == ["ONNX", "OpenVINO"]
+    for check in made.checks:
+        assert max(check.differences.largest.values()) <= 1e-4
+        assert set(check.differences.largest) == set(OUTPUTS[kind]) - {"start_places"}
+    assert list(made.outputs) == OUTPUTS[kind]
+    verify_directory(tmp_path / "onnx")
+    said = json.loads((tmp_path / "onnx/config.json").read_text())
+    assert said["architectures"] and said["albert_onnx"]["opset"] == 20
+    assert (tmp_path / "onnx/spiece.model").is_file()
+    card = (tmp_path / "onnx/README.md").read_text()
+    assert "opset 20" in card and "in ONNX Runtime" in card and "in OpenVINO" in card
+
+
+@pytest.mark.parametrize(
+    ("kind", "theirs"),
+    [
+        ("masked_lm", transformers.AlbertForMaskedLM),
+        ("classification", transformers.AlbertForSequenceClassification),
+        ("question_answering", transformers.AlbertForQuestionAnswering),
+        ("multiple_choice", transformers.AlbertForMultipleChoice),
+        ("encoder", transformers.AlbertModel),
+    ],
+)
+def test_the_file_takes_transformers_inputs_and_gives_transformers_outputs(
+    kind: Kind, theirs, config: AlbertConfig, saved: Save, tmp_path: Path
+):
+    directory = saved(build_model(kind, config, 3 if kind == "classification" else None))
+    export_onnx(directory, tmp_path / "model.onnx", ExportSettings())
+    given = rectangle()
+    if kind == "multiple_choice":
+        given = {name: values.reshape(2, 2, -1) for name, values in given.items()}
+    found = runtime_outputs(tmp_path / "model.onnx", given)
+    peer = theirs.from_pretrained(directory).eval()
+    with torch.inference_mode():
+        expected = peer(**{name: torch.from_numpy(values) for name, values in given.items()})
+    real = given["attention_mask"].astype(bool)
+    for name, values in found.items():
+        other = expected[name].numpy()
+        per_token = other.shape[:2] == real.shape and kind != "multiple_choice"
+        np.testing.assert_allclose(*((each[real] if per_token else each) for each in (values, other)), atol=1e-4)
+
+
+def test_what_layers_share_stands_in_the_file_once(config: AlbertConfig, tmp_path: Path):
+    large = replace(config, embedding_size=64, hidden_size=128, intermediate_size=512, num_hidden_layers=12)
+    save_model_directory(tmp_path / "model", AlbertForMaskedLM(large), None)
+    made = export_onnx(tmp_path / "model", tmp_path / "model.onnx", ExportSettings())
+    assert made.bytes <= 1.1 * (tmp_path / "model/model.safetensors").stat().st_size
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    contents = [tensor.raw_data for tensor in graph.initializer if len(tensor.raw_data) > 1000]
+    assert len(contents) == len(set(contents))
+    assert not [node for node in graph.node if node.op_type == "Transpose" and node.input[0] in {
+        tensor.name for tensor in graph.initializer}]  # fmt: skip
+    small = export_onnx(tmp_path / "model", tmp_path / "int8.onnx", ExportSettings(precision="int8"))
+    assert small.bytes <= 0.4 * made.bytes
+
+
+def test_int8_answers_do_not_depend_on_what_shares_the_batch(config: AlbertConfig, saved: Save, tmp_path: Path):
+    directory = saved(AlbertModel(config))
+    made = export_onnx(directory, tmp_path / "model.onnx", ExportSettings(precision="int8"))
+    assert 1e-4 < made.checks[0].differences.largest["last_hidden_state"] < 1
+    together, alone = (
+        runtime_outputs(tmp_path / "model.onnx", {name: values[:rows, :3] for name, values in rectangle().items()})
+        for rows in (4, 1)
+    )
+    np.testing.assert_allclose(together["last_hidden_state"][0], alone["last_hidden_state"][0], atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [LOWEST_OPSET, HIGHEST_OPSET])
+@pytest.mark.parametrize("act", ["gelu", "gelu_new", "relu", "tanh"])
+def test_every_opset_and_activation(opset, act, config: AlbertConfig, tmp_path: Path):
+    save_model_directory(tmp_path / "model", AlbertModel(replace(config, hidden_act=act)), None)
+    export_onnx(tmp_path / "model", tmp_path / "model.onnx", ExportSettings(opset=opset))
+    assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == opset
+
+
+def test_a_window_and_another_depth_give_our_numbers(config: AlbertConfig, tmp_path: Path):
+    windowed = AlbertModel(replace(config, attention_window=4)).eval()
+    save_model_directory(tmp_path / "model", windowed, None)
+    made = export_onnx(tmp_path / "model", tmp_path / "onnx", ExportSettings(depth=1))
+    assert made.window == 4 and made.depth == 1
+    assert "window of 4 tokens" in (tmp_path / "onnx/README.md").read_text()
+    given = rectangle()
+    packed = pack([given["input_ids"][1]], [given["token_type_ids"][1]])
+    with torch.inference_mode():
+        expected = windowed.hidden_states(packed)[1].numpy()
+    found = runtime_outputs(tmp_path / "onnx/model.onnx", given)["last_hidden_state"][1]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_no_head_is_written_that_nobody_trained(config: AlbertConfig, saved: Save, tmp_path: Path):
+    directory = saved(AlbertForPreTraining(config), sentence_objective="none")
+    made = export_onnx(directory, tmp_path / "model.onnx", ExportSettings())
+    assert list(made.outputs) == ["logits"]
+    following = saved(AlbertForPreTraining(config), sentence_objective="nsp")
+    export_onnx(following, tmp_path / "onnx", ExportSettings())
+    assert "0 the next segment, 1 a foreign one" in (tmp_path / "onnx/README.md").read_text()
+
+
+def test_other_numbers_are_refused_and_nothing_is_left(config: AlbertConfig, saved: Save, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(exporting, "TOLERANCE", -1.0)
+    directory, before = saved(AlbertModel(config)), set(tmp_path.rglob("*"))
+    for output in ("onnx", "model.onnx"):
+        with pytest.raises(CheckFailed, match="differs by"):
+            export_onnx(directory, tmp_path / output, ExportSettings())
+    assert {path for path in tmp_path.rglob("*") if directory not in path.parents} <= before | {directory}
+
+
+def test_the_example_on_the_card_works(config: AlbertConfig, saved: Save, tmp_path: Path, capsys):
+    directory = saved(AlbertForSequenceClassification(config, 3))
+    export_onnx(directory, tmp_path / "onnx", ExportSettings())
+    card = (tmp_path / "onnx/README.md").read_text()
+    example = card.split("```python\n")[1].split("```")[0].replace("path/to/this/directory", str(tmp_path / "onnx"))
+    exec(compile(example, "card", "exec"), {})
+    assert "logits (2, 3)" in capsys.readouterr().out
+
+
+def test_what_cannot_be_written_is_refused_in_one_line(config: AlbertConfig, saved: Save, tmp_path: Path):
+    directory = saved(AlbertModel(replace(config, sharing="none")))
+    for settings in (ExportSettings(opset=16), ExportSettings(opset=99), ExportSettings(depth=3)):
+        with pytest.raises(InvalidConfiguration, match="opset|depth"):
+            export_onnx(directory, tmp_path / "onnx", settings)
+    (tmp_path / "there.onnx").write_bytes(b"")
+    with pytest.raises(CannotCreate, match="exists already"):
+        export_onnx(directory, tmp_path / "there.onnx", ExportSettings())
+
+
+def test_a_missing_extra_is_named(config: AlbertConfig, saved: Save, tmp_path: Path, monkeypatch, capsys):
+    for module in [name for name in sys.modules if name.startswith("albert.inference.onnx_export")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    code = run(["export", "onnx", str(saved(AlbertModel(config))), "--output", str(tmp_path / "onnx")])
+    assert code == 69
+    assert "onnx: is not installed; pip install 'albert[onnx]'" in capsys.readouterr().err

@@ -1,11 +1,13 @@
-"""Every initial value, in one function (paper §4.1 follows BERT: truncated normal, zero biases)."""
+"""Every initial value (paper §4.1 follows BERT: truncated normal, zero biases)."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 
@@ -24,6 +26,23 @@ def initialize(module: nn.Module, standard_deviation: float) -> None:
         elif isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
             nn.init.zeros_(part.bias)
+
+
+def sinusoids(positions: int, width: int, root_mean_square: float) -> Float[Tensor, "positions width"]:
+    """Sines and cosines of the position, of wavelengths from 2π to 10,000·2π (Vaswani et al., 2017, §3.5), scaled.
+
+    The vector of a place some tokens away is a rotation of the vector of a place, the same everywhere: one linear map
+    finds a neighbour. Random vectors have to be learnt before there is such a map.
+
+    Args:
+        positions: how many.
+        width: of each vector.
+        root_mean_square: of all numbers.
+    """
+    wavelengths = 10_000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.arange(positions, dtype=torch.float64)[:, None] / wavelengths
+    waves = torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)[:, :width]
+    return (waves * (root_mean_square / math.sqrt(float(waves.square().mean())))).float()
 
 
 @contextmanager

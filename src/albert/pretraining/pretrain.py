@@ -30,8 +30,9 @@ from albert.pretraining.same_start import refuse_another_start_elsewhere
 from albert.pretraining.samples import PretrainingSamples
 from albert.pretraining.sentence_order import SentenceObjective, head_task
 from albert.pretraining.start_record import StartRecord, kept_start, refuse_another_start
+from albert.pretraining.untrained_model import untrained_model
 from albert.pretraining.warm_start import Init, warm_start_for_pretraining
-from albert.runtime.devices import pick_device, seed_torch
+from albert.runtime.devices import pick_device
 from albert.runtime.distributed import World, process_group, wait_for_all, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.journal import read_journal
@@ -102,8 +103,7 @@ def pretrain(
             why = f"{recipe.batch_size} sequences cannot be shared out evenly over {here.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a multiple")
         samples = _samples(recipe, corpora, recipe.seed)
-        seed_torch("initialization", recipe.seed)
-        model = AlbertForPreTraining(recipe.model)
+        model = untrained_model(recipe)
         model.albert.encoder.checkpointing = recipe.activation_checkpointing
         if not here.is_first:
             wait_for_all(here)

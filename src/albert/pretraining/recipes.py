@@ -27,6 +27,9 @@ class PretrainingRecipe:
 
     model: AlbertConfig = field(default_factory=AlbertConfig)
     """The network. Its vocab_size is taken from the prepared corpus."""
+    sinusoidal_positions: float | None = None
+    """Begin the position embeddings as sinusoids of this root mean square, and learn them from there; None: random
+    numbers, as in the paper. A small network finds neighbours sooner so (LOG.md)."""
     sequences: SequenceRecipe = field(default_factory=SequenceRecipe)
     masking: MaskingRecipe = field(default_factory=MaskingRecipe)
     hard_examples: HardExamplesRecipe = field(default_factory=HardExamplesRecipe)
@@ -114,7 +117,14 @@ class PretrainingRecipe:
         if self.sequences.objective == "none" and set(self.evaluation_objectives) - {"none"}:
             why = 'ask a sentence head, which sequences.objective "none" does not train'
             raise InvalidConfiguration("evaluation_objectives", why, "leave them out")
-        for name in ("clip_norm", "checkpoint_minutes", "peer_timeout_minutes", "max_minutes", "spike_deviations"):
+        for name in (
+            "clip_norm",
+            "checkpoint_minutes",
+            "peer_timeout_minutes",
+            "max_minutes",
+            "spike_deviations",
+            "sinusoidal_positions",
+        ):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
         check_dropout_changes(self.dropout_changes)

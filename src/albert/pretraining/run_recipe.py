@@ -32,6 +32,7 @@ FREE_FROM_NOW_ON = ("max_tokens", "max_minutes", "on_divergence", "spike_deviati
 
 _SINCE_THE_FIRST_RUNS: dict[str, Any] = {
     "model.attention_window": None,
+    "sinusoidal_positions": None,
     "sequences.neighbours_probability": 0.0,
     "hard_examples.focus": 0.0,
     "hard_examples.warmup_steps": 0,

@@ -1,0 +1,59 @@
+"""What a run begins with: drawn by its seed; positions as sinusoids where the recipe says so."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert.model.config import AlbertConfig
+from albert.model.initialization import sinusoids
+from albert.pretraining.recipes import PretrainingRecipe
+from albert.pretraining.samples import SequenceRecipe
+from albert.pretraining.untrained_model import untrained_model
+from albert.runtime.errors import InvalidConfiguration
+
+RECIPE = PretrainingRecipe(
+    model=AlbertConfig(
+        vocab_size=50,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=40,
+    ),
+    sequences=SequenceRecipe(max_length=32),
+)
+
+
+@given(st.integers(1, 60), st.integers(2, 33), st.floats(0.01, 2.0))
+def test_sinusoids_are_waves_of_the_size_that_was_asked_for(positions, width, size):
+    waves = sinusoids(positions, width, size)
+    assert waves.shape == (positions, width)
+    assert float(waves.square().mean().sqrt()) == pytest.approx(size, rel=1e-4)
+
+
+def test_a_place_and_its_neighbour_are_the_same_rotation_apart_everywhere():
+    waves = sinusoids(100, 32, 1.0).double()
+    pairs = torch.complex(waves[:, 1::2], waves[:, ::2])
+    turns = pairs[1:] / pairs[:-1]
+    torch.testing.assert_close(turns, turns[:1].expand_as(turns), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(turns.abs(), torch.ones_like(turns.abs()), rtol=1e-4, atol=1e-4)
+
+
+def test_a_seed_gives_the_same_model_and_sinusoids_change_positions_alone():
+    plain = untrained_model(RECIPE).state_dict()
+    again = untrained_model(RECIPE).state_dict()
+    waves = untrained_model(replace(RECIPE, sinusoidal_positions=0.08)).state_dict()
+    name = "albert.embeddings.position_embeddings.weight"
+    torch.testing.assert_close(again, plain, rtol=0, atol=0)
+    torch.testing.assert_close(waves.pop(name), sinusoids(40, 16, 0.08))
+    torch.testing.assert_close(waves, {key: value for key, value in plain.items() if key != name}, rtol=0, atol=0)
+    assert not torch.equal(untrained_model(replace(RECIPE, seed=1)).state_dict()[name], plain[name])
+
+
+def test_a_size_of_nothing_is_refused():
+    with pytest.raises(InvalidConfiguration, match="sinusoidal_positions"):
+        replace(RECIPE, sinusoidal_positions=0.0)

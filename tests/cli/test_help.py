@@ -22,6 +22,7 @@ COMMANDS = {
     "finetune": "[OPTIONS] [TASK]",
     "evaluate": "[OPTIONS] [TASK]",
     "predict": "[OPTIONS] MODEL",
+    "serve": "[OPTIONS] MODEL",
     "convert": "[OPTIONS] SOURCE",
     "info": "[WHAT]",
     "verify": "PATH...",

@@ -154,6 +154,8 @@ class Batcher:
                 self._measurements.queue_seconds.observe(started - item.request.arrived)
             outcomes = self._outcomes(batch)
             self._note(batch, time.perf_counter() - started)
+            if self._loop.is_closed():  # the server ended without waiting for this batch
+                return
             self._loop.call_soon_threadsafe(_deliver, batch, outcomes)
 
     def _next_batch(self) -> list[_Item]:

@@ -75,6 +75,8 @@ class DrainingServer(uvicorn.Server):
             predictor = await asyncio.to_thread(self._open)
             self.service.start(predictor)
             self._started(predictor)
+        except asyncio.CancelledError:  # a signal came first
+            raise
         except BaseException as error:
             self.failure, self.should_exit = error, True
 

@@ -1,0 +1,96 @@
+"""Over HTTP a model says what it says here, to each caller his own, and every reply is as the document shows it."""
+
+import base64
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+from tests.inference.server.running_servers import asked, until
+
+from albert.inference.server import messages
+
+PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
+ASKED = {
+    "/classify": ("classify", {"texts": ["the ship", "a storm at sea"]}, messages.LabelsReply),
+    "/score": ("score", {"texts": ["the ship"], "pairs": ["a boat"]}, messages.NumbersReply),
+    "/answer": (
+        "answer",
+        {"questions": [{"question": "who saw?", "context": PASSAGE}], "top_k": 2},
+        messages.AnswersReply,
+    ),
+    "/tag": ("tag", {"texts": [PASSAGE]}, messages.TagsReply),
+    "/choose": (
+        "choose",
+        {"questions": [{"context": PASSAGE, "options": ["a ship", "a storm"], "question": "what?"}]},
+        messages.ChoicesReply,
+    ),
+    "/fill-mask": ("pretrain", {"texts": ["the [MASK] saw a [MASK]"], "top_k": 3}, messages.MasksReply),
+    "/order": ("pretrain", {"pairs": [["the ship", "a storm"]]}, messages.OrdersReply),
+    "/embed": ("pretrain", {"texts": ["the ship"], "normalize": True}, messages.VectorsReply),
+    "/layers": ("pretrain", {"text": "the [MASK] saw", "pair": "a storm"}, messages.LayersReply),
+}
+
+
+@pytest.mark.parametrize("address", ASKED)
+def test_every_address_answers_as_its_document_says(address, predictors, serve):
+    kind, body, shape = ASKED[address]
+    server = serve(predictors(kind))
+    reply = server.post(address, body)
+    assert reply.status == 200, reply.body
+    assert issubclass(shape, BaseModel) and shape.model_validate(reply.said, extra="forbid")
+    assert "model;dur=" in reply.headers["server-timing"]
+    document = server.request("GET", "/openapi.json").said
+    assert address in document["paths"]
+    assert set(document["paths"]) & set(ASKED) == set(server.request("GET", "/model").said["addresses"])
+
+
+def test_answers_are_those_of_the_predictor(predictors, serve):
+    predictor = predictors("pretrain")
+    server = serve(predictor)
+    text = "the [MASK] saw a ship"
+    (found,) = server.post("/fill-mask", {"texts": [text], "top_k": 3}).said["results"]
+    for ours, theirs in zip(found[0], predictor.fill_mask_batch([text], 3)[0][0], strict=True):
+        assert ours["token"] == theirs["token"] and ours["score"] == pytest.approx(theirs["score"], abs=1e-6)
+    vectors = [each["vector"] for each in server.post("/embed", {"texts": ["a", text]}).said["results"]]
+    assert np.allclose(vectors, predictor.embed(["a", text]), atol=1e-6)
+
+
+def test_callers_share_batches_and_each_gets_its_own_answer(classifier, held, serve):
+    server = serve(classifier)
+    texts = [f"the {noun} number {i}" for i in range(10) for noun in ("ship", "storm")]
+    with asked(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:
+        until(lambda: held.batches and server.counted("albert_queue_texts") == len(texts) - len(held.batches[0]))
+        held.may_go.set()
+    assert sorted(text for batch in held.batches for text in batch) == sorted(texts) and len(held.batches) == 2
+    for text, reply in zip(texts, replies, strict=True):
+        mine = {each["label"]: each["score"] for each in reply.said["results"][0]}
+        assert mine == pytest.approx({each["label"]: each["score"] for each in classifier.classify(text)}, abs=1e-5)
+
+
+def test_a_cut_text_says_so(classifier, serve):
+    reply = serve(classifier).post("/classify", {"texts": ["the ship " * 200]})
+    assert reply.said["results"][0][0]["tokens_cut"] > 100
+
+
+def test_layers_show_what_the_model_does(predictors, serve):
+    predictor = predictors("pretrain")
+    (found,) = serve(predictor).post("/layers", {"text": "the [MASK] saw a ship"}).said["results"]
+    n = len(found["tokens"])
+    attention = np.frombuffer(base64.b64decode(found["attention"]), np.uint8).reshape(2, found["heads"], n, n)
+    assert np.allclose(attention.sum(-1) / 255, 1, atol=n / 255)
+    (mask,) = found["masks"]
+    last = predictor.fill_mask("the [MASK] saw a ship", 1)[0]
+    assert mask["layers"][-1][0]["score"] == pytest.approx(last["score"], abs=1e-5)
+    assert len(mask["layers"]) == 1 + len(found["distance"]) == 3
+
+
+def test_layers_of_a_classifier_end_in_its_answer(classifier, serve):
+    (found,) = serve(classifier).post("/layers", {"text": "a storm"}).said["results"]
+    ends = dict(zip(found["labels"], found["label_scores"][-1], strict=True))
+    assert ends == pytest.approx({each["label"]: each["score"] for each in classifier.classify("a storm")}, abs=1e-5)
+    assert found["masks"] == []
+
+
+def test_a_long_text_is_cut_for_its_layers_and_says_so(classifier, serve):
+    (found,) = serve(classifier, layer_tokens=16).post("/layers", {"text": "the ship " * 50}).said["results"]
+    assert len(found["tokens"]) == 16 and found["tokens_cut"] > 50

@@ -1,0 +1,84 @@
+"""A server that is told to end answers what it accepted, takes nothing new, and says when it could not."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+
+import pytest
+from tests.inference.server.running_servers import asked, until
+
+from albert.inference.server.draining_server import NotDrained, listen
+from albert.model.albert import AlbertForPreTraining
+from albert.runtime.errors import Unavailable
+
+TEXT = {"texts": ["the ship"]}
+
+
+def test_accepted_requests_are_answered_and_new_ones_refused(classifier, held, serve):
+    server = serve(classifier)
+    with asked(*(lambda: server.post("/classify", TEXT) for _ in range(5))) as replies:
+        until(lambda: server.service.in_progress == 5)
+        server.server.drain(signal.SIGTERM)
+        assert server.request("GET", "/readyz").status == 503
+        reply = server.post("/classify", TEXT)
+        assert (reply.status, reply.said["error"]) == (503, "the server is shutting down")
+        held.may_go.set()
+    assert [each.status for each in replies] == [200] * 5
+    until(lambda: server.server.should_exit or not server.service.in_progress)
+    assert server.server.failure is None
+
+
+def test_what_is_not_answered_in_time_is_told(classifier, held, serve):
+    server = serve(classifier, drain_seconds=0.3)
+
+    def ask() -> None:
+        with pytest.raises((OSError, http.client.HTTPException)):
+            server.post("/classify", TEXT)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until(lambda: server.service.in_progress == 1)
+    server.server.drain(signal.SIGTERM)
+    until(lambda: server.server.failure)
+    failure = server.server.failure
+    assert isinstance(failure, NotDrained) and failure.exit_code == 143 and "1 requests" in str(failure)
+    held.may_go.set()
+    asking.join(20)
+
+
+def test_a_port_in_use_is_said(serve, classifier):
+    with pytest.raises(Unavailable, match="use"):
+        listen("127.0.0.1", serve(classifier).port)
+    with pytest.raises(Unavailable):
+        listen("no.such.host.invalid", 0)
+
+
+def test_the_command_serves_and_ends_well(saved, config):
+    path = saved(AlbertForPreTraining(config))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "albert", "serve", str(path), "--port", "0", "--threads", "1"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert process.stderr is not None
+    try:
+        address = process.stderr.readline().split("listening at ")[1].split(",")[0]
+        assert address.startswith("http://127.0.0.1:")
+        assert "fill masks" in process.stderr.readline()
+        body = json.dumps({"texts": ["the [MASK]"]}).encode()
+        asked = urllib.request.Request(f"{address}/fill-mask", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=30) as reply:
+            assert len(json.load(reply)["results"][0][0]) == 5
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert process.stderr.read() == "albert serve: ended: all that was accepted is answered\n"
+    finally:
+        process.kill()
+        process.stderr.close()
+        process.wait()

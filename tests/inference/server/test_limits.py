@@ -1,0 +1,229 @@
+"""Everything is bounded: each limit has its status and one clear sentence; no path or traceback is told."""
+
+import json
+
+import pytest
+from tests.inference.server.running_servers import asked, read_all, running, until
+
+TEXT = {"texts": ["the ship"]}
+
+
+@pytest.fixture
+def server(classifier, serve):
+    return serve(classifier, body_bytes=10_000, text_characters=500, texts=4, queue_texts=4)
+
+
+REFUSED = {
+    "a text too many": ({"texts": ["a"] * 5}, 413, "5 texts in a request, the most are 4"),
+    "a text too long": ({"texts": ["a" * 501]}, 413, "501 characters"),
+    "no JSON": (b"{", 400, "not JSON"),
+    "half a letter": (b'{"texts": ["\xff"]}', 400, "JSON"),
+    "too deep": (b"[" * 5_000, 400, "JSON"),
+    "no object": ([], 422, "body"),
+    "no text": ({"texts": []}, 422, "texts"),
+    "a number for a text": ({"texts": [1]}, 422, "texts.0"),
+    "half a character": (b'{"texts": ["\\ud800"]}', 422, "texts.0"),
+    "a key that is not known": (TEXT | {"text": "a"}, 422, "text: "),
+    "not as many pairs": (TEXT | {"pairs": ["a", "b"]}, 422, "2 for 1 texts"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_request_that_cannot_be_answered_is_told_why(case, server):
+    body, status, why = REFUSED[case]
+    reply = server.post("/classify", body)
+    assert (reply.status, list(reply.said)) == (status, ["error"])
+    assert why in reply.said["error"] and "\n" not in reply.said["error"] and "/" not in reply.said["error"]
+    assert server.post("/classify", TEXT).status == 200
+
+
+def test_what_a_model_has_no_head_for_it_says(server):
+    reply = server.post("/answer", {"questions": [{"question": "who?", "context": "the ship"}]})
+    assert (reply.status, reply.said["error"]) == (422, "this model cannot answer questions; it can classify texts")
+
+
+def test_unknown_addresses_methods_and_types(server):
+    assert server.request("GET", "/nothing").status == 404
+    assert server.request("GET", "/page/../limits.py").status == 404
+    assert server.request("GET", "/classify").status == 405
+    assert server.request("POST", "/classify", b"{}", Content_Type="text/plain").status == 415
+    assert server.request("POST", "/classify", b"{}", Content_Type="application/json; charset=latin-1").status == 415
+    assert server.request("POST", "/classify", b"{}", Content_Encoding="gzip").status == 415
+
+
+def test_no_mask_and_a_mask_too_many_tokens_away(predictors, serve):
+    server = serve(predictors("pretrain"))
+    assert server.post("/fill-mask", {"texts": ["a [MASK]", "a"]}).status == 422
+    reply = server.post("/fill-mask", {"texts": ["the ship " * 100 + "[MASK]"]})
+    assert reply.status == 422 and "tokens" in reply.said["error"]
+
+
+def test_a_large_body_is_refused_by_its_length_and_while_it_comes(server):
+    with server.connected() as connection:
+        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"Content-Length: 3000000\r\n\r\n")
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 413 ")
+    with server.connected() as connection:
+        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
+        sent = 0
+        try:
+            for _ in range(1_000):
+                connection.sendall(b"200\r\n" + b" " * 512 + b"\r\n")
+                sent += 512
+        except (BrokenPipeError, ConnectionResetError):
+            assert sent < 512_000
+        else:
+            pytest.fail("all of it was read")
+    assert server.counted("albert_refused_total", reason="body") == 2
+    assert server.post("/classify", TEXT).status == 200
+
+
+def test_three_megabytes_in_small_chunks_do_no_harm(server):
+    with server.connected() as connection:
+        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
+        try:
+            connection.sendall(b"6\r\naaaaaa\r\n" * 500_000)
+        except (BrokenPipeError, ConnectionResetError):
+            said = read_all(connection)
+        else:
+            said = read_all(connection)
+    assert said[:13] in (b"HTTP/1.1 413 ", b"")
+    assert server.post("/classify", TEXT).status == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET /model HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", 431),
+        (b"GET /model HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 400_000, 431),
+        (
+            b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+        (
+            b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+            400,
+        ),
+    ],
+    ids=["no HTTP", "long header", "endless header", "two lengths", "bad chunk"],
+)
+def test_what_is_no_request_gets_a_status_and_an_end(sent, status, server):
+    with server.connected() as connection:
+        connection.sendall(sent)
+        said = read_all(connection)
+    assert said.startswith(f"HTTP/1.1 {status} ".encode()) and b'{"error":' in said
+
+
+def test_requests_in_one_go_are_answered_in_their_order(server):
+    one, other = (json.dumps({"texts": [text]}).encode() for text in ("the ship", "a storm at sea"))
+    with server.connected() as connection:
+        for body, end in ((one, b""), (other, b"Connection: close\r\n")):
+            header = b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + end
+            connection.sendall(header + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        said = read_all(connection)
+    results = [json.loads(part.split(b"\r\n\r\n")[1])["results"] for part in said.split(b"HTTP/1.1 200 OK")[1:]]
+    assert results == [server.post("/classify", json.loads(body)).said["results"] for body in (one, other)]
+
+
+def test_a_full_queue_refuses_as_a_whole_and_says_when_to_come_back(classifier, held, serve):
+    server = serve(classifier, queue_texts=4, texts=4)
+    with asked(*(lambda: server.post("/classify", {"texts": ["a", "b"]}) for _ in range(3))) as replies:
+        until(lambda: len(held.batches) == 1)
+        until(lambda: server.service.in_progress == 3 or server.counted("albert_refused_total", reason="queue"))
+        reply = server.post("/classify", {"texts": ["a", "b", "c", "d"]})
+        assert (reply.status, int(reply.headers["retry-after"]) >= 1) == (429, True)
+        held.may_go.set()
+    assert {each.status for each in replies} <= {200, 429}
+    assert server.counted("albert_refused_total", reason="queue") >= 1
+
+
+def test_a_request_that_takes_too_long_is_told_so_and_dropped(classifier, held, serve):
+    server = serve(classifier, request_seconds=0.3)
+    with asked(lambda: server.post("/classify", TEXT)):
+        until(lambda: held.batches)
+        reply = server.post("/classify", {"texts": ["a", "b"]})
+        assert (reply.status, reply.said["error"]) == (504, "no answer within 0.3 seconds")
+        assert server.counted("albert_dropped_texts_total", reason="deadline") == 2
+        held.may_go.set()
+
+
+def test_what_a_client_does_not_wait_for_is_not_computed(classifier, held, serve):
+    server = serve(classifier)
+    body = json.dumps({"texts": ["nobody", "waits"]}).encode()
+    with asked(lambda: server.post("/classify", TEXT)):
+        until(lambda: held.batches)
+        with server.connected() as connection:
+            header = b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            connection.sendall(header + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            until(lambda: server.counted("albert_queue_texts") == 2)
+        until(lambda: server.counted("albert_dropped_texts_total", reason="client gone") == 2)
+        held.may_go.set()
+    assert held.batches == [["the ship"]] and server.service.in_progress == 0
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
+
+
+@pytest.mark.parametrize("poison", ["not finite", "error", "panic"])
+def test_a_poisoned_text_fails_alone(poison, classifier, serve, monkeypatch, caplog):
+    compute = classifier.classify_batch
+
+    def poisoned(texts, pairs=None):
+        if "poison" in texts and poison != "not finite":
+            raise Panic("at /root/secret.rs") if poison == "panic" else RuntimeError("in /root/secret.py")
+        found = compute(texts, pairs)
+        return [[{"label": "calm", "score": float("nan")}] if text == "poison" else each
+                for text, each in zip(texts, found, strict=True)]  # fmt: skip
+
+    monkeypatch.setattr(classifier, "classify_batch", poisoned)
+    server = serve(classifier)
+    texts = ["the ship", "poison", "a storm", "the sea"]
+    with asked(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:
+        pass
+    assert [each.status for each in replies] == [200, 500, 200, 200]
+    assert "secret" not in replies[1].body.decode() and server.service.state == "ready"
+
+
+def test_a_bug_is_told_in_one_sentence(classifier, serve, monkeypatch):
+    server = serve(classifier)
+    monkeypatch.setattr("albert.inference.server.reporting.model_facts", lambda *_: 1 / 0)
+    reply = server.request("GET", "/model")
+    assert (reply.status, reply.said) == (500, {"error": "internal error"})
+
+
+def test_until_the_model_is_there_requests_are_told_to_come_back(classifier):
+    def slowly():
+        until(lambda: told)
+        return classifier
+
+    told: list[bool] = []
+    with running(slowly) as server:
+        assert server.request("GET", "/healthz").status == 200
+        assert server.request("GET", "/readyz").status == 503
+        reply = server.post("/classify", TEXT)
+        assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+        assert server.request("GET", "/").status == 200
+        told.append(True)
+        until(lambda: server.request("GET", "/readyz").status == 200)
+        assert server.post("/classify", TEXT).status == 200
+
+
+def test_figures_are_told_to_prometheus(server):
+    server.post("/classify", {"texts": ["a", "b"]})
+    server.post("/classify", {"texts": [1]})
+    told = server.request("GET", "/metrics")
+    assert told.headers["content-type"].startswith("text/plain")
+    said = told.body.decode()
+    for line in (
+        'albert_texts_total{ability="classify"} 2.0',
+        'albert_refused_total{reason="fields"} 1.0',
+        'albert_request_seconds_count{address="/classify",status="200"} 1.0',
+        "albert_batch_texts_sum 2.0",
+        "albert_queue_texts 0.0",
+    ):
+        assert line in said

@@ -1,0 +1,178 @@
+"""The page in a real browser: typed into, clicked, read, by keyboard and on a phone, with nothing from elsewhere."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, and a Chromium")
+
+ARGUMENTS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+]
+SLOW = 60_000  # milliseconds; a browser on a busy machine
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[sync_api.BrowserContext]:
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("needs a Chromium (apt-get install chromium, or name one in $CHROMIUM)")
+    with sync_api.sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("browser"),
+            executable_path=chromium,
+            headless=False,  # the argument says so, in the new way
+            args=ARGUMENTS,
+            timeout=2 * SLOW,
+            color_scheme="light",
+        )
+        context.set_default_timeout(SLOW)
+        yield context
+        context.close()
+
+
+@pytest.fixture
+def opened(browser, predictors, serve):
+    """Open the page of a model of some kind; it may ask nobody else, and complain of nothing."""
+    complaints: list[str] = []
+    pages: list[sync_api.Page] = []
+
+    def open_page(kind: str, address: str = "/", width: int = 1280) -> sync_api.Page:
+        server = serve(predictors(kind))
+        page = browser.new_page()
+        pages.append(page)
+        page.set_viewport_size({"width": width, "height": 800})
+        page.on("console", lambda said: complaints.append(said.text) if is_complaint(said) else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        here = f"127.0.0.1:{server.port}"
+        page.on("request", lambda asked: urlsplit(asked.url).netloc == here or complaints.append(asked.url))
+        page.goto(f"http://{here}{address}")
+        page.wait_for_selector("[role=tab], article")
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert complaints == []
+
+
+def is_complaint(said: sync_api.ConsoleMessage) -> bool:
+    """Whether the browser minds something; that a request was refused is what a test wanted."""
+    return said.type in ("error", "warning") and "status of 422" not in said.text
+
+
+def fits(page: sync_api.Page) -> bool:
+    return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_text_is_typed_and_its_probabilities_shown(opened, tmp_path):
+    page = opened("classify")
+    page.get_by_label("Text", exact=True).fill("the ship in a storm")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_selector("#answer .bars")
+    labels = page.locator("#answer .what").all_inner_texts()
+    shares = [float(each.split()[0]) for each in page.locator("#answer .share").all_inner_texts()]
+    assert sorted(labels) == ["calm", "storm", "wreck"]
+    assert shares == sorted(shares, reverse=True) and sum(shares) == pytest.approx(100, abs=0.2)
+    assert "ms" in page.locator("#latency").inner_text()
+    page.screenshot(path=tmp_path / "page.png", full_page=True)
+    assert (tmp_path / "page.png").stat().st_size > 5_000
+
+
+def test_it_works_from_the_keyboard_alone(opened):
+    page = opened("pretrain")
+    page.get_by_role("tab", name="Fill a mask").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_role("tab", selected=True).inner_text() == "Order"
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Tab")
+    page.keyboard.type("the [MASK] of the ship")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#answer .bars")
+    assert page.locator("#answer li").count() == 5
+    assert page.evaluate("document.activeElement.id") == "field-text"
+    assert page.locator("#answer").get_attribute("aria-live") == "polite"
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+
+
+def test_the_layers_are_looked_into(opened):
+    page = opened("pretrain")
+    page.get_by_label("Text").fill("the [MASK] of the ship")
+    page.get_by_role("button", name="Look inside").click()
+    page.wait_for_selector("#layers canvas")
+    told = page.locator("#layers .hint").last
+    sync_api.expect(told).to_contain_text("[MASK] attends to")
+    first = told.inner_text()
+    page.get_by_label("Head").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#layers output").last.inner_text() == "1" and told.inner_text() != first
+    page.locator("#layers canvas").focus()
+    page.keyboard.press("ArrowUp")
+    assert not told.inner_text().startswith("[MASK]")
+    assert page.locator("#layers .lens tr").count() == 3
+    assert page.evaluate(
+        "(() => { const c = document.querySelector('canvas'); const d = c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data; return new Set(d).size > 20; })()"
+    )
+
+
+@pytest.mark.parametrize("kind", ["answer", "tag", "choose", "score"])
+def test_every_kind_of_answer_is_shown_on_a_phone(kind, opened):
+    page = opened(kind, width=360)
+    page.locator("#examples button").first.click()
+    page.wait_for_selector("#answer .bars, #answer .passage, #answer .big")
+    assert fits(page) and page.locator("#error").is_hidden()
+    if kind == "answer":
+        context = page.locator("#field-context").input_value()
+        assert page.locator("mark").inner_text() in context
+        assert page.locator("#answer .passage").inner_text() == context
+    page.get_by_role("button", name="Look inside").click()
+    page.wait_for_selector("#layers canvas")
+    assert fits(page)
+
+
+def test_texts_are_compared_and_put_in_order(opened):
+    page = opened("pretrain", "/#embed")
+    page.get_by_label("One text").fill("a storm")
+    page.get_by_label("Another").fill("a storm")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_selector("#answer .big")
+    assert float(page.locator(".big").inner_text()) == pytest.approx(1, abs=0.001)
+    page.get_by_role("tab", name="Order").click()
+    page.locator("#examples button").first.click()
+    page.wait_for_selector(".segments li")
+    assert page.locator(".segments li").count() == 2
+
+
+def test_what_the_server_refuses_is_said_and_markup_is_text(opened):
+    page = opened("pretrain")
+    page.get_by_label("Text").fill("<b onclick=alert(1)>no mask</b>")
+    page.get_by_role("button", name="Ask").click()
+    error = page.get_by_role("alert")
+    sync_api.expect(error).to_contain_text("[MASK]")
+    page.get_by_label("Text").fill("<b>the [MASK]</b>")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_selector("#answer .bars")
+    assert page.locator("#answer b").count() == 0 and error.is_hidden()
+
+
+def test_colours_change_and_the_documentation_reads(opened):
+    page = opened("classify", "/docs", width=360)
+    assert page.locator("article").count() >= 5 and fits(page)
+    assert "curl http://127.0.0.1" in page.locator("pre").first.inner_text()
+    page = opened("classify")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Dark colours").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light

@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> None:
         for each in found:
             rows += rows_of(each)
             bar.advance()
-    append_rows(asked.output, COLUMNS, rows)
+    append_rows(asked.output, COLUMNS, rows, same=("task", "metric", "train_examples", "dev_examples"))
     _show(rows)
 
 

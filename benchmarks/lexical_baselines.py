@@ -76,11 +76,16 @@ def find_answer(example: Example, rare: Mapping[str, float]) -> tuple[str, float
     """A piece of the context, and how much speaks against it: the share of the question that its sentence lacks."""
     question, context = example.texts
     asked = {word: rare.get(word, rare[""]) for word in words_of(question) if word not in QUESTION_WORDS}
-    total = sum(asked.values()) or 1.0
-    sentences = [(sum(asked.get(word, 0.0) for word in set(words_of(each))), each) for each in split_sentences(context)]
+    total = math.fsum(asked.values()) or 1.0
+    sentences = [(_shared(asked, each), each) for each in split_sentences(context)]
     best = max((found for found, _ in sentences), default=0.0)
     sentence = next((each for found, each in sentences if found == best), context)
     return _best_run(sentence, question.lower(), asked), 1.0 - best / total
+
+
+def _shared(asked: Mapping[str, float], sentence: str) -> float:
+    """The weight of the question's words in a sentence, exactly rounded: the order of a set is another in every run."""
+    return math.fsum(asked.get(word, 0.0) for word in set(words_of(sentence)))
 
 
 def _best_run(sentence: str, question: str, asked: Mapping[str, float]) -> str:

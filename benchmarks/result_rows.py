@@ -22,22 +22,35 @@ def circumstances() -> dict[str, str]:
     }
 
 
-def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
+def append_rows(
+    path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, object]], same: Sequence[str] = ()
+) -> None:
     """Add rows under the circumstances of now; columns that older rows lack stay empty in them.
 
-    A row may have circumstances of its own, those of a run that was finished before say.
+    Args:
+        path: the table, made where there is none.
+        columns: behind the circumstances.
+        rows: by column.
+        same: columns that say what a row is of. A new row takes the place of an older one of the same, which stays
+            where nothing in it has changed; none: every row is added.
     """
     older: list[dict[str, str]] = []
     if path.exists():
         with open(path, newline="", encoding="utf-8") as file:
             older = list(csv.DictReader(file))
-    path.parent.mkdir(parents=True, exist_ok=True)
     here = circumstances()
+    for row in rows:
+        told = {name: str(row.get(name, "")) for name in columns}
+        if any(all(old.get(name) == told[name] for name in columns) for old in older) and same:
+            continue
+        if same:
+            older = [old for old in older if any(old.get(name) != told[name] for name in same)]
+        older.append({**here, **told})
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [*CIRCUMSTANCES, *columns], restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(older)
-        writer.writerows({**here, **row} for row in rows)
 
 
 def _commit() -> str:

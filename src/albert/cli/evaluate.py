@@ -3,8 +3,9 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
@@ -12,30 +13,44 @@ from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import read_config
 from albert.cli.command_line import parse
 from albert.cli.cross_evaluation_tables import accuracies, as_csv, remarks
+from albert.cli.depth_table import DepthOptions, show_curve, write_files
 from albert.cli.evaluation_report import results, show_evaluation, write_submission
+from albert.cli.precision_table import check_precisions, precision_results, precision_table
+from albert.cli.table_options import TableOptions
+from albert.experiments.depth_curve import depth_curve
+from albert.experiments.precision_scores import TOLERANCE, precision_scores
 from albert.finetuning.evaluate import evaluate_models, write_predictions
+from albert.inference.precision import InferencePrecision
 from albert.model.config import Activation
 from albert.pretraining.cross_evaluation import evaluate_pretraining
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 from albert.runtime.strict_json import save_json
-from albert.tasks.custom import declare_custom_task
+from albert.tasks.custom import read_task
 from albert.tasks.declared import DECLARED, find_task
+from albert.tasks.tables.table_task import TASK_FILE, TableTask, table_task_of
 from albert.tasks.task import Task
 
 PRETRAINING = "pretraining"
+NOTHING_SAID = TableOptions()
+AS_TRAINED = DepthOptions()
 DESCRIPTION = f"""Score a model, or several together, with the official metrics of a task, beside a constant answer.
 
 TASK is one of {", ".join(DECLARED)}, or {PRETRAINING} for what one model or several know of masked tokens, next
-sentences and sentence order on the held-out part of what `albert prepare` wrote. Without TASK, --dev names your own
-file and --text, --pair, --label its columns.
+sentences and sentence order on the held-out part of what `albert prepare` wrote. Without TASK the model is asked what
+it learnt from your own table: its columns and labels stand in the task.json beside it, --dev names another file, and
+flags other columns.
 
 Examples:
   albert evaluate sst-2 --model runs/sst-2 --data glue
-  albert evaluate --dev dev.csv --text review --label stars --model runs/stars
+  albert evaluate --model runs/stars
+  albert evaluate --model runs/stars --dev new.csv
+  albert evaluate --model some/model --dev dev.csv --text review --label stars
   albert evaluate rte --model runs/rte/seed-0 runs/rte/seed-1 runs/deep --data glue
   albert evaluate mnli --model runs/mnli --data glue --submission to-hand-in
+  albert evaluate sst-2 --model runs/sst-2 --data glue --precision fp32 bf16 int8
+  albert evaluate sst-2 --model runs/any-depth --data glue --depth 3 6 9 12 --patience 1 2 3 --curve curve.png
   albert evaluate {PRETRAINING} --model runs/small --data corpus
   albert evaluate {PRETRAINING} --model runs/sop runs/nsp runs/none --data corpus --csv > table5.csv"""
 
@@ -55,13 +70,8 @@ class Evaluate:
     split: str | None = None
     """Which split of a declared task: dev, or with --submission those that its server scores, when not set."""
     dev: Path | None = None
-    """Your own file, or with TASK a file in its layout."""
-    text: str | None = None
-    """Your own file: the column of the text."""
-    pair: str | None = None
-    """Your own file: the column of a second text."""
-    label: str | None = None
-    """Your own file: the column of the label or number."""
+    """Your own file, the one that the model was scored on when not set; or with TASK a file in its layout."""
+    table: Annotated[TableOptions, tyro.conf.arg(name="")] = NOTHING_SAID
     predictions: Path | None = None
     """Write one JSON object per example."""
     submission: Path | None = None
@@ -79,6 +89,7 @@ class Evaluate:
     """For pretraining: print a JSON object in place of the table."""
     csv: bool = False
     """For pretraining: print a line of CSV for each model and task in place of the table."""
+    depths: Annotated[DepthOptions, tyro.conf.arg(name="")] = AS_TRAINED
     micro_batch_tokens: int = 8192
     """Tokens that go through the model at once."""
     revision: str | None = None
@@ -88,7 +99,11 @@ class Evaluate:
     num_attention_heads: int | None = None
     """The number of heads, in place of config.json's; the shapes of the weights do not show it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Precision = "fp32"
+    precision: tuple[InferencePrecision, ...] = ("fp32",)
+    """Of matrix products. Several, or int8, are compared in one table, as they answer in `albert predict`; if the score
+    moves by more than the tolerance the command fails (exit 4)."""
+    tolerance: float = TOLERANCE
+    """Points by which another precision may move the first score."""
 
 
 def main(arguments: list[str]) -> int:
@@ -99,6 +114,8 @@ def main(arguments: list[str]) -> int:
         raise UsageError("--model", "names no model", "give a directory, or a Hub id")
     if asked.task == PRETRAINING:
         _evaluate_pretraining(asked, console)
+    elif asked.depths.makes_table:
+        _evaluate_depths(asked, console)
     else:
         _evaluate_task(asked, console)
     return 0
@@ -109,6 +126,8 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
         raise UsageError("--data", "is needed: what `albert prepare` wrote", "see albert evaluate --help")
     if asked.json and asked.csv:
         raise UsageError("--csv", "goes without --json", "choose one of them")
+    if asked.depths.depth or asked.depths.makes_table:
+        raise UsageError("--depth, --patience and --curve", "go with a task", f"leave {PRETRAINING} out")
     found = evaluate_pretraining(
         asked.model,
         asked.data,
@@ -117,7 +136,7 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
         limit=asked.sequences,
         revision=asked.revision,
         device=asked.device,
-        precision=asked.precision,
+        precision=_one_precision(asked),
         overrides=_overrides(asked),
     )
     if asked.results is not None:
@@ -148,6 +167,9 @@ def _evaluate_task(asked: Evaluate, console: Console) -> None:
             raise UsageError(name, f"is one file, there are the splits {', '.join(splits)}", "name one with --split")
     if asked.submission is not None and asked.submission.exists() and not asked.submission.is_dir():
         raise CannotCreate(asked.submission, "is no directory", "name one for the files to hand in")
+    if asked.precision not in (("fp32",), ("bf16",)):
+        _compare_precisions(asked, task, splits, console)
+        return
     for split in splits:
         found = evaluate_models(
             task,
@@ -155,12 +177,13 @@ def _evaluate_task(asked: Evaluate, console: Console) -> None:
             asked.data or Path(),
             split,
             device=asked.device,
-            precision=asked.precision,
+            precision=_one_precision(asked),
             max_length=asked.max_length,
             micro_batch_tokens=asked.micro_batch_tokens,
             revision=asked.revision,
             overrides=_overrides(asked),
             needs_labels=asked.submission is None and asked.predictions is None,
+            depth=asked.depths.one_depth,
         )
         show_evaluation(console, task, asked.model, found)
         if asked.predictions is not None:
@@ -171,25 +194,80 @@ def _evaluate_task(asked: Evaluate, console: Console) -> None:
             save_json(asked.results, results(task, asked.model, split, found))
 
 
+def _compare_precisions(asked: Evaluate, task: Task, splits: tuple[str, ...], console: Console) -> None:
+    for name, path in (("--predictions", asked.predictions), ("--submission", asked.submission)):
+        if path is not None:
+            raise UsageError(name, "goes with one precision, fp32 or bf16", "compare precisions without it")
+    if len(asked.model) > 1:
+        raise UsageError("--precision", "several are compared for one model", "name one model")
+    if asked.depths.depth:
+        raise UsageError("--depth", "goes with one precision", "name fp32 or bf16")
+    if not asked.precision:
+        raise UsageError("--precision", "names none", "choose among fp32, bf16 and int8")
+    found = precision_scores(
+        task,
+        asked.model[0],
+        asked.data or Path(),
+        splits[0],
+        asked.precision,
+        asked.tolerance,
+        device=asked.device,
+        max_length=asked.max_length,
+        micro_batch_tokens=asked.micro_batch_tokens,
+        revision=asked.revision,
+        overrides=_overrides(asked),
+    )
+    console.print(precision_table(found))
+    if asked.results is not None:
+        about = {"task": task.name, "model": asked.model[0], "split": splits[0]}
+        save_json(asked.results, about | precision_results(found, asked.tolerance))
+    check_precisions(found, asked.tolerance)
+
+
+def _one_precision(asked: Evaluate) -> Precision:
+    match asked.precision:
+        case ("fp32" | "bf16" as precision,):
+            return precision
+    raise UsageError("--precision", "is one here, fp32 or bf16", "several are compared on a task, for one model")
+
+
 def _overrides(asked: Evaluate) -> dict[str, Any]:
     given = {name: getattr(asked, name) for name in ("hidden_act", "num_attention_heads")}
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _evaluate_depths(asked: Evaluate, console: Console) -> None:
+    asked.depths.check(asked.model, predictions=asked.predictions, submission=asked.submission)
+    if len(asked.precision) != 1:
+        raise UsageError("--precision", "is one here", "compare precisions at one --depth")
+    found = depth_curve(
+        _task(asked),
+        asked.model[0],
+        asked.data or Path(),
+        asked.split or "dev",
+        depths=asked.depths.depth,
+        patiences=asked.depths.patience,
+        rounds=asked.depths.rounds,
+        device=asked.device,
+        precision=next(iter(asked.precision)),
+        max_length=asked.max_length,
+        revision=asked.revision,
+        overrides=_overrides(asked),
+    )
+    show_curve(console, found)
+    write_files(console, found, asked.depths.curve, asked.results)
+
+
 def _task(asked: Evaluate) -> Task:
-    own = {"--text": asked.text, "--label": asked.label}
-    if asked.task is not None:
-        given = [name for name, value in {**own, "--pair": asked.pair}.items() if value is not None]
-        if given:
-            raise UsageError(given[0], f"goes with your own file, the task {asked.task} has its own columns")
-        if asked.data is None and asked.dev is None:
-            raise UsageError("--data", "is needed to find the task's files", "see albert evaluate --help")
-        task = find_task(asked.task)
-        return task if asked.dev is None else _with_file(task, asked)
-    if asked.dev is None or asked.text is None or asked.label is None:
-        missing = [name for name, value in {"--dev": asked.dev, **own}.items() if value is None]
-        raise UsageError("albert evaluate", f"your own file needs {', '.join(missing)}", "or name a TASK")
-    return _own_task(asked, asked.model[0], asked.dev, asked.text, asked.label)
+    if asked.task is None:
+        return _own_task(asked)
+    given = asked.table.given()
+    if given:
+        raise UsageError(given[0], f"goes with your own file, the task {asked.task} has its own columns")
+    if asked.data is None and asked.dev is None:
+        raise UsageError("--data", "is needed to find the task's files", "see albert evaluate --help")
+    task = find_task(asked.task)
+    return task if asked.dev is None else _with_file(task, asked)
 
 
 def _with_file(task: Task, asked: Evaluate) -> Task:
@@ -197,13 +275,31 @@ def _with_file(task: Task, asked: Evaluate) -> Task:
     return replace(task, source=task.source.with_files(files))
 
 
-def _own_task(asked: Evaluate, model: str, file: Path, text: str, label: str) -> Task:
-    """The task that the model was made for, read from its configuration."""
-    directory = find_model(model, asked.revision)
+def _own_task(asked: Evaluate) -> Task:
+    """The task that the model learnt, as it was kept beside it; else what its configuration and the flags say."""
+    directory = find_model(asked.model[0], asked.revision)
+    kept = table_task_of(directory)
+    if kept is None and asked.table.task_file is None:
+        kept = _described_by_model(directory, asked)
+    table = asked.table.task(kept, dev=asked.dev)
+    if asked.dev is not None or table.dev is not None:
+        table = replace(table, train=None)
+    return read_task(table).check("dev").task
+
+
+def _described_by_model(directory: Path, asked: Evaluate) -> TableTask:
+    """Kind and labels that a model's configuration names; the columns must be said."""
+    needed = {"--dev": asked.dev, "--text": asked.table.text, "--label": asked.table.label}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        why = f"there is no {TASK_FILE} beside it, and your own file needs {', '.join(missing)}"
+        raise UsageError(directory, why, "or name a TASK")
     _, extra = read_config(directory)
     names = extra.get("id2label")
     if not names:
         raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")
+    if extra.get("problem_type") == "regression":
+        return TableTask(kind="regression")
+    several = extra.get("problem_type") == "multi_label_classification"
     labels = tuple(names[index] for index in sorted(names))
-    regression = extra.get("problem_type") == "regression"
-    return declare_custom_task({"dev": file}, text, label, asked.pair, regression, labels)
+    return TableTask(kind="multi-label" if several else "classification", labels=labels)

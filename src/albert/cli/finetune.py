@@ -5,37 +5,51 @@ from pathlib import Path
 
 from rich.console import Console
 
+from albert.checkpoints.location import find_model
 from albert.cli.benchmark_table import show_benchmark
 from albert.cli.command_line import parse
 from albert.cli.finetuning_options import Finetune
 from albert.cli.finetuning_report import show_result
 from albert.cli.seeds_table import show_seeds
+from albert.cli.table_report import show_reading, show_statistics
 from albert.finetuning.benchmark import finetune_benchmark
 from albert.finetuning.finetune import finetune
 from albert.finetuning.seeds import finetune_seeds
 from albert.runtime.distributed import world
 from albert.runtime.errors import UsageError
 from albert.tasks.averages import BENCHMARKS
-from albert.tasks.custom import CUSTOM_RECIPE, declare_custom_task
+from albert.tasks.custom import ReadTask, read_task
 from albert.tasks.declared import DECLARED, find_task
+from albert.tasks.tables.statistics import table_statistics
+from albert.tasks.tables.table_task import HeldOut, RecipeChanges, save_table_task
 from albert.tasks.task import Span, Target, Task, TaskRecipe
+from albert.text.tokenizer_directory import load_tokenizer
 
 DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
 
 TASK is one of {", ".join(DECLARED)}, or {" or ".join(BENCHMARKS)} for a whole benchmark beside the paper's row. Without
-TASK, --train and --dev name your own files (.csv, .tsv or .jsonl, plain or .gz) and --text, --pair, --label their
-columns. The same command goes on with a run that was stopped.
+TASK, --train names your own file (.csv, .tsv, .jsonl, .parquet, .conll), and --text and --label its columns: what kind
+of task it is, and its labels, are inferred from the rows and shown first, with the flags that say otherwise. The same
+command goes on with a run that was stopped.
 
 The model's encoder learns with a new head. Its architecture may change before it does: other depth or sharing, more
 positions; what became of the weights is told.
 
 Examples:
   albert finetune sst-2 --model runs/small --data glue --output runs/sst-2
-  albert finetune --train my.csv --dev dev.csv --text review --label stars \\
-    --model runs/small --output runs/stars
+  albert finetune --train my.csv --text review --label stars --model runs/small --output runs/stars
+  albert finetune --train my.csv --text review --label stars --model runs/small --statistics-only
+  albert finetune --train ner.conll --dev dev.conll --model runs/small --output runs/ner
+  albert finetune --train exam.jsonl --text passage --question q --options a b c d --label answer \\
+    --model runs/small --output runs/exam
+  albert finetune --train qa.parquet --question question --context context --answer answers.text \\
+    --answer-start answers.answer_start --model runs/small --output runs/qa
+  albert finetune --task-file my_task.json --model runs/small --output runs/mine
   albert finetune rte --model runs/mnli --data glue --output runs/rte --seeds 5 --select best
   albert finetune glue --model albert/albert-base-v2 --data glue --output runs/glue --seeds 5
   albert finetune squad-2.0 --model albert/albert-base-v2 --data squad --output runs/squad2
+  albert finetune sst-2 --model runs/small --data glue --output runs/half --depth 6 --teacher runs/sst-2
+  albert finetune sst-2 --model runs/small --data glue --output runs/any-depth --exits every
   albert finetune race --model albert/albert-base-v2 --second-release --data . --output runs/race
   albert finetune squad-1.1 --model albert/albert-base-v2 --data squad --output runs/squad \\
     --max-position-embeddings 1024 --max-length 1024"""
@@ -46,35 +60,49 @@ def main(arguments: list[str]) -> int:
     asked = parse(Finetune, arguments, "albert finetune", DESCRIPTION)
     if asked.init == "random" and asked.keep_head:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
+    if asked.output is None and not asked.statistics_only:
+        raise UsageError("--output", "is needed: the run's directory", "or --statistics-only, to see the rows first")
     console = Console(soft_wrap=True, highlight=False)
     if asked.task is not None and asked.task.lower() in BENCHMARKS:
         _finetune_benchmark(asked, asked.task.lower(), console)
         return 0
     if asked.intermediate is not None:
         raise UsageError("--intermediate", "goes with a benchmark", "name the model with --model")
-    task = _task(asked)
+    read = _own_task(asked) if asked.task is None else None
+    task = read.task if read is not None else _declared_task(asked)
     recipe = asked.recipe(_published_recipe(task, asked))
+    if world().is_first and (read is not None or asked.statistics_only):
+        _show_rows(asked, task, read, recipe, console)
+    if asked.output is None or asked.statistics_only:
+        return 0
+    if read is not None:
+        read.check()
     run = (task, asked.start(), asked.data or Path(), asked.output)
     settings = asked.settings(recipe)
     if asked.seeds is not None:
         seeds = finetune_seeds(*run, recipe, settings, asked.seeds)
         if world().is_first:
+            _keep_task(read, recipe, [asked.output, *(each.directory for each in seeds.runs)])
             show_seeds(console, task, seeds, asked.output)
     else:
         result = finetune(*run, recipe, settings)
         if world().is_first:
+            _keep_task(read, recipe, [asked.output])
             show_result(console, task, result)
     return 0
 
 
 def _finetune_benchmark(asked: Finetune, name: str, console: Console) -> None:
-    own = ("train", "dev", "text", "pair", "label", "span_head")
-    given = [option for option in own if getattr(asked, option) is not None]
-    given += [option for option in ("regression", "keep_head", "second_release") if getattr(asked, option)]
+    given = asked.table.given()
+    given += [f"--{option}" for option in ("train", "dev") if getattr(asked, option) is not None]
+    given += ["--span-head"] if asked.span_head is not None else []
+    switches = ("keep_head", "second_release", "statistics_only")
+    given += ["--" + option.replace("_", "-") for option in switches if getattr(asked, option)]
     if given:
-        raise UsageError(f"--{given[0].replace('_', '-')}", f"goes with one task, {name} has many")
+        raise UsageError(given[0], f"goes with one task, {name} has many")
     if asked.data is None:
         raise UsageError("--data", "is needed to find the tasks' files", "see albert finetune --help")
+    assert asked.output is not None
     result = finetune_benchmark(
         name,
         BENCHMARKS[name],
@@ -89,25 +117,51 @@ def _finetune_benchmark(asked: Finetune, name: str, console: Console) -> None:
         show_benchmark(console, result, asked.output)
 
 
-def _task(asked: Finetune) -> Task:
+def _declared_task(asked: Finetune) -> Task:
+    assert asked.task is not None
     files = {split: path for split, path in (("train", asked.train), ("dev", asked.dev)) if path is not None}
-    columns = {"--text": asked.text, "--label": asked.label}
-    if asked.task is not None:
-        given = [name for name, value in {**columns, "--pair": asked.pair}.items() if value is not None]
-        if given or asked.regression:
-            name = given[0] if given else "--regression"
-            raise UsageError(name, f"goes with your own files, the task {asked.task} has its own columns")
-        if asked.data is None and len(files) < 2:
-            raise UsageError("--data", "is needed to find the task's files", "see albert finetune --help")
-        task = find_task(asked.task)
-        return replace(task, source=task.source.with_files(files), target=_target(task, asked))
-    needed = {"--train": asked.train, "--dev": asked.dev, **columns}
-    missing = [name for name, value in needed.items() if value is None]
-    if len(missing) == len(needed):
-        raise UsageError("albert finetune", "no task", "name a declared task, or your own files with --train")
-    if missing or asked.text is None or asked.label is None:
-        raise UsageError("albert finetune", f"your own files need {', '.join(missing)} too", "or name a TASK")
-    return declare_custom_task(files, asked.text, asked.label, asked.pair, asked.regression, None, CUSTOM_RECIPE)
+    given = asked.table.given() + (["--held-out-share"] if asked.held_out_share is not None else [])
+    if given:
+        raise UsageError(given[0], f"goes with your own tables, the task {asked.task} has its own columns")
+    if asked.data is None and len(files) < 2:
+        raise UsageError("--data", "is needed to find the task's files", "see albert finetune --help")
+    task = find_task(asked.task)
+    return replace(task, source=task.source.with_files(files), target=_target(task, asked))
+
+
+def _own_task(asked: Finetune) -> ReadTask:
+    """The user's own task, from flags and a task file, with what its rows tell."""
+    table = asked.table.task(train=asked.train, dev=asked.dev)
+    if table.train is None:
+        remedy = "name a declared task, or your own file with --train"
+        raise UsageError("albert finetune", "no training file" if asked.table.given() else "no task", remedy)
+    if table.dev is not None and asked.held_out_share is not None:
+        raise UsageError("--held-out-share", "goes without --dev", "give one of them")
+    share = table.held_out.share if asked.held_out_share is None else asked.held_out_share
+    read = read_task(replace(table, held_out=HeldOut(share=share, seed=asked.seed)))
+    return replace(read, task=replace(read.task, target=_target(read.task, asked)))
+
+
+def _show_rows(asked: Finetune, task: Task, read: ReadTask | None, recipe: TaskRecipe, console: Console) -> None:
+    """How the rows are read, and what they are like, in the tokens of the model."""
+    tokenizer = load_tokenizer(find_model(asked.model, asked.revision))
+    if read is not None:
+        show_reading(console, read)
+        tables = read.tables
+    else:
+        tables = {split: task.source.read(asked.data or Path(), split) for split in ("train", "dev")}
+    show_statistics(console, table_statistics(task, tables, tokenizer, recipe.max_length), recipe.max_length)
+
+
+def _keep_task(read: ReadTask | None, recipe: TaskRecipe, directories: list[Path]) -> None:
+    """Write what the task is beside what was learnt, so that `albert evaluate` need not be told."""
+    if read is None:
+        return
+    places = {name: None if path is None else path.resolve() for name, path in read.files.items()}
+    kept = replace(read.asked, **places, recipe=RecipeChanges.of(recipe))
+    for directory in directories:
+        if directory.is_dir():  # a seed that failed before it wrote anything has none
+            save_table_task(directory, kept)
 
 
 def _target(task: Task, asked: Finetune) -> Target:

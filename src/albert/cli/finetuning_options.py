@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
+from albert.cli.table_options import TableOptions
 from albert.finetuning.architecture_changes import ArchitectureChanges
 from albert.finetuning.best_model import SelectedBy
+from albert.finetuning.distillation import Distillation
+from albert.finetuning.exits import Exits
 from albert.finetuning.held_out_threshold import ThresholdFrom
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.start import PretrainedEncoder, Start, random_encoder_like
@@ -18,6 +21,7 @@ from albert.runtime.errors import UsageError
 from albert.tasks.task import SpanHeadKind, TaskRecipe
 
 AS_IT_IS = ArchitectureChanges()
+NOTHING_SAID = TableOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +34,7 @@ class Finetune:
     """A model directory, a run that made one, or a Hub id."""
     revision: str | None = None
     """A branch, tag or commit of a Hub repository."""
-    output: Path
+    output: Path | None = None
     """The run's directory."""
     data: Path | None = None
     """The task's data folder: files in DATA/TASK/ or in DATA itself."""
@@ -41,16 +45,26 @@ class Finetune:
     train: Path | None = None
     """The training file; with TASK, instead of the official one and in its layout."""
     dev: Path | None = None
-    """The development file."""
-    text: str | None = None
-    """Your own files: the column of the text."""
-    pair: str | None = None
-    """Your own files: the column of a second text."""
-    label: str | None = None
-    """Your own files: the column of the label or number."""
-    regression: bool = False
-    """Your own files: the label is a number to predict."""
+    """The development file; for your own tables a part of the training rows when not set."""
+    held_out_share: float | None = None
+    """Your own tables without --dev: the share of the training rows that is kept back for it; 0.1 when not set."""
+    statistics_only: bool = False
+    """Show how the rows are read, how long and how balanced they are, and stop there."""
+    table: Annotated[TableOptions, tyro.conf.arg(name="")] = NOTHING_SAID
     architecture: Annotated[ArchitectureChanges, tyro.conf.arg(name="")] = AS_IT_IS
+    depth: int | None = None
+    """Layers to apply, in place of as many as the model was trained with: half of them are half of the work."""
+    exits: Exits | None = None
+    """Depths at which the head learns to answer, `every` or `3 6 9`: the model can then be run at each of them, or end
+    early by patience (albert predict --patience). Only the last layer when not set."""
+    freeze_encoder: bool = False
+    """Only pooler and head learn; what the encoder gives is computed once an example, its dropout off."""
+    teacher: str | None = None
+    """A fine-tuned model for the same task to learn from as well (distillation): a directory, a run, or a Hub id."""
+    distillation_temperature: float | None = None
+    """By which the logits of both are divided; 2 when not set."""
+    distillation_weight: float | None = None
+    """Of the teacher in the loss, the rest is that of the labels; 0.5 when not set."""
     learning_rate: float | None = None
     batch_size: int | None = None
     """Sequences per step over all processes."""
@@ -101,11 +115,33 @@ class Finetune:
 
     def start(self) -> Start:
         """Where the weights come from."""
-        start = PretrainedEncoder(self.model, self.revision, self.architecture, self.keep_head)
+        start = PretrainedEncoder(self.model, self.revision, self._architecture(), self.keep_head)
         return random_encoder_like(start) if self.init == "random" else start
 
+    def _architecture(self) -> ArchitectureChanges:
+        if self.depth is None:
+            return self.architecture
+        if self.architecture.num_hidden_layers not in (None, self.depth):
+            raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
+        return replace(self.architecture, num_hidden_layers=self.depth)
+
+    def _distillation(self) -> Distillation | None:
+        asked = {"temperature": self.distillation_temperature, "weight": self.distillation_weight}
+        given = {name: value for name, value in asked.items() if value is not None}
+        if self.teacher is None:
+            for name in given:
+                raise UsageError(f"--distillation-{name}", "goes with --teacher", "name a fine-tuned model with it")
+            return None
+        return Distillation(teacher=self.teacher, **given)
+
     def settings(self, recipe: TaskRecipe) -> FinetuningSettings:
-        """How to compute a task with that recipe."""
+        """How to compute a task with that recipe.
+
+        Raises:
+            UsageError: it contradicts itself.
+        """
+        if self.freeze_encoder and self.encoder_dropout:
+            raise UsageError("--encoder-dropout", "of a frozen encoder is none", "leave it or --freeze-encoder out")
         optimizer = OptimizerRecipe(
             kind=self.optimizer, learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
@@ -121,6 +157,9 @@ class Finetune:
             device=self.device,
             precision=self.precision,
             workers=self.workers,
+            exits=self.exits,
+            freeze_encoder=self.freeze_encoder,
+            distillation=self._distillation(),
         )
 
     def recipe(self, recipe: TaskRecipe) -> TaskRecipe:

@@ -1,45 +1,88 @@
-"""The user's own task: a table in CSV, TSV or JSON lines (plain or `.gz`), declared by naming its columns.
+"""The user's own task: tables whose columns are named, everything else inferred from the rows."""
 
-CSV has quoting (RFC 4180); TSV has none, a tab always ends a field. JSON lines hold one object a line.
-"""
-
-import csv
-import io
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
-from albert.tasks.metrics import accuracy, f1, macro_f1, mean_absolute_error, pearson, spearman
-from albert.tasks.sources import is_unicode, lines_of, read_tab_separated, read_text
-from albert.tasks.task import Choice, Pair, Row, Rows, Score, Single, Task, TaskRecipe
+from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.tasks.rows import Rows
+from albert.tasks.tables.formats import read_table
+from albert.tasks.tables.held_out_rows import hold_out_rows
+from albert.tasks.tables.inferred_task import Inferred, infer_task, unfolded_options
+from albert.tasks.tables.own_tables import OwnTables, file_digest, prepared_rows, refuse_bad_rows
+from albert.tasks.tables.table_kinds import OWN_RECIPE, inputs_of, metrics_of, recipe_of, target_of
+from albert.tasks.tables.table_task import RecipeChanges, TableTask
+from albert.tasks.task import Task, TaskRecipe
 
-csv.field_size_limit(2**31 - 1)  # a field is as long as a text may be; the module's own limit is 131,072 characters
-
-CUSTOM_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=512)
+CUSTOM_RECIPE = OWN_RECIPE
 
 
 @dataclass(frozen=True)
-class OwnFiles:
-    """One file per split, of whatever format its name ends in. The data folder is not looked at."""
+class ReadTask:
+    """A task whose tables were read.
 
-    files: Mapping[str, Path]
+    Attributes:
+        task: the declaration; its source holds the rows.
+        asked: the same as plain values, complete: with it the task can be declared again.
+        raw: the tables as they were read, by split; without what is held out.
+        inferred: what nobody said.
+    """
+
+    task: Task
+    asked: TableTask
+    raw: Mapping[str, Rows]
+    inferred: tuple[Inferred, ...]
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits given."""
-        return tuple(self.files)
+    def files(self) -> dict[str, Path | None]:
+        """The files of the splits."""
+        return {"train": self.asked.train, "dev": self.asked.dev}
 
-    def with_files(self, files: Mapping[str, Path]) -> "OwnFiles":
-        """The same source with other files for some splits."""
-        return OwnFiles({**self.files, **files})
+    @property
+    def tables(self) -> Mapping[str, Rows]:
+        """The rows by split, as the task has them."""
+        assert isinstance(self.task.source, OwnTables)
+        return self.task.source.tables
 
-    def read(self, data: Path, split: str) -> Rows:
-        """Every row of a split."""
-        if split not in self.files:
-            raise InvalidConfiguration(f"split {split}", "no file was given for it", did_you_mean(split, self.files))
-        return read_table(self.files[split])
+    def check(self, *splits: str) -> "ReadTask":
+        """This, when every row of these splits, or of all, can be learnt from or scored; see `refuse_bad_rows`."""
+        for split in splits or self.tables:
+            refuse_bad_rows(self.task, self.tables[split].rows)
+        return self
+
+
+def read_task(asked: TableTask, hold_out: bool = True) -> ReadTask:
+    """Read the tables of a task, infer what was not said, and declare it.
+
+    Where there is no development file a part of the training file takes its place, unless `hold_out` says otherwise.
+
+    Raises:
+        UsageError: no file; columns that are missing, unknown or contradict each other.
+        MissingInput, DamagedData: a table cannot be read, or an identifier, option or answer is not what it should be.
+        InvalidConfiguration: too few labels or rows; or the training file is not the one whose rows were held out.
+    """
+    files = {split: path for split, path in (("train", asked.train), ("dev", asked.dev)) if path is not None}
+    if not files:
+        raise UsageError("albert", "no table to read", "name it with --train, or --dev")
+    raw = {split: read_table(path) for split, path in files.items()}
+    first = next(iter(files))
+    complete, inferred = infer_task(asked, raw[first], files[first], to_learn=first == "train")
+    tables = {split: prepared_rows(complete, rows, files[split]) for split, rows in raw.items()}
+    if complete.kind == "question-answering" and complete.may_be_absent is None:
+        absent = any(row.answers == () for rows in tables.values() for row in rows.rows)
+        complete = replace(complete, may_be_absent=absent)
+    options = unfolded_options(complete, raw[first].rows)[1] if complete.options else ()
+    task = _declared(complete, tables, options)
+    if asked.dev is None and hold_out:
+        digest = file_digest(files["train"])
+        if complete.held_out.digest not in (None, digest):
+            why = "is not the file any more whose rows were held out: they may have been learnt"
+            raise InvalidConfiguration(files["train"], why, "give a file with --dev")
+        complete = replace(complete, held_out=replace(complete.held_out, digest=digest))
+        learnt, scored = hold_out_rows(task, tables["train"], complete.held_out)
+        tables = {"train": learnt, "dev": scored}
+    complete = replace(complete, metrics=tuple(metric.__name__ for metric in task.metrics))
+    return ReadTask(replace(task, source=OwnTables(complete, tables)), complete, raw, inferred)
 
 
 def declare_custom_task(
@@ -54,7 +97,7 @@ def declare_custom_task(
     """A task from columns: classification of `text` (or of `text` and `pair`) by `label`, or regression.
 
     Args:
-        files: split to file; "train" is needed unless `labels` says what the labels are.
+        files: split to file, "train" or "dev" or both.
         text, label, pair: column names.
         regression: `label` is a number to predict.
         labels: the known labels; None takes those of the training file, sorted (as numbers when all are
@@ -62,108 +105,27 @@ def declare_custom_task(
         recipe: how to train.
 
     Raises:
-        MissingInput, DamagedData: see `read_table`.
-        InvalidConfiguration: no such column, or fewer than two labels.
+        UsageError, MissingInput, DamagedData, InvalidConfiguration: see `read_task`.
     """
-    inputs = Single(text) if pair is None else Pair(text, pair)
-    if regression:
-        target, metrics = Score(label), (pearson, spearman, mean_absolute_error)
-    else:
-        if labels is None:
-            if "train" not in files:
-                raise UsageError("labels", "a training file is needed to know them", "give --train")
-            labels = _labels_in(files["train"], label)
-        target = Choice(labels, label)
-        metrics = (accuracy, f1) if len(labels) == 2 else (accuracy, macro_f1)
-    return Task(name="custom", source=OwnFiles(files), inputs=inputs, target=target, metrics=metrics, recipe=recipe)
+    asked = TableTask(
+        kind="regression" if regression else "classification",
+        train=files.get("train"),
+        dev=files.get("dev"),
+        text=text,
+        pair=pair,
+        label=label,
+        labels=None if regression else labels,
+        recipe=RecipeChanges.of(recipe),
+    )
+    return replace(read_task(asked, hold_out=False).check().task, recipe=recipe)
 
 
-def read_table(path: Path) -> Rows:
-    """Every row of a `.csv`, `.tsv` or `.jsonl` file (or the same with `.gz`).
-
-    Raises:
-        UsageError: another file ending.
-        MissingInput: absent or without rows.
-        DamagedData: a ragged row, broken quoting, or a line that is no JSON object, with file and line.
-    """
-    match Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower():
-        case ".tsv":
-            return read_tab_separated(path)
-        case ".csv":
-            return _read_comma_separated(path)
-        case ".jsonl":
-            return _read_json_lines(path)
-    raise UsageError(path, "unknown kind of file", "use .csv, .tsv or .jsonl, plain or with .gz")
-
-
-def sort_labels(labels: set[str]) -> tuple[str, ...]:
-    """Labels in the order of their ids: by value when every label is a number, else as text."""
-    try:
-        return tuple(sorted(labels, key=lambda label: (float(label), label)))
-    except ValueError:
-        return tuple(sorted(labels))
-
-
-def _labels_in(path: Path, column: str) -> tuple[str, ...]:
-    labels = set()
-    for row in read_table(path).rows:
-        label = row.text(column)
-        if not label.strip():
-            raise DamagedData(row.where, f"empty label in column {column!r}")
-        labels.add(label)
-    if len(labels) == 1:
-        raise InvalidConfiguration(path, f"every row has the label {labels.pop()!r}", "at least two are needed")
-    return sort_labels(labels)
-
-
-def _read_comma_separated(path: Path) -> Rows:
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    rows: list[Row] = []
-    columns: list[str] | None = None
-    line = 1
-    try:
-        for fields in reader:
-            where, line = f"{path}:{line}", reader.line_num + 1
-            if columns is None:
-                columns = fields
-                if len(set(columns)) != len(columns):
-                    raise DamagedData(where, "two columns have the same name")
-            elif len(fields) != len(columns):
-                raise DamagedData(where, f"has {len(fields)} fields where the header has {len(columns)}")
-            else:
-                rows.append(Row(str(len(rows)), where, dict(zip(columns, fields, strict=True))))
-    except csv.Error as error:
-        raise DamagedData(f"{path}:{line}", f"broken CSV ({error})", "check the quotes of this row") from error
-    return _counted(path, rows)
-
-
-def _read_json_lines(path: Path) -> Rows:
-    rows: list[Row] = []
-    for number, line in enumerate(lines_of(path), start=1):
-        where = f"{path}:{number}"
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DamagedData(where, f"not JSON ({error})") from error
-        if not isinstance(value, dict):
-            raise DamagedData(where, "is not a JSON object")
-        rows.append(Row(str(len(rows)), where, _scalars_as_text(value, where)))
-    return _counted(path, rows)
-
-
-def _scalars_as_text(value: dict, where: str) -> dict[str, str]:
-    """The fields that can be read as text or label; null, lists and objects cannot and are as if absent."""
-    fields = {key: item for key, item in value.items() if isinstance(item, str)}
-    for key, item in value.items():
-        if isinstance(item, bool | int | float):
-            fields[key] = json.dumps(item)
-    for key, item in fields.items():
-        if not is_unicode(item):
-            raise DamagedData(where, f"{key!r} holds half of a surrogate pair", "write the file as UTF-8 again")
-    return fields
-
-
-def _counted(path: Path, rows: list[Row]) -> Rows:
-    if not rows:
-        raise MissingInput(path, "has no rows")
-    return Rows(rows, {"rows": len(rows)})
+def _declared(asked: TableTask, tables: Mapping[str, Rows], options: tuple[str, ...]) -> Task:
+    return Task(
+        name=asked.name,
+        source=OwnTables(asked, tables),
+        inputs=inputs_of(asked),
+        target=target_of(asked, options),
+        metrics=metrics_of(asked),
+        recipe=recipe_of(asked),
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.tasks.answer_places import COUNTED, placed_answer
 from albert.tasks.answerability import open_question_scores
 from albert.tasks.metrics import span_exact_match, span_f1
 from albert.tasks.sources import absolute_names, find_split, is_unicode, read_text
@@ -53,15 +54,15 @@ class QuestionFiles:
 def read_questions(path: Path) -> Rows:
     """Every question with its context and answers.
 
-    An answer that is not at its offset is located when its text occurs exactly once in the context; otherwise
-    it keeps its text (evaluation goes by text) and has no start. Both are counted, no question is dropped. The
-    questions of a file without any answers, as it is handed to a model that is to be scored, have None for them.
+    Answers that are not at their offsets are located where they can be and counted (see `placed_answer`), and no
+    question is dropped. The questions of a file without any answers, as it is handed to a model that is to be scored,
+    have None for them.
 
     Raises:
         MissingInput: the file is absent or holds no question.
         DamagedData: not the SQuAD layout, or two questions with one id; the place in the file is named.
     """
-    counts: Counter[str] = Counter(answers=0, answers_relocated=0, answers_not_found=0)
+    counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     rows = list(_rows(path, _articles(path), counts))
     if not rows:
         raise MissingInput(path, "holds no question")
@@ -103,14 +104,7 @@ def _answers(question: Any, context: str, where: str, counts: Counter[str]) -> t
 
 def _answer(item: Any, context: str, where: str, counts: Counter[str]) -> Answer:
     text, start = _get(item, "text", str, where), _get(item, "answer_start", int, where)
-    counts["answers"] += 1
-    if start >= 0 and context.startswith(text, start):
-        return Answer(text, start)
-    if text and context.count(text) == 1:
-        counts["answers_relocated"] += 1
-        return Answer(text, context.index(text))
-    counts["answers_not_found"] += 1
-    return Answer(text, None)
+    return placed_answer(text, start, context, counts)
 
 
 def _get(value: Any, key: str, kind: type, where: str) -> Any:

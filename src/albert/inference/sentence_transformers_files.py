@@ -1,0 +1,86 @@
+"""A model directory that sentence-transformers opens: what it needs beside the files of transformers.
+
+As its documentation says of saved models: `modules.json` lists the steps, each with a folder of settings. The vectors
+are those of `Predictor.embed`.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from albert.checkpoints.location import find_model
+from albert.checkpoints.model_directory import kind_of, open_model, read_config
+from albert.checkpoints.model_tokenizer import tokenizer_of
+from albert.inference.embedding import Pooling, check_pooling
+from albert.inference.lengths import lengths_of
+from albert.runtime.durable_files import new_directory
+from albert.runtime.manifests import MANIFEST_NAME, files_below
+from albert.runtime.strict_json import save_json
+
+_MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
+_ALL_MODES = (
+    "pooling_mode_cls_token",
+    "pooling_mode_mean_tokens",
+    "pooling_mode_max_tokens",
+    "pooling_mode_mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens",
+    "pooling_mode_lasttoken",
+)
+
+
+def save_for_sentence_transformers(
+    model: str | Path,
+    output: Path,
+    pooling: Pooling = "mean",
+    normalize: bool = False,
+    *,
+    revision: str | None = None,
+    replace: bool = False,
+) -> None:
+    """Copy a model to a directory that `SentenceTransformer(output)` opens, and so does everything else.
+
+    Args:
+        model: a model directory, a run directory, or a Hub id.
+        output: the new directory, whole or absent.
+        pooling, normalize: how tokens become a vector.
+        revision: a branch, tag or commit, when it is a Hub id.
+        replace: whether an existing `output` may give way.
+
+    Raises:
+        MissingInput, Unavailable, DamagedData: the model cannot be had, or is damaged.
+        CannotCreate: `output` exists.
+    """
+    check_pooling(pooling)
+    directory = find_model(model, revision)
+    _, extra = read_config(directory)
+    kind = kind_of(extra)
+    opened = open_model(directory, kind)  # whoever is handed the copy gets one that was checked
+    tokenizer_of(opened)
+    with new_directory(output, replace=replace) as copy:
+        for name in files_below(directory):
+            if name != MANIFEST_NAME:
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(directory / name, copy / name)
+        width, longest = opened.config.hidden_size, lengths_of(kind, opened).max_length
+        for name, content in _settings(width, longest, pooling, normalize).items():
+            (copy / name).parent.mkdir(exist_ok=True)
+            save_json(copy / name, content)
+
+
+def _settings(width: int, longest: int, pooling: Pooling, normalize: bool) -> dict[str, Any]:
+    """The further files, by name."""
+    steps = [("", "Transformer"), ("1_Pooling", "Pooling")] + ([("2_Normalize", "Normalize")] if normalize else [])
+    files: dict[str, Any] = {
+        "modules.json": [
+            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for number, (path, kind) in enumerate(steps)
+        ],
+        # The tokenizer's own files say whether letters are lower-cased.
+        "sentence_bert_config.json": {"max_seq_length": longest, "do_lower_case": False},
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": width,
+            **{mode: mode == _MODES[pooling] for mode in _ALL_MODES},
+            "include_prompt": True,
+        },
+    }
+    return files | ({"2_Normalize/config.json": {}} if normalize else {})

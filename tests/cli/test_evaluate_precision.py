@@ -1,0 +1,69 @@
+"""`albert evaluate --precision fp32 int8` shows what a precision costs, and fails where the score moves."""
+
+import io
+import json
+
+import pytest
+import torch
+from rich.console import Console
+
+from albert.cli.main import run
+from albert.cli.precision_table import check_precisions, precision_table
+from albert.experiments.precision_scores import PrecisionScore
+from albert.finetuning.evaluation import Evaluation
+from albert.inference.precision import check_int8
+from albert.runtime.errors import CheckFailed, Unavailable
+
+try:
+    check_int8(torch.device("cpu"))
+    LACKS_INT8 = False
+except Unavailable:
+    LACKS_INT8 = True
+
+
+def command(scene, *flags: str) -> list[str]:
+    dev = ["--dev", str(scene.tables / "dev.csv"), "--text", "review", "--label", "stars", "--device", "cpu"]
+    return ["evaluate", *dev, "--model", str(scene.classifier), *flags]
+
+
+@pytest.mark.skipif(LACKS_INT8, reason="no 8-bit products on this processor")
+def test_one_table_has_every_precision_and_results_say_what_moved(scene, tmp_path, capsys) -> None:
+    results = tmp_path / "scores.json"
+    flags = ("--precision", "bf16", "int8", "--tolerance", "100", "--results", str(results))
+    assert run(command(scene, *flags)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line.split()[:1] in (["fp32"], ["bf16"], ["int8"])] == [
+        "fp32",
+        "bf16",
+        "int8",
+    ]
+    written = json.loads(results.read_text())
+    assert list(written["precisions"]) == ["fp32", "bf16", "int8"]
+    assert written["precisions"]["fp32"]["answers_changed"] == 0
+    assert all(row["holds"] for row in written["precisions"].values())
+
+
+def scored(precision: str, score: float, said: str) -> PrecisionScore:
+    predictions = [{"id": str(number), "prediction": letter} for number, letter in enumerate(said)]
+    evaluation = Evaluation({"accuracy": score}, None, predictions, {}, 1.0)
+    return PrecisionScore(precision, evaluation, "accuracy", score, score - 90, said.count("b"), abs(score - 90) <= 0.5)
+
+
+def test_a_score_that_moves_is_not_claimed() -> None:
+    found = [scored("fp32", 90.0, "aaaa"), scored("bf16", 90.4, "aaab"), scored("int8", 88.0, "abba")]
+    screen = Console(width=120, file=io.StringIO())
+    screen.print(precision_table(found))
+    rows = [line.split() for line in screen.file.getvalue().splitlines()]
+    assert ["bf16", "90.40", "+0.40", "1", "of", "4", "1.0", "yes"] in rows
+    assert ["int8", "88.00", "-2.00", "2", "of", "4", "1.0", "NO"] in rows
+    with pytest.raises(CheckFailed, match="accuracy: moves with int8 by -2.00, more than 0.50; use fp32 or bf16"):
+        check_precisions(found, 0.5)
+    check_precisions(found[:2], 0.5)
+
+
+def test_what_goes_with_one_precision_is_said(scene, tmp_path, capsys) -> None:
+    flags = ("--precision", "fp32", "bf16", "--predictions", str(tmp_path / "out.jsonl"))
+    assert run(command(scene, *flags)) == 2
+    assert "--predictions: goes with one precision" in capsys.readouterr().err
+    assert run(command(scene, "--precision", "fp32", "bf16", "--tolerance", "-1")) != 0
+    assert "tolerance: is -1.0, a number of points from 0 on is needed" in capsys.readouterr().err

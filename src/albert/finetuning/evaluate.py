@@ -2,10 +2,12 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from albert.finetuning.evaluation import Computing, Evaluation, Predicted, evaluation_of, predict_split
 from albert.finetuning.opened_for_task import open_for_task
@@ -52,6 +54,7 @@ def evaluate_models(
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     needs_labels: bool = True,
+    prepare: Callable[[nn.Module], None] | None = None,
 ) -> EvaluatedModels:
     """Score fine-tuned models on a split, each by itself and the mean of their predictions.
 
@@ -68,6 +71,7 @@ def evaluate_models(
         revision: a branch, tag or commit, when a model is a Hub id.
         overrides: fields of the models' configurations to set anew.
         needs_labels: whether a split without labels is refused; else it is answered and not scored.
+        prepare: what is done to each model, on its device, before it works.
 
     Raises:
         InvalidConfiguration: a model has no head for this kind of target, or other labels.
@@ -87,7 +91,10 @@ def evaluate_models(
         opened = opened if place == 0 else open_for_task(task, model, *opening)
         prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
         started = time.perf_counter()
-        predicted = predict_split(opened.model.to(chosen), task.target, prepared, computing, opened.label_columns)
+        opened.model.to(chosen)
+        if prepare is not None:
+            prepare(opened.model)
+        predicted = predict_split(opened.model, task.target, prepared, computing, opened.label_columns)
         evaluation = evaluation_of(task, prepared, predicted, opened.threshold, started)
         members.append(EvaluatedDirectory(evaluation, opened.directory, (*opened.notes, *evaluation.notes)))
         predictions.append((prepared, predicted, opened.threshold))

@@ -29,12 +29,17 @@ def write(folder, name, header, rows, splits=("train", "dev")):
 
 @pytest.fixture
 def glue(tmp_path):
-    """RTE, MNLI with one development set, and SST-2; half of STS-B."""
+    """RTE, MNLI with one development set, the diagnostic set, and SST-2; half of STS-B."""
     labels = ("entailment", "not_entailment") * 4
     write(tmp_path / "glue", "RTE", PAIR.format("label"), "".join(f"{i}\ta\tb\t{x}\n" for i, x in enumerate(labels)))
     three = ("entailment", "neutral", "contradiction") * 3
     rows = "".join(f"{i}\ta\tb\t{label}\n" for i, label in enumerate(three))
     write(tmp_path / "glue", "MNLI", PAIR.format("gold_label"), rows, ("train", "dev_matched"))
+    diagnostic = "index\tPremise\tHypothesis\tLabel\n" + "".join(f"{i}\ta\tb\t{x}\n" for i, x in enumerate(three))
+    unlabelled = PAIR.removesuffix("\t{}\n") + "\n" + "".join(f"{i}\ta\tb\n" for i in range(5))
+    (tmp_path / "glue/AX").mkdir()
+    (tmp_path / "glue/AX/diagnostic-full.tsv").write_text(diagnostic)
+    (tmp_path / "glue/AX/diagnostic.tsv").write_text(unlabelled)
     write(tmp_path / "glue", "SST-2", "sentence\tlabel\n", "good\t1\nbad\t0\n" * 4)
     write(tmp_path / "glue", "STS-B", "sentence1\tsentence2\tscore\n", "a\tb\t1.0\n", ("train",))
     return tmp_path / "glue"
@@ -57,11 +62,18 @@ def test_the_whole_benchmark_from_the_command_line(glue, pretrained, tmp_path, c
     assert f"rte starts from {output / 'mnli/seed-0'}" in said
     assert "paper: albert-xxlarge-v1, arXiv:1909.11942v6 Table 9, dev" in said
     assert "89.4" in said
+    assert f"ax, dev: matthews_correlation 0.00 (by {output / 'mnli/seed-0'})" in said
+    assert "ax, test: answered, not scored" in said
+    assert [len((output / f"ax/predictions-{split}.jsonl").read_text().splitlines()) for split in ("dev", "test")] == [
+        9,
+        5,
+    ]
     summary = json.loads((output / "summary.json").read_text())
     assert summary["average"] is None
     assert [name for name, task in summary["tasks"].items() if "runs" in task] == ["sst-2", "mnli", "rte"]
     assert len(summary["tasks"]["rte"]["runs"]) == 2
     assert json.loads((output / "rte/seed-1/recipe.json").read_text())["start"] == "mnli/seed-0"
+    assert summary["diagnostics"]["ax"]["scores"] == {"dev": {"matthews_correlation": 0.0}, "test": {}}
     stamps = {path: path.stat().st_mtime_ns for path in output.glob("*/*/results.json")}
     assert len(stamps) == 6
     assert dispatch([*command, "--seeds", "2"]) == 0
@@ -129,6 +141,7 @@ def test_a_task_that_diverges_ends_no_other_and_another_model_may_be_given(glue,
     assert "all 1 runs diverged" in found["mnli"].missing
     assert found["rte"].started_from == str(pretrained)
     assert found["sst-2"].started_from is None
+    assert result.diagnostics[0].missing == ("no model has learnt the task that it belongs to",)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,11 @@ def _remarks(result: BenchmarkResult) -> Iterator[str]:
             yield f"{outcome.task.name} is not learnt: {outcome.missing}"
     for line in result.missing_files:
         yield f"missing: {line}"
+    for diagnosed in result.diagnostics:
+        for split, scores in diagnosed.scores.items():
+            told = ", ".join(f"{name} {shown(value)}" for name, value in scores.items())
+            yield f"{diagnosed.task.name}, {split}: {told or 'answered, not scored'} (by {diagnosed.model})"
+        yield from (f"missing: {diagnosed.task.name}: {line}" for line in diagnosed.missing)
     if result.lacking:
         yield f"Avg is of all {len(result.average.parts)} tasks; it lacks {', '.join(result.lacking)}"
     yield from dict.fromkeys(each.found.selection for each in result.outcomes if each.found is not None)

@@ -5,7 +5,7 @@ OUTPUT/TASK/seed-0, …      the runs of each task; what is finished already is 
     summary.json           all tasks, what is missing, and the average; written anew after each task
 
 Some tasks start from the model of another one, their `intermediate` (Lan et al. 2019, footnote 4); that one is learnt
-first, and of its runs the one with the best development score is the start.
+first, and of its runs the one with the best development score is the start. Such a run answers the diagnostic set too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from albert.finetuning.diagnostic_sets import DiagnosticOutcome, diagnose
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import SUMMARY_NAME, SeedsResult, finetune_seeds
 from albert.finetuning.start import PretrainedEncoder, Start
@@ -51,6 +52,7 @@ class BenchmarkResult:
     average: Average
     outcomes: tuple[TaskOutcome, ...]
     missing_files: tuple[str, ...]
+    diagnostics: tuple[DiagnosticOutcome, ...] = ()
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -72,6 +74,7 @@ class BenchmarkResult:
             "average_published": to_json(self.average.published),
             "missing_files": list(self.missing_files),
             "tasks": {each.task.name: each.to_json() for each in self.outcomes},
+            "diagnostics": {each.task.name: each.to_json() for each in self.diagnostics},
         }
 
 
@@ -121,7 +124,15 @@ def finetune_benchmark(
         if world().is_first:
             done = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files)
             save_json(output / SUMMARY_NAME, done.to_json())
-    return BenchmarkResult(name, average, tuple(outcomes.values()), missing_files)
+    if not world().is_first:
+        return BenchmarkResult(name, average, tuple(outcomes.values()), missing_files)
+    diagnosed = tuple(
+        diagnose(DECLARED[each], _model_of(outcomes[other]), data, output / each, how(DECLARED[each])[1])
+        for each, other in average.diagnostics.items()
+    )
+    result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files, diagnosed)
+    save_json(output / SUMMARY_NAME, result.to_json())
+    return result
 
 
 def _missing(tasks: Sequence[Task], data: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """The averages that papers print: which scores of which tasks they are the mean of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from albert.tasks import glue, race, squad
 from albert.tasks.task import Published
@@ -11,12 +11,14 @@ from albert.tasks.task import Published
 class Average:
     """The mean over tasks of the mean of some scores of each: `parts` maps a task's name to them.
 
-    `published` are averages from the literature.
+    `published` are averages from the literature. `diagnostics` are sets that belong to the benchmark and not to the
+    average, each with the task whose model answers it.
     """
 
     name: str
     parts: Mapping[str, tuple[str, ...]]
     published: tuple[Published, ...] = ()
+    diagnostics: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
         """The average in points; None when a score is missing or undefined: no subset is averaged.
@@ -50,6 +52,7 @@ GLUE_AVERAGE = Average(
     published=(
         Published("albert-xxlarge-v1, ensemble", "average", 89.4, "arXiv:1909.11942v6 Table 9, test, ensemble"),
     ),
+    diagnostics={glue.AX.name: glue.MNLI.name},
 )
 """Table 9's Avg of test sets: of the pairs, which count half each, the table shows one. Without the diagnostic set."""
 

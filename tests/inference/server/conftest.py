@@ -64,8 +64,8 @@ def classifier(predictors) -> Predictor:
 
 
 @pytest.fixture
-def held(classifier, monkeypatch) -> Iterator[Held]:
-    """The classifier, held back."""
+def held(classifier, serve, monkeypatch) -> Iterator[Held]:
+    """The classifier, held back until the test is over, if not before."""
     waiting = Held(classifier.classify_batch)
     monkeypatch.setattr(classifier, "classify_batch", waiting)
     yield waiting

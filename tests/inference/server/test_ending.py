@@ -1,12 +1,10 @@
 """A server that is told to end answers what it accepted, takes nothing new, and says when it could not."""
 
-import http.client
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
 
 import pytest
@@ -35,20 +33,14 @@ def test_accepted_requests_are_answered_and_new_ones_refused(classifier, held, s
 
 def test_what_is_not_answered_in_time_is_told(classifier, held, serve):
     server = serve(classifier, drain_seconds=0.3)
-
-    def ask() -> None:
-        with pytest.raises((OSError, http.client.HTTPException)):
-            server.post("/classify", TEXT)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    until(lambda: server.service.in_progress == 1)
-    server.server.drain(signal.SIGTERM)
-    until(lambda: server.server.failure)
+    with asked(lambda: server.post("/classify", TEXT)) as replies:
+        until(lambda: server.service.in_progress == 1)
+        server.server.drain(signal.SIGTERM)
+        until(lambda: server.server.failure)
     failure = server.server.failure
     assert isinstance(failure, NotDrained) and failure.exit_code == 143 and "1 requests" in str(failure)
+    assert replies[0].status == 503
     held.may_go.set()
-    asking.join(20)
 
 
 def test_a_port_in_use_is_said(serve, classifier):

@@ -45,6 +45,9 @@ async def _wait(service: Service, request: HttpRequest, accepted: Accepted) -> l
     waited = {accepted.answers, gone}
     try:
         await asyncio.wait(waited, timeout=service.limits.request_seconds, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:  # the time to end is over
+        why = "the server ended before this was computed"
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "ended", why) from None
     finally:
         gone.cancel()
     if accepted.answers.done():

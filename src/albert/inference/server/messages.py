@@ -2,11 +2,23 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 _MOST_ANSWERS = 100
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("half_character", "holds half of a character") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
 TopK = Annotated[int, Field(ge=1, le=_MOST_ANSWERS)]
-Texts = Annotated[list[str], Field(min_length=1)]
+Texts = Annotated[list[Text], Field(min_length=1)]
 
 
 def _shown(example: dict[str, Any]) -> ConfigDict:
@@ -40,8 +52,8 @@ class Question(BaseModel):
     """A question and the text that answers it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    question: str
-    context: str
+    question: Text
+    context: Text
 
 
 class QuestionsRequest(BaseModel):
@@ -66,9 +78,9 @@ class Options(BaseModel):
     """A text, options to choose from, and the question about it, which may be empty."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    context: str
-    options: Annotated[list[str], Field(min_length=2)]
-    question: str = ""
+    context: Text
+    options: Annotated[list[Text], Field(min_length=2)]
+    question: Text = ""
 
 
 class OptionsRequest(BaseModel):
@@ -92,7 +104,7 @@ class OrderRequest(BaseModel):
     """Two segments each, which are in their order or swapped."""
 
     model_config = _shown({"pairs": [["She opened the letter.", "It was from her brother in Lisbon."]]})
-    pairs: Annotated[list[Annotated[list[str], Field(min_length=2, max_length=2)]], Field(min_length=1)]
+    pairs: Annotated[list[Annotated[list[Text], Field(min_length=2, max_length=2)]], Field(min_length=1)]
 
 
 class EmbedRequest(BaseModel):
@@ -108,8 +120,8 @@ class LayersRequest(BaseModel):
     """A text, or a pair, whose way through the layers is shown."""
 
     model_config = _shown({"text": "The captain stood on the [MASK] of the ship."})
-    text: str
-    pair: str | None = None
+    text: Text
+    pair: Text | None = None
 
 
 class LabelScore(BaseModel):

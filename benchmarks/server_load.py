@@ -1,0 +1,264 @@
+"""`albert serve` under many times the load that it can bear, beside the bare predictor: throughput, refusals, memory.
+
+Each request holds unique texts. What was accepted is compared with what the predictor, opened here, says of the same
+texts; it says so between the rounds, which measures the bare throughput, too. Requests come at a fixed rate, whether
+the server answers or not. Then slow connections, which send one byte a second, and last SIGTERM under load. Client and
+server share the machine, so leave the model fewer threads than there are cores.
+
+    python benchmarks/server_load.py --seconds 60 --rounds 3 --threads 1
+"""
+
+import asyncio
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from http_client import Connection, Reply, slow_connection
+from result_rows import append_rows
+from rich.console import Console
+from rich.table import Table
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.cli.command_line import parse
+from albert.experiments.sample_corpus import load_chapters
+from albert.inference.predictor import Predictor
+from albert.model.albert import AlbertForSequenceClassification
+from albert.model.presets import PRESETS
+from albert.runtime.progress import progress
+from albert.text.sentences import split_sentences
+from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+
+COLUMNS = (
+    "model", "precision", "round", "seconds", "bare_texts_s", "offered_texts_s", "served_texts_s", "served_share",
+    "accepted_texts", "refused_requests", "other_replies", "mismatches", "worst_difference", "unloaded_p50_ms",
+    "accepted_p99_ms", "refused_p99_ms", "rss_growth_mb", "recovered_s", "slow_closed", "slow_p99_ratio", "exit_code",
+)  # fmt: skip
+CLOSE = 1e-5
+AT_ONCE = 200
+"""Connections of the client."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """Overload a server.
+
+    Example: python benchmarks/server_load.py --preset albert-base --seconds 60 --rounds 3 --threads 1
+    """
+
+    model: Path | None = None
+    """A classifier's directory; without one, random weights of the preset with a vocabulary of the sample."""
+    preset: str = "albert-base"
+    seconds: float = 60.0
+    rounds: int = 3
+    times: float = 10.0
+    """How many times the bare predictor's throughput is offered."""
+    texts: int = 4
+    """In a request."""
+    threads: int = 1
+    """Of the model, bare and served."""
+    precision: Literal["fp32", "bf16", "int8"] = "fp32"
+    slow: int = 500
+    """Slow connections."""
+    output: Path = Path("results/benchmark-server-load.csv")
+
+
+@dataclass
+class Round:
+    """What one round of overload found."""
+
+    texts: list[str]
+    labels: list[dict[str, float]]
+    accepted_seconds: list[float]
+    refused_seconds: list[float]
+    others: int
+    elapsed: float
+    growth: int
+
+
+def main(arguments: list[str]) -> None:
+    """Run and report."""
+    asked = parse(Load, arguments, "server_load.py")
+    torch.set_num_threads(asked.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        model = asked.model or _random_classifier(Path(folder), asked.preset)
+        predictor = Predictor.open(model, "cpu", precision=asked.precision)
+        texts = unique_texts()
+        bare = _throughput(predictor, [next(texts) for _ in range(64)])
+        bare = _throughput(predictor, [next(texts) for _ in range(max(64, int(3 * bare)))])
+        command = [sys.executable, "-m", "albert", "serve", str(model), "--port", "0", "--device", "cpu"]
+        settings = ["--threads", str(asked.threads), "--precision", asked.precision]
+        server = subprocess.Popen([*command, *settings], stderr=subprocess.PIPE, text=True,
+                                  env=os.environ | {"OMP_NUM_THREADS": str(asked.threads)})  # fmt: skip
+        assert server.stderr is not None
+        try:
+            port = int(server.stderr.readline().split("listening at ")[1].split(",")[0].rsplit(":", 1)[1])
+            server.stderr.readline()
+            rows = asyncio.run(_measure(asked, server.pid, port, predictor, texts, bare))
+            server.send_signal(signal.SIGTERM)
+            rows[-1]["exit_code"] = server.wait(60)
+        finally:
+            server.kill()
+            server.wait()
+            server.stderr.close()
+    append_rows(asked.output, COLUMNS, rows)
+    table = Table("", *(f"round {row['round']}" for row in rows), box=None)
+    for name in COLUMNS:
+        table.add_row(name, *(str(row.get(name, "")) for row in rows))
+    Console(width=120).print(table)
+
+
+async def _measure(asked: Load, pid: int, port: int, predictor: Predictor, texts: "Texts", bare: float) -> list[dict]:
+    rows: list[dict] = []
+    with progress("Overloading the server", asked.rounds, "rounds") as bar:
+        for number in range(1, asked.rounds + 1):
+            unloaded = await _latencies(port, texts, 50)
+            found = await _overload(asked, pid, port, texts, asked.times * bare)
+            ended = time.perf_counter()
+            recovered = await _recovery(port, texts, statistics.median(unloaded), ended)
+            started = time.perf_counter()
+            offline = predictor.classify_batch(found.texts)
+            bare = len(found.texts) / (time.perf_counter() - started)
+            worst = [
+                max(abs(each["score"] - served[each["label"]]) for each in labels)
+                for labels, served in zip(offline, found.labels, strict=True)
+            ]
+            served = len(found.texts) / found.elapsed
+            rows.append({
+                "model": asked.model.name if asked.model else f"{asked.preset}, random", "precision": asked.precision,
+                "round": number, "seconds": f"{found.elapsed:.1f}", "bare_texts_s": f"{bare:.1f}",
+                "offered_texts_s": f"{asked.times * bare:.0f}", "served_texts_s": f"{served:.1f}",
+                "served_share": f"{served / bare:.3f}", "accepted_texts": len(found.texts),
+                "refused_requests": len(found.refused_seconds), "other_replies": found.others,
+                "mismatches": sum(difference > CLOSE for difference in worst),
+                "worst_difference": f"{max(worst, default=0):.2g}",
+                "unloaded_p50_ms": _milliseconds(unloaded, 50),
+                "accepted_p99_ms": _milliseconds(found.accepted_seconds, 99),
+                "refused_p99_ms": _milliseconds(found.refused_seconds, 99),
+                "rss_growth_mb": f"{found.growth / 1e6:.1f}", "recovered_s": f"{recovered:.2f}",
+            })  # fmt: skip
+            bar.advance()
+    if asked.slow:
+        before = await _latencies(port, texts, 50)
+        connections = [asyncio.create_task(slow_connection(port, place % 2 == 0)) for place in range(asked.slow)]
+        during = await _latencies(port, texts, 50)
+        closed = await asyncio.gather(*connections)
+        rows[-1]["slow_closed"] = f"{sum(closed)} of {asked.slow}"
+        rows[-1]["slow_p99_ratio"] = f"{np.percentile(during, 99) / np.percentile(before, 99):.2f}"
+    return rows
+
+
+async def _overload(asked: Load, pid: int, port: int, texts: "Texts", rate: float) -> Round:
+    """Requests at a fixed rate of texts a second, each on a connection that is free at its time."""
+    free: asyncio.Queue[Connection] = asyncio.Queue()
+    for _ in range(AT_ONCE):
+        free.put_nowait(Connection(port))
+    found = Round([], [], [], [], 0, 0.0, 0)
+
+    async def one(connection: Connection, asked_texts: list[str]) -> None:
+        reply = await connection.post("/classify", {"texts": asked_texts})
+        free.put_nowait(connection)
+        _note(found, asked_texts, reply)
+
+    requests: set[asyncio.Task[None]] = set()
+    started, sent = time.perf_counter(), 0
+    early: int | None = None
+    while (now := time.perf_counter() - started) < asked.seconds:
+        if early is None and now > 0.2 * asked.seconds:
+            early = _resident(pid)
+        while sent * asked.texts < now * rate and not free.empty():
+            some = [next(texts) for _ in range(asked.texts)]
+            requests.add(task := asyncio.create_task(one(free.get_nowait(), some)))
+            task.add_done_callback(requests.discard)
+            sent += 1
+        await asyncio.sleep(0.002)
+    found.growth = _resident(pid) - (early or 0)
+    await asyncio.gather(*requests)
+    found.elapsed = time.perf_counter() - started
+    while not free.empty():
+        free.get_nowait().close()
+    return found
+
+
+def _note(found: Round, texts: list[str], reply: Reply) -> None:
+    if reply.status == 200:
+        found.texts += texts
+        found.labels += [{each["label"]: each["score"] for each in labels} for labels in reply.said["results"]]
+        found.accepted_seconds.append(reply.seconds)
+    elif reply.status == 429:
+        found.refused_seconds.append(reply.seconds)
+    else:
+        found.others += 1
+
+
+async def _latencies(port: int, texts: "Texts", count: int) -> list[float]:
+    connection = Connection(port)
+    seconds = [(await connection.post("/classify", {"texts": [next(texts)]})).seconds for _ in range(count)]
+    connection.close()
+    return seconds
+
+
+async def _recovery(port: int, texts: "Texts", normal: float, ended: float) -> float:
+    """Seconds until the median of five requests is within a tenth of normal; a minute when it never is."""
+    while (passed := time.perf_counter() - ended) < 60:
+        if statistics.median(await _latencies(port, texts, 5)) <= 1.1 * normal:
+            return passed
+    return passed
+
+
+class Texts:
+    """Runs of one to four sentences of the sample, each unlike all before."""
+
+    def __init__(self) -> None:
+        self._sentences = [sentence for chapter in load_chapters() for sentence in split_sentences(chapter.text, "en")]
+        self._random, self._number = random.Random(0), 0
+
+    def __next__(self) -> str:
+        """The next text."""
+        self._number += 1
+        first, count = self._random.randrange(len(self._sentences) - 4), self._random.choice((1, 1, 2, 3, 4))
+        return f"{self._number}. " + " ".join(self._sentences[first : first + count])
+
+
+def unique_texts() -> Texts:
+    """Texts without end."""
+    return Texts()
+
+
+def _random_classifier(folder: Path, preset: str) -> Path:
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer([chapter.text for chapter in load_chapters()], vocab_size=8_000)
+    tokenizer.save(folder / "tokenizer")
+    config = replace(PRESETS[preset], vocab_size=tokenizer.vocab_size)
+    save_model_directory(folder / "model", AlbertForSequenceClassification(config, 3), folder / "tokenizer")
+    return folder / "model"
+
+
+def _throughput(predictor: Predictor, texts: Sequence[str]) -> float:
+    started = time.perf_counter()
+    predictor.classify_batch(texts)
+    return len(texts) / (time.perf_counter() - started)
+
+
+def _milliseconds(seconds: Sequence[float], share: int) -> str:
+    return f"{1000 * np.percentile(seconds, share):.1f}" if seconds else ""
+
+
+def _resident(pid: int) -> int:
+    """Bytes of a process that are in memory."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

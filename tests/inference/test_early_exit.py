@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from albert.inference.early_exit import EarlyExit, early_exit_of
+from albert.inference.fast_encoder import FastEncoder
 from albert.inference.packed_model import PackedModel
 from albert.model.albert import (
     AlbertForMultipleChoice,
@@ -99,9 +100,8 @@ def test_the_options_of_a_question_leave_together(deep, sequences):
 def test_a_layer_is_applied_only_to_the_sequences_inside(deep, sequences, monkeypatch):
     model = wandering(AlbertForSequenceClassification, deep, 4)
     seen = []
-    block = type(model.albert.encoder.feed_forwards[0])
-    apply = block.forward
-    monkeypatch.setattr(block, "forward", lambda *given: seen.append(len(given[1])) or apply(*given))
+    apply = FastEncoder._layer
+    monkeypatch.setattr(FastEncoder, "_layer", lambda *given: seen.append(len(given[2])) or apply(*given))
     found = EarlyExit(PackedModel(model, CPU), 1, range(1, 9)).rows(*sequences)
     assert sum(seen) == sum(length * depth for length, (_, depth) in zip(LENGTHS, found, strict=True))
     assert sum(seen) < 8 * sum(LENGTHS)

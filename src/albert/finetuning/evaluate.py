@@ -54,6 +54,7 @@ def evaluate_models(
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     needs_labels: bool = True,
+    depth: int | None = None,
     prepare: Callable[[nn.Module], None] | None = None,
 ) -> EvaluatedModels:
     """Score fine-tuned models on a split, each by itself and the mean of their predictions.
@@ -71,13 +72,14 @@ def evaluate_models(
         revision: a branch, tag or commit, when a model is a Hub id.
         overrides: fields of the models' configurations to set anew.
         needs_labels: whether a split without labels is refused; else it is answered and not scored.
+        depth: layers to apply (see `run_to_depth`); None: as many as each model was trained with.
         prepare: what is done to each model, on its device, before it works.
 
     Raises:
         InvalidConfiguration: a model has no head for this kind of target, or other labels.
         MissingInput, DamagedData: a model or the data cannot be read, or a tokenizer is another one's.
     """
-    opening = (max_length, revision, overrides)
+    opening = (max_length, revision, overrides, depth)
     opened = open_for_task(task, models[0], *opening)
     for model in models[1:]:  # what is wrong with the last one is said before the first one works
         open_for_task(task, model, *opening)

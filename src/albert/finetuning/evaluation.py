@@ -146,8 +146,18 @@ def predict_split(
         label_columns: for each label of the task, the model's output for it; None when they are in the same
             order.
     """
+    outputs = model_outputs(model, prepared.features.sequences, computing, f"Evaluating {prepared.split}")
+    return predicted_of(target, prepared, outputs, label_columns)
+
+
+def predicted_of(
+    target: Target,
+    prepared: PreparedSplit,
+    outputs: Sequence[OutputRow],
+    label_columns: Sequence[int] | None = None,
+) -> Predicted:
+    """What a model's outputs for the sequences of a split, in their order, say to its examples; see `predict_split`."""
     features = prepared.features
-    outputs = model_outputs(model, features.sequences, computing, f"Evaluating {prepared.split}")
     if isinstance(target, Span):
         assert isinstance(features, SpanFeatures)
         return best_answers(

@@ -11,6 +11,7 @@ from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import Kind, kind_of, open_model, read_config
 from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.finetuning.start import LENGTHS, PROBLEM_TYPES, head_kind
+from albert.model.depth import run_to_depth
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.null_threshold import NullThreshold, stated_threshold
 from albert.tasks.task import Choice, Labels, Score, Span, Tags, Target, Task, TaskRecipe
@@ -48,11 +49,12 @@ def open_for_task(
     max_length: int | None = None,
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
+    depth: int | None = None,
 ) -> OpenedForTask:
     """Open a model directory, a run of `albert finetune`, or a Hub id; for the rest see `evaluate_directory`.
 
     Raises:
-        InvalidConfiguration: the model has no head for this kind of target, or other labels.
+        InvalidConfiguration: the model has no head for this kind of target, or other labels, or not that depth.
         MissingInput, DamagedData: the model cannot be read, or the tokenizer is another one's.
     """
     opened = open_model(model, _kind(task.target, model, revision), revision=revision, overrides=overrides)
@@ -70,6 +72,9 @@ def open_for_task(
     recipe = fit_length(recipe, opened.config.max_position_embeddings)
     threshold = stated_threshold(opened.extra, model)
     notes = tuple(opened.loading_report.lines())
+    if depth is not None:
+        run_to_depth(opened.model, depth)
+        notes += (f"run at depth {depth} of {opened.config.num_hidden_layers}",)
     return OpenedForTask(opened.model, tokenizer, recipe, columns, threshold, opened.directory, notes)
 
 

@@ -1,0 +1,222 @@
+"""What a fine-tuned model scores at every depth, and what that costs: its scores against work and time.
+
+The paper's Table 11 in the fine-tuning setting, on one checkpoint: its layers are applied more or less often, or each
+example leaves when so many depths agree (see `albert.inference.early_exit`).
+"""
+
+import csv
+import io
+import statistics
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert.checkpoints.model_directory import read_config
+from albert.finetuning.evaluation import evaluation_of, predicted_of
+from albert.finetuning.opened_for_task import OpenedForTask, open_for_task
+from albert.finetuning.splits import PreparedSplit, encode_split, read_examples
+from albert.inference.early_exit import EarlyExit, early_exit_of
+from albert.inference.packed_model import PackedModel
+from albert.inference.precision import InferencePrecision
+from albert.model.config import AlbertConfig
+from albert.model.depth import check_depth, run_to_depth
+from albert.model.parameter_count import count_flops
+from albert.runtime.devices import pick_device
+from albert.runtime.durable_files import write_text
+from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.progress import progress
+from albert.tasks.features import Sequences
+from albert.tasks.options import OptionFeatures
+from albert.tasks.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthPoint:
+    """One way to run the model.
+
+    Attributes:
+        depth: layers at most.
+        patience: so many depths in a row must agree for an example to leave; None: all go through all layers.
+        mean_depth: layers that a sequence went through.
+        scores: by the task's metrics.
+        milliseconds: of an example, reading and decoding apart; the median of the rounds.
+        gflops: of an example: the encoder's matrix products, a multiplication with its addition counting 2.
+    """
+
+    depth: int
+    patience: int | None
+    mean_depth: float
+    scores: Mapping[str, float | None]
+    milliseconds: float
+    gflops: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthCurve:
+    """One checkpoint, run in several ways on one split."""
+
+    model: str
+    task: str
+    split: str
+    trained_depth: int
+    examples: int
+    rounds: int
+    points: tuple[DepthPoint, ...]
+    baseline: Mapping[str, float | None] | None
+    notes: tuple[str, ...]
+
+    @property
+    def metric(self) -> str:
+        """The first one, by which the task is judged."""
+        return next(iter(self.points[0].scores))
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--results` writes it."""
+        about = {name: value for name, value in vars(self).items() if name not in ("points", "notes", "baseline")}
+        points = [{**vars(point), "scores": dict(point.scores)} for point in self.points]
+        return {**about, "points": points, "baseline": None if self.baseline is None else dict(self.baseline)}
+
+
+def depth_curve(
+    task: Task,
+    model: str,
+    data: Path,
+    split: str = "dev",
+    *,
+    depths: Sequence[int] = (),
+    patiences: Sequence[int] = (),
+    rounds: int = 1,
+    device: str = "auto",
+    precision: InferencePrecision = "fp32",
+    max_length: int | None = None,
+    micro_batch_tokens: int | None = None,
+    revision: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> DepthCurve:
+    """Score a model at several depths and with several patiences; they take turns, round by round.
+
+    Args:
+        task, model, data, split, device, max_length, micro_batch_tokens, revision, overrides: see `evaluate_models`.
+        depths: layers to apply; a patience goes up to the largest, or to the trained depth where there is none.
+        patiences: see `EarlyExit`.
+        rounds: how often each is timed.
+        precision: of the encoder's matrix products.
+
+    Raises:
+        InvalidConfiguration: a depth that the model cannot be run at, or a patience for one that answers after its last
+            layer alone.
+    """
+    if not depths and not patiences:
+        raise InvalidConfiguration("depth", "no depth and no patience is named", "give at least one")
+    chosen = pick_device(device)
+    opened = open_for_task(task, model, max_length, revision, overrides)
+    config, extra = opened.model.config, read_config(opened.directory)[1]
+    assert isinstance(config, AlbertConfig)
+    for depth in depths:
+        check_depth(config, depth)
+    examples, counts = read_examples(task, data, split)
+    prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
+    packed_model = PackedModel(opened.model, chosen, micro_batch_tokens, precision)
+    deepest = max(depths, default=config.num_hidden_layers)
+    ways = [_Way(packed_model, depth, None) for depth in depths]
+    run_to_depth(opened.model, deepest)
+    ways += [_Way(packed_model, deepest, early_exit_of(packed_model, patience, extra, model)) for patience in patiences]
+    found: list[_Found] = []
+    seconds: list[list[float]] = [[] for _ in ways]
+    with progress(f"Running {len(ways)} ways", total=rounds * len(ways), unit="passes") as bar:
+        for _ in range(rounds):
+            for place, way in enumerate(ways):
+                started = time.perf_counter()
+                rows = way.run(prepared)
+                seconds[place].append(time.perf_counter() - started)
+                if len(found) < len(ways):
+                    found.append(rows)
+                bar.advance()
+    points, baseline = [], None
+    for way, rows, taken in zip(ways, found, seconds, strict=True):
+        scores, baseline = _scored(task, prepared, opened, rows)
+        points.append(
+            DepthPoint(
+                depth=way.depth,
+                patience=None if way.early is None else way.early.patience,
+                mean_depth=float(np.mean(rows.depths)),
+                scores=scores,
+                milliseconds=1000 * statistics.median(taken) / len(examples),
+                gflops=_flops(config, prepared.features.sequences, rows.depths) / len(examples) / 1e9,
+            )
+        )
+    return DepthCurve(
+        model=model,
+        task=task.name,
+        split=split,
+        trained_depth=config.num_hidden_layers,
+        examples=len(examples),
+        rounds=rounds,
+        points=tuple(points),
+        baseline=baseline,
+        notes=opened.notes,
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the head gave for every sequence, and the layers that each went through."""
+
+    outputs: list[Any]
+    depths: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Way:
+    packed_model: PackedModel
+    depth: int
+    early: EarlyExit | None
+
+    def run(self, prepared: PreparedSplit) -> _Found:
+        features = prepared.features
+        members = range(len(features.sequences))
+        ids = [features.sequences.token_ids(member) for member in members]
+        types = [features.sequences.token_type_ids(member) for member in members]
+        run_to_depth(self.packed_model.model, self.depth)
+        if self.early is None:
+            return _Found(self.packed_model.rows(ids, types), np.full(len(ids), self.depth))
+        n_options = features.n_options if isinstance(features, OptionFeatures) else 1
+        rows = self.early.rows(ids, types, [n_options] * (len(ids) // n_options))
+        return _Found([row for row, _ in rows], np.array([depth for _, depth in rows]))
+
+
+def _scored(
+    task: Task, prepared: PreparedSplit, opened: OpenedForTask, found: _Found
+) -> tuple[Mapping[str, float | None], Mapping[str, float | None] | None]:
+    predicted = predicted_of(task.target, prepared, found.outputs, opened.label_columns)
+    evaluation = evaluation_of(task, prepared, predicted, opened.threshold, time.perf_counter())
+    return evaluation.scores, evaluation.baseline
+
+
+def _flops(config: AlbertConfig, sequences: Sequences, depths: np.ndarray) -> float:
+    """Of all sequences, each through its own number of layers."""
+    total = 0.0
+    for (length, depth), n in Counter(zip(sequences.lengths.tolist(), depths.tolist(), strict=True)).items():
+        per_token = count_flops(config, length)
+        layers = (per_token.forward - per_token.projection) / config.num_hidden_layers
+        total += n * length * (per_token.projection + depth * layers)
+    return total
+
+
+def write_curve(curve: DepthCurve, table: Path) -> None:
+    """Every point as CSV, a row each."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    metrics = list(curve.points[0].scores)
+    writer.writerow(["depth", "patience", "mean_depth", "gflops", "milliseconds", *metrics])
+    for point in curve.points:
+        patience = "" if point.patience is None else point.patience
+        figures = (f"{point.mean_depth:.3f}", f"{point.gflops:.4f}", f"{point.milliseconds:.3f}")
+        scores = ("" if value is None else f"{value:.3f}" for value in point.scores.values())
+        writer.writerow([point.depth, patience, *figures, *scores])
+    write_text(table, text.getvalue())

@@ -79,7 +79,7 @@ def fits(page: sync_api.Page) -> bool:
 def test_a_text_is_typed_and_its_probabilities_shown(opened, tmp_path):
     page = opened("classify")
     page.get_by_label("Text", exact=True).fill("the ship in a storm")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Ask", exact=True).click()
     page.wait_for_selector("#answer .bars")
     labels = page.locator("#answer .what").all_inner_texts()
     shares = [float(each.split()[0]) for each in page.locator("#answer .share").all_inner_texts()]
@@ -147,7 +147,7 @@ def test_texts_are_compared_and_put_in_order(opened):
     page = opened("pretrain", "/#embed")
     page.get_by_label("One text").fill("a storm")
     page.get_by_label("Another").fill("a storm")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Ask", exact=True).click()
     page.wait_for_selector("#answer .big")
     assert float(page.locator(".big").inner_text()) == pytest.approx(1, abs=0.001)
     page.get_by_role("tab", name="Order").click()
@@ -159,11 +159,11 @@ def test_texts_are_compared_and_put_in_order(opened):
 def test_what_the_server_refuses_is_said_and_markup_is_text(opened):
     page = opened("pretrain")
     page.get_by_label("Text").fill("<b onclick=alert(1)>no mask</b>")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Ask", exact=True).click()
     error = page.get_by_role("alert")
     sync_api.expect(error).to_contain_text("[MASK]")
     page.get_by_label("Text").fill("<b>the [MASK]</b>")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Ask", exact=True).click()
     page.wait_for_selector("#answer .bars")
     assert page.locator("#answer b").count() == 0 and error.is_hidden()
 

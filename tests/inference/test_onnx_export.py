@@ -103,7 +103,7 @@ def test_the_file_takes_transformers_inputs_and_gives_transformers_outputs(
 
 
 def test_what_layers_share_stands_in_the_file_once(config: AlbertConfig, tmp_path: Path):
-    large = replace(config, embedding_size=64, hidden_size=128, intermediate_size=512, num_hidden_layers=12)
+    large = replace(config, embedding_size=64, hidden_size=128, intermediate_size=512, num_hidden_layers=6)
     save_model_directory(tmp_path / "model", AlbertForMaskedLM(large), None)
     made = export_onnx(tmp_path / "model", tmp_path / "model.onnx", ExportSettings())
     assert made.bytes <= 1.1 * (tmp_path / "model/model.safetensors").stat().st_size

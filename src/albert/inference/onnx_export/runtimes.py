@@ -55,6 +55,7 @@ def by_sequence(
     outputs: Outputs = {}
     for name, values in given.items():
         rows = values.reshape(-1) if "choices" in axes[name] else values
+        pairs = zip(map(np.asarray, rows), lengths, strict=True)
         per_token = "sequence" in axes[name]
-        outputs[name] = [row[:length] if per_token else row for row, length in zip(rows, lengths, strict=True)]
+        outputs[name] = [row[:length] if per_token else row for row, length in pairs]
     return outputs

@@ -24,6 +24,8 @@ COMMANDS = {
     "predict": "[OPTIONS] MODEL",
     "serve": "[OPTIONS] MODEL",
     "convert": "[OPTIONS] SOURCE",
+    "export onnx": "[OPTIONS] MODEL",
+    "quantize": "[OPTIONS] MODEL",
     "info": "[WHAT]",
     "verify": "PATH...",
 }

@@ -102,7 +102,8 @@ def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
             2,
             "own columns",
         ),
-        (["finetune", "--train", "x.csv", "--model", "MODEL", "--output", "OUT"], 2, "need --dev, --text, --label too"),
+        (["finetune", "--train", "x.csv", "--model", "MODEL", "--output", "OUT"], 66, "x.csv: No such file"),
+        (["finetune", "sst-2", "--model", "MODEL", "--data", "DATA"], 2, "--output: is needed"),
         (
             ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--epochs", "-1"],
             78,

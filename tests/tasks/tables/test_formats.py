@@ -1,0 +1,122 @@
+"""Tables are read as they were written, whatever the format, and what is damaged is named with its line."""
+
+import csv
+import gzip
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert.runtime.errors import AlbertError, DamagedData, MissingInput
+from albert.tasks.tables.formats import columns_of, read_table
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
+LETTERS = st.characters(exclude_categories=("Cs",), exclude_characters="\0\t\n\r ")
+WORD = st.text(LETTERS, min_size=1, max_size=6).filter(lambda word: word.strip() and word != "-DOCSTART-")
+
+
+@given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=6), gz=st.booleans())
+def test_csv_is_read_as_it_was_written(rows, gz, tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / ("x.csv.gz" if gz else "x.csv")
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(("review", "stars"))
+    writer.writerows(rows)
+    content = text.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if gz else content)
+    assert [(r.fields["review"], r.fields["stars"]) for r in read_table(path).rows] == rows
+
+
+@given(rows=st.lists(st.tuples(TEXT, st.integers(-9, 9)), min_size=1, max_size=6))
+def test_json_lines_are_read_as_they_were_written(rows, tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "x.jsonl"
+    lines = (json.dumps({"review": text, "stars": stars}) for text, stars in rows)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="")
+    found = read_table(path).rows
+    assert [(r.fields["review"], int(r.fields["stars"])) for r in found] == rows
+
+
+VALUE = st.one_of(TEXT, st.integers(-(2**40), 2**40), st.booleans(), st.lists(TEXT, max_size=3))
+
+
+@given(values=st.lists(VALUE, min_size=1, max_size=5))
+def test_json_and_parquet_give_the_same_fields(values, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("table")
+    for number, value in enumerate(values):
+        row = {"plain": value, "object": {"inner": value}}
+        (folder / "x.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+        kinds = pa.list_(pa.string()) if isinstance(value, list) else None
+        column = pa.array([value], kinds)
+        pq.write_table(
+            pa.table({"plain": column, "object": pa.StructArray.from_arrays([column], ["inner"])}),
+            folder / f"{number}.parquet",
+        )
+        ours = [read_table(path).rows[0].fields for path in (folder / "x.jsonl", folder / f"{number}.parquet")]
+        assert ours[0] == ours[1]
+        wanted = tuple(value) if isinstance(value, list) else value if isinstance(value, str) else json.dumps(value)
+        assert ours[0] == {"plain": wanted, "object.inner": wanted}
+
+
+@given(
+    sentences=st.lists(st.lists(st.tuples(WORD, WORD, WORD), min_size=1, max_size=5), min_size=1, max_size=4),
+    separator=st.sampled_from(["\t", " ", "  "]),
+    blank_lines=st.integers(1, 3),
+)
+def test_tagged_text_keeps_every_word_and_tag(sentences, separator, blank_lines, tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "x.conll"
+    blocks = ("\n".join(separator.join(word) for word in sentence) for sentence in sentences)
+    mark = separator.join(("-DOCSTART-", "-X-", "O"))
+    path.write_text(f"{mark}\n\n" + ("\n" * (blank_lines + 1)).join(blocks), encoding="utf-8", newline="")
+    rows = read_table(path)
+    found = [list(zip(*(row.fields[name] for name in ("words", "column 2", "tags")), strict=True)) for row in rows.rows]
+    assert found == sentences
+    assert rows.counts["document_marks"] == 1
+
+
+def test_what_is_no_text_is_counted_and_absent(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"t": "a", "x": [[1]], "y": null, "z": [null]}\n')
+    rows = read_table(tmp_path / "x.jsonl")
+    assert columns_of(rows) == ("t",)
+    assert rows.counts == {"rows": 1, "fields_not_read": 2}
+
+
+def test_classes_with_names_in_a_parquet_file_are_read_by_their_names(tmp_path):
+    features = {
+        "label": {"names": ["bad", "good"], "_type": "ClassLabel"},
+        "tags": {"feature": {"names": ["O", "B-X"], "_type": "ClassLabel"}, "_type": "Sequence"},
+    }
+    rows = [{"label": 1, "tags": [0, 1]}, {"label": -1, "tags": []}]
+    table = pa.Table.from_pylist(rows).replace_schema_metadata(
+        {"huggingface": json.dumps({"info": {"features": features}})}
+    )
+    pq.write_table(table, tmp_path / "x.parquet")
+    assert [dict(row.fields) for row in read_table(tmp_path / "x.parquet").rows] == [
+        {"label": "good", "tags": ("O", "B-X")},
+        {"tags": ()},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "message"),
+    [
+        ("x.conll", "a O\nb\n", DamagedData, r"x\.conll:2: has 1 fields where the first word has 2"),
+        ("x.conll", "a\tO\nb\t\n", DamagedData, r"x\.conll:2: an empty field"),
+        ("x.conll", "\n\n", MissingInput, "has no rows"),
+        ("x.parquet", "PAR1 and no more", DamagedData, "damaged Parquet file"),
+        ("x.jsonl", '{"a.b": 1, "a": {"b": 2}}\n', DamagedData, r"x\.jsonl:1: two values are called 'a\.b'"),
+    ],
+)
+def test_what_is_damaged_is_one_line_with_the_place(tmp_path, name, content, kind, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(AlbertError, match=message) as error:
+        read_table(tmp_path / name)
+    assert type(error.value) is kind and "\n" not in str(error.value)
+
+
+def test_a_table_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(MissingInput, match="No such file"):
+        read_table(tmp_path / "x.parquet")

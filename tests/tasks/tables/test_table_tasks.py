@@ -1,0 +1,217 @@
+"""What a table asks is inferred where that is possible, refused where it is not, and kept where it was said."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
+from albert.tasks.custom import read_task
+from albert.tasks.rows import Row, Rows
+from albert.tasks.tables.held_out_rows import hold_out_rows
+from albert.tasks.tables.kind_of_label import sort_labels
+from albert.tasks.tables.option_labels import infer_option_labels
+from albert.tasks.tables.own_tables import OwnTables
+from albert.tasks.tables.statistics import table_statistics
+from albert.tasks.tables.table_task import HeldOut, TableTask, save_table_task, table_task_of
+from albert.tasks.task import Choice, Labels, Option, Score, Single, Span, Tags, Task, TaskRecipe, Words
+
+RECIPE = TaskRecipe(learning_rate=1e-3, batch_size=4, epochs=1.0)
+
+
+def table(folder: Path, rows: list[dict], name: str = "train.jsonl") -> Path:
+    path = folder / name
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def labelled(values: list) -> list[dict]:
+    return [{"t": f"text {number}", "y": value} for number, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("values", "target"),
+    [
+        ([1, 5, 3] * 9, Choice(("1", "3", "5"), "y")),
+        (["yes", "no"] * 3, Choice(("no", "yes"), "y")),
+        ([number / 7 for number in range(30)], Score("y")),
+        ([number * number for number in range(30)], Score("y")),
+        ([*range(30), *range(30)], Choice(tuple(map(str, range(30))), "y")),
+        ([["a", "b"], [], ["b"]] * 2, Labels(("a", "b"), "y")),
+    ],
+)
+def test_the_kind_is_what_the_labels_are(values, target, tmp_path):
+    read = read_task(TableTask(train=table(tmp_path, labelled(values)), text="t", label="y"))
+    assert read.task.target == target and read.task.inputs == Single("t")
+    assert read.inferred[0].what == "task" and read.inferred[0].instead
+
+
+def test_what_is_said_goes_before_what_is_inferred(tmp_path):
+    path = table(tmp_path, labelled([1, 2] * 3))
+    said = TableTask(train=path, text="t", label="y", kind="regression", metrics=("spearman",))
+    read = read_task(said)
+    assert read.task.target == Score("y") and [metric.__name__ for metric in read.task.metrics] == ["spearman"]
+    named = TableTask(train=path, text="t", label="y", labels=("2", "1"), label_names={"1": "bad", "2": "good"})
+    assert read_task(named).task.target == Choice(("2", "1"), "y", ("good", "bad"))
+
+
+def test_words_with_tags_and_tagged_text(tmp_path):
+    rows = [{"w": ["a", "ship", str(number)], "n": ["O", "B-X", "O"]} for number in range(5)]
+    path = table(tmp_path, rows)
+    for asked in (TableTask(train=path, words="w", tags="n"), TableTask(train=path, text="w", label="n")):
+        read = read_task(asked)
+        assert (read.task.inputs, read.task.target) == (Words("w"), Tags(("B-X", "O"), "n"))
+    (tmp_path / "x.conll").write_text("a O\nship B-X\n\nit O\n")
+    assert read_task(TableTask(train=tmp_path / "x.conll")).task.target == Tags(("B-X", "O"), "tags")
+
+
+def test_answers_are_placed_counted_and_may_be_absent(tmp_path):
+    told = [("it is red", "red", 6), ("so red, red", "red", None), ("it is blue", "blue", 0), ("it", "", None)]
+    rows = [{"q": "?", "c": context, "a": answer, "s": start} for context, answer, start in told]
+    read = read_task(TableTask(train=table(tmp_path, rows), question="q", context="c", answer="a", answer_start="s"))
+    assert read.task.target == Span(may_be_absent=True, head="joint")
+    rows = sorted((row for part in read.tables.values() for row in part.rows), key=lambda row: int(row.identifier))
+    assert [[answer.start for answer in row.answers or ()] for row in rows] == [[6], [None], [6], []]
+    counts = read.tables["train"].counts
+    assert [counts[name] for name in ("answers", "answers_relocated", "answers_not_found", "unanswerable")] == [
+        3,
+        1,
+        1,
+        1,
+    ]
+
+
+def options(labels: list[str]) -> list[Row]:
+    texts = {"x": "red", "y": "blue", "z": "B"}
+    return [Row(str(n), f"f:{n}", {**texts, "l": label}) for n, label in enumerate(labels)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (["x", "z"], "name"),
+        (["a", "C"], "letter"),
+        (["0", "1"], "from-0"),
+        (["3", "1"], "from-1"),
+        (["red", "blue"], "text"),
+    ],
+)
+def test_an_option_is_meant_in_one_way(labels, kind):
+    assert infer_option_labels(options(labels), ("x", "y", "z"), "l") == kind
+
+
+@pytest.mark.parametrize("labels", [["1", "2"], ["B"]])
+def test_an_option_that_may_be_meant_in_two_ways_is_refused(labels):
+    with pytest.raises(UsageError, match=r"may name an option in two ways, .+; say --option-labels"):
+        infer_option_labels(options(labels), ("x", "y", "z"), "l")
+
+
+def test_options_in_lists_become_columns(tmp_path):
+    rows = [{"p": f"passage {n}", "o": ["red", f"blue {n}"], "l": n % 2} for n in range(6)]
+    read = read_task(TableTask(train=table(tmp_path, rows), text="p", options=("o",), label="l"))
+    assert read.task.target == Option(("o[0]", "o[1]"), "l")
+    assert {row.fields["l"] for row in read.check().tables["train"].rows} == {"o[0]", "o[1]"}
+
+
+@given(
+    labels=st.lists(st.sampled_from("abc"), min_size=6, max_size=60),
+    seed=st.integers(0, 9),
+    share=st.floats(0.05, 0.5),
+    texts=st.integers(2, 60),
+)
+def test_rows_held_out_are_a_function_of_the_seed_and_share_no_text(labels, seed, share, texts):
+    rows = [Row(str(n), f"f:{n}", {"t": str(n % texts), "y": label}) for n, label in enumerate(labels)]
+    target = Choice(("a", "b", "c"), "y")
+    source = OwnTables(TableTask(), {})
+    task = Task(name="t", source=source, inputs=Single("t"), target=target, metrics=(), recipe=RECIPE)
+    try:
+        learnt, scored = hold_out_rows(task, Rows(rows, {"rows": len(rows)}), HeldOut(share=share, seed=seed))
+    except InvalidConfiguration:
+        return
+    again = hold_out_rows(task, Rows(rows, {"rows": len(rows)}), HeldOut(share=share, seed=seed))
+    assert again == (learnt, scored)
+    assert sorted(int(row.identifier) for row in (*learnt.rows, *scored.rows)) == list(range(len(rows)))
+    assert learnt.rows and scored.rows
+    assert not {row.fields["t"] for row in learnt.rows} & {row.fields["t"] for row in scored.rows}
+
+
+def test_classes_give_their_share(tmp_path):
+    read = read_task(TableTask(train=table(tmp_path, labelled(["a"] * 90 + ["b"] * 10)), text="t", label="y"))
+    assert [row.fields["y"] for row in read.tables["dev"].rows] == ["a"] * 9 + ["b"]
+
+
+def test_a_kept_task_is_the_same_task_and_knows_its_file(tmp_path):
+    path = table(tmp_path, labelled([1, 2] * 9))
+    read = read_task(TableTask(train=path, text="t", label="y", held_out=HeldOut(seed=3)))
+    save_table_task(tmp_path, read.asked)
+    kept = table_task_of(tmp_path / "model")
+    assert kept == read.asked and kept is not None
+    again = read_task(kept)
+    assert again.tables == read.tables and again.inferred == ()
+    table(tmp_path, labelled([1, 2] * 10))
+    with pytest.raises(InvalidConfiguration, match="is not the file any more whose rows were held out"):
+        read_task(kept)
+
+
+def test_statistics_count_what_is_wrong_with_rows(tmp_path):
+    train = [("a", 1), ("a", 2), ("", 1), ("b", None), ("c", 2)]
+    dev = [("a", 1), ("d", 9)]
+    files = {
+        split: table(tmp_path, [{"t": t, "y": y} for t, y in rows], f"{split}.jsonl")
+        for split, rows in (("train", train), ("dev", dev))
+    }
+    read = read_task(TableTask(**files, text="t", label="y"))
+    found = table_statistics(read.task, read.tables)
+    assert found["train"].counts == {"empty texts": 1, "missing labels": 1, "duplicates": 1, "contradictions": 1}
+    assert (found["dev"].counts["in train"], found["dev"].counts["labels unknown to train"]) == (1, 1)
+    assert found["train"].labels == {"1": 2, "2": 2}
+
+
+def test_labels_are_sorted_as_numbers_when_they_are_numbers():
+    assert sort_labels({"10", "2", "1"}) == ("1", "2", "10")
+    assert sort_labels({"10", "2", "one"}) == ("10", "2", "one")
+    assert sort_labels({"b", "a"}) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows", "kind", "message"),
+    [
+        ({"text": "t"}, labelled([1, 2]), UsageError, r"--label must be said for classification; .+ columns t, y"),
+        ({"text": "tt", "label": "y"}, labelled([1, 2]), DamagedData, "has no column 'tt'; did you mean 't'"),
+        ({"text": "t", "label": "y"}, labelled([1, 2, "", ""]), DamagedData, "l:3: empty label in .+; 1 more row like"),
+        ({"text": "t", "label": "y"}, [*labelled([1, 2]), {"t": ["x"], "y": 1}], DamagedData, "a list in column 't'"),
+        (
+            {"text": "t", "label": "y", "kind": "regression"},
+            labelled([1, float("nan")]),
+            DamagedData,
+            "not a finite num",
+        ),
+        ({"text": "t", "label": "y", "id": "t"}, labelled([1, 2])[:1] * 2, InvalidConfiguration, "every row has the"),
+        ({"text": "t", "label": "y", "id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),
+        (
+            {"text": "t", "label": "y", "answer_start": "t", "kind": "classification"},
+            labelled([1, 2]),
+            UsageError,
+            "answer-start: does not go",
+        ),
+        (
+            {"text": "t", "label": "y", "metrics": ("f2",)},
+            labelled([1, 2]),
+            InvalidConfiguration,
+            "metric f2: does not go",
+        ),
+        ({"text": "t", "label": "y", "labels": ("1",)}, labelled([1, 2]), DamagedData, "unknown label '2'"),
+        (
+            {"text": "t", "label": "y", "options": ("t",)},
+            labelled([1, 2]),
+            UsageError,
+            "--options: 't' alone is no choice",
+        ),
+    ],
+)
+def test_mistakes_are_one_line_and_counted(asked, rows, kind, message, tmp_path):
+    with pytest.raises(AlbertError, match=message) as error:
+        read_task(TableTask(train=table(tmp_path, rows), **asked), hold_out=False).check()
+    assert type(error.value) is kind and "\n" not in str(error.value)

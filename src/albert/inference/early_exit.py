@@ -127,7 +127,7 @@ class EarlyExit:
             leaves = np.full(len(inside), True) if depth == self.depth else agreed >= self.patience
             for question, part, left in zip(inside, logits.split(sizes), leaves.tolist(), strict=True):
                 if left:
-                    yield from ((member, row, depth) for member, row in zip(question, part.numpy(), strict=True))
+                    yield from ((member, row.numpy(), depth) for member, row in zip(question, part, strict=True))
             stays = ~leaves
             said, agreed = now[torch.from_numpy(stays)], agreed[stays]
             inside = [question for question, stay in zip(inside, stays.tolist(), strict=True) if stay]

@@ -4,11 +4,12 @@ Users report that int8 ruins a model, and others that it does not; it depends on
 of this model on this task, with the arithmetic that answers later: a precision is claimed only where the score stays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from albert.finetuning.evaluate import evaluate_directory
 from albert.finetuning.evaluation import Evaluation
@@ -66,12 +67,15 @@ def precision_scores(
     """
     if not tolerance >= 0:
         raise InvalidConfiguration("tolerance", f"is {tolerance}, a number of points from 0 on is needed")
-    rest = [precision for precision in dict.fromkeys(precisions) if precision != EXACT]
+    rest: list[InferencePrecision] = [
+        each for place, each in enumerate(precisions) if each not in (EXACT, *precisions[:place])
+    ]
     for precision in rest:  # what this machine lacks is said before anything is computed
         choose_precision(precision, pick_device(device))
     found: list[PrecisionScore] = []
-    for precision in (EXACT, *rest):
-        fast = partial(use_fast_encoders, precision=precision)
+    everything: list[InferencePrecision] = [EXACT, *rest]
+    for precision in everything:
+        fast = _with_fast_encoders(precision)
         evaluation = evaluate_directory(task, model, data, split, device=device, prepare=fast, **options).evaluation
         name, score = next(iter(evaluation.scores.items()))
         if score is None:
@@ -83,6 +87,10 @@ def precision_scores(
             PrecisionScore(precision, evaluation, name, score, difference, changed, abs(difference) <= tolerance)
         )
     return found
+
+
+def _with_fast_encoders(precision: InferencePrecision) -> Callable[[nn.Module], None]:
+    return lambda model: use_fast_encoders(model, precision)
 
 
 def _changed(one: Evaluation, other: Evaluation) -> int:

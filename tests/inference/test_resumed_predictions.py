@@ -1,0 +1,217 @@
+"""Killed at any moment, the same command goes on, and the output is what it would have been: whole, or not there."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.cli.predict import main
+from albert.inference.files import file_prediction, partial_output
+from albert.inference.files.checked_input import batches_of
+from albert.inference.files.input_file import opened_input
+from albert.inference.files.records import read_records
+from albert.model.albert import AlbertForSequenceClassification
+from albert.model.config import AlbertConfig
+from albert.runtime.errors import CannotCreate, WriteFailed
+
+ROWS = 1100
+ENDINGS = ("jsonl", "csv", "parquet")
+
+
+class Server:
+    """Runs commands one after the other, each in a process of its own that can be killed."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("answering_server.py")
+        self.process = subprocess.Popen(
+            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def begin(self, *words: object) -> int:
+        """The number of the process that runs a command."""
+        print(json.dumps([str(word) for word in words]), file=self._stream("stdin"), flush=True)
+        return int(self._stream("stdout").readline())
+
+    def end(self) -> int:
+        """Its exit code, as soon as it has one."""
+        return int(self._stream("stdout").readline())
+
+    def close(self) -> None:
+        self._stream("stdin").close()
+        self.process.wait(timeout=60)
+        self._stream("stdout").close()
+
+    def _stream(self, name: str) -> IO[str]:
+        return getattr(self.process, name)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, config: AlbertConfig, tokenizer_directory: Path) -> Path:
+    path = tmp_path_factory.mktemp("model") / "classifier"
+    save_model_directory(path, AlbertForSequenceClassification(config, 3), tokenizer_directory)
+    return path
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rows") / "in.jsonl"
+    with open(path, "w", encoding="utf-8") as file:
+        for n in range(ROWS):
+            file.write(json.dumps({"id": n, "text": f"The cät saw {'it ' * (n % 20)}."}) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_killed_anywhere_it_ends_with_the_same_bytes(
+    server: Server, model: Path, rows: Path, tmp_path: Path, ending: str
+) -> None:
+    words = ("predict", model, "--input", rows, "--precision", "fp32", "--output")
+    whole, killed = tmp_path / f"whole.{ending}", tmp_path / f"killed.{ending}"
+    server.begin(*words, whole)
+    assert server.end() == 0
+    draws, kills = random.Random(ending), 0
+    for _ in range(3):
+        process = server.begin(*words, killed)
+        wanted = draws.uniform(0, 0.9) * whole.stat().st_size
+        while not killed.exists() and _size(tmp_path / f"killed.{ending}.partial" / "rows") < wanted:
+            time.sleep(0.001)
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+        kills += server.end() == -signal.SIGKILL
+        if killed.exists():
+            break
+    if not killed.exists():
+        server.begin(*words, killed)
+        assert server.end() == 0
+    assert kills
+    assert killed.read_bytes() == whole.read_bytes()
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return -1
+
+
+def test_stopped_it_says_so_and_goes_on(
+    model: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from albert.cli.main import run
+
+    words = ["predict", str(model), "--input", str(rows), "--precision", "fp32", "--output"]
+    assert run([*words, str(tmp_path / "whole.jsonl")]) == 0
+    answered = file_prediction.answers_to
+    batches = 0
+
+    def stopped_at_third(*arguments: Any) -> Any:
+        nonlocal batches
+        batches += 1
+        if batches == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return answered(*arguments)
+
+    monkeypatch.setattr(file_prediction, "answers_to", stopped_at_third)
+    output = tmp_path / "stopped.jsonl"
+    assert run([*words, str(output)]) == 143
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"albert: error: {output}: stopped by SIGTERM after saving; run the same command to go on"
+    assert not output.exists()
+    monkeypatch.setattr(partial_output, "COMMIT_SECONDS", 0.0)
+    assert run([*words, str(output)]) == 0
+    assert batches == -(-ROWS // 256)  # no batch was answered twice
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert not (tmp_path / "stopped.jsonl.partial").exists()
+
+
+@pytest.fixture
+def begun(model: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Path]:
+    """An output that was begun and left: the words of its command, and its place."""
+    (tmp_path / "in.jsonl").write_bytes(rows.read_bytes())
+    words = [str(model), "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl")]
+    answered = file_prediction.answers_to
+    batches = iter(range(3))
+
+    def failing_at_fourth(*arguments: Any) -> Any:
+        if next(batches, None) is None:
+            raise WriteFailed("disk", "full")
+        return answered(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(file_prediction, "answers_to", failing_at_fourth)
+        patched.setattr(partial_output, "COMMIT_SECONDS", 0.0)
+        with pytest.raises(WriteFailed):
+            main([*words, "--precision", "fp32"])
+    assert (tmp_path / "out.jsonl.partial" / "rows").stat().st_size > 0
+    return words, tmp_path / "out.jsonl"
+
+
+def test_another_input_model_or_setting_is_refused_with_what_differs(
+    begun: tuple[list[str], Path], model: Path, tmp_path: Path, config: AlbertConfig, tokenizer_directory: Path
+) -> None:
+    words, output = begun
+    with pytest.raises(CannotCreate, match=r"was begun with other settings: depth 2, now 1; use those, or begin anew"):
+        main([*words, "--precision", "fp32", "--depth", "1"])
+    with pytest.raises(CannotCreate, match="precision fp32, now bf16"):
+        main([*words, "--precision", "bf16"])
+    other = tmp_path / "other"
+    save_model_directory(other, AlbertForSequenceClassification(config, 3), tokenizer_directory)
+    with pytest.raises(CannotCreate, match="other settings: model "):
+        main([str(other), *words[1:], "--precision", "fp32"])
+    with open(tmp_path / "in.jsonl", "a") as file:
+        file.write('{"id": 9, "text": "One more."}\n')
+    with pytest.raises(CannotCreate, match="other settings: input "):
+        main([*words, "--precision", "fp32"])
+    assert not output.exists()
+    main([*words, "--precision", "fp32", "--replace"])
+    assert json.loads(output.read_text().splitlines()[-1])["id"] == 9
+
+
+def test_rows_that_were_not_noted_are_written_anew(begun: tuple[list[str], Path]) -> None:
+    words, output = begun
+    partial = output.with_name("out.jsonl.partial")
+    with open(partial / "rows", "ab") as file:
+        file.write(b'{"id": 512, "te')
+    with open(partial / "journal.jsonl", "ab") as file:
+        file.write(b'{"event": "reac')
+    main([*words, "--precision", "fp32"])
+    assert [json.loads(line)["id"] for line in output.read_text().splitlines()] == list(range(ROWS))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    with open(tmp_path / "in.txt", "w") as file:
+        for n in range(60_000):
+            file.write(f"line number {n} of a file that does not fit\n")
+    tracemalloc.start()
+    with opened_input(str(tmp_path / "in.txt")) as file:
+        count = sum(len(batch) for batch in batches_of(read_records(file, "text")))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 60_000
+    assert most < 1_500_000 < (tmp_path / "in.txt").stat().st_size
+
+
+def test_long_rows_make_short_batches() -> None:
+    from albert.inference.files.records import Record
+
+    rows = [Record(str(n), {"text": "x" * (400_000 if n % 2 else 10)}) for n in range(20)]
+    sizes = [len(batch) for batch in batches_of(iter(rows))]
+    assert sum(sizes) == 20 and max(sizes) == 6
+    assert sizes[1:] == [len(batch) for batch in batches_of(iter(rows[sizes[0] :]))]

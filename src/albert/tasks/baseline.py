@@ -1,25 +1,27 @@
 """What a model must beat: the best answer that looks at no text."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 
 from albert.tasks.answerability import never_answered
+from albert.tasks.metrics import normalize_answer
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Task
 
 
-def baseline_scores(task: Task, gold: Any) -> dict[str, float | None] | None:
+def baseline_scores(task: Task, gold: Any) -> dict[str, float | None]:
     """The task's metrics for always predicting the majority class, option or tag, the same set of labels, the mean
-    score, or that no question has an answer, for the very rows scored.
+    score, that no question has an answer, or where each has one the commonest of them, for the very rows scored.
 
     Args:
         task: the declaration.
         gold: label ids, places of options, sets of labels, tags, numbers, or answers of the rows.
 
     Returns:
-        Metric name to value; None for a span that is always there, where no such answer exists.
+        Metric name to value.
     """
     match task.target:
         case Choice(labels):
@@ -32,13 +34,17 @@ def baseline_scores(task: Task, gold: Any) -> dict[str, float | None] | None:
             counts = Counter(tag for tags in gold for tag in tags)
             commonest = max(sorted(labels), key=lambda label: counts[label])
             predicted = [(commonest,) * len(tags) for tags in gold]
-        case Span(may_be_absent=True):
-            predicted = never_answered(gold)
+        case Span(may_be_absent):
+            predicted = never_answered(gold) if may_be_absent else [_commonest_answer(gold)] * len(gold)
         case Score():
             predicted = np.full(len(gold), np.mean(gold, dtype=np.float64))
-        case _:
-            return None
     return task_scores(task, gold, predicted)
+
+
+def _commonest_answer(gold: Sequence[Sequence[str]]) -> str:
+    """The answer that is right for most questions, the first of equals; "" where nothing is answered."""
+    counts = Counter(normal for answers in gold for normal in dict.fromkeys(map(normalize_answer, answers)))
+    return max(counts, key=lambda normal: counts[normal], default="")
 
 
 def _best_label_set(gold: Bool[np.ndarray, "examples labels"]) -> Bool[np.ndarray, " labels"]:

@@ -7,7 +7,7 @@ import pytest
 from albert.cli.main import run
 
 CASES = {
-    "a model that is not there": (["no-such-model"], 66, "no-such-model"),
+    "a model that is not there": (["./no-such-model"], 66, "no-such-model"),
     "a port that does not exist": (["m", "--port", "70000"], 78, "port 70000"),
     "a limit of nothing": (["m", "--limits.queue-texts", "0"], 78, "limits.queue_texts 0"),
     "requests larger than the queue": (["m", "--limits.texts", "300"], 78, "would never find room"),

@@ -84,13 +84,10 @@ def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
     if len(gold) == 0:
         return dict.fromkeys(names)
     gold, predicted = np.asarray(gold, np.int64), np.asarray(predicted, np.int64)
-    values = (
-        sklearn_metrics.f1_score(gold, predicted, average="micro", zero_division=_NO_DIVISION),
-        sklearn_metrics.f1_score(gold, predicted, average="macro", zero_division=_NO_DIVISION),
-        sklearn_metrics.accuracy_score(gold, predicted),
-        sklearn_metrics.hamming_loss(gold, predicted),
-    )
-    return {name: 100.0 * float(value) for name, value in zip(names, values, strict=True)}
+    each = [f1(*column) for column in zip(gold.T, predicted.T, strict=True)]
+    wrong = 100.0 * float(sklearn_metrics.hamming_loss(gold, predicted))
+    values = (f1(gold.ravel(), predicted.ravel()), float(np.mean(each)), accuracy(gold, predicted), wrong)
+    return dict(zip(names, values, strict=True))
 
 
 def mean_absolute_error(gold: Any, predicted: Any) -> float | None:

@@ -1,24 +1,29 @@
-"""ALBERT, whole: from a pile of text to a pre-trained, fine-tuned and measured encoder."""
+"""ALBERT, whole: from a pile of text to a pre-trained, fine-tuned and measured encoder.
 
-from typing import TYPE_CHECKING, Any
+`albert.load` opens a trained model to be asked (see `albert.inference.predictor.Predictor.open`), and
+`albert.AlbertEmbedding` is a step of a scikit-learn pipeline.
+"""
 
-if TYPE_CHECKING:
-    from albert.inference.embedding_transformer import AlbertEmbedding as AlbertEmbedding
-    from albert.inference.predictor import Predictor
-
-    load = Predictor.open
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+_LATE = {
+    "load": ("albert.inference.predictor", "Predictor.open"),
+    "AlbertEmbedding": ("albert.inference.embedding_transformer", "AlbertEmbedding"),
+}
+"""Names whose modules stand on heavy libraries: these come when somebody asks, and not before."""
 
 
 def __getattr__(name: str) -> Any:
-    """`albert.load`, which opens a model, and `albert.AlbertEmbedding`: the libraries they need come when asked for."""
-    if name == "load":
-        from albert.inference.predictor import Predictor
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, path = _LATE[name]
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
 
-        return Predictor.open
-    if name == "AlbertEmbedding":
-        from albert.inference.embedding_transformer import AlbertEmbedding
 
-        return AlbertEmbedding
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LATE])

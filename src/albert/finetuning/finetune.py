@@ -49,6 +49,9 @@ def finetune(
     """
     recipe, settings = recipe or task.recipe, settings or FinetuningSettings()
     recipe.check()
+    if "train" not in task.source.splits:
+        remedy = "albert evaluate scores a model of another task on it"
+        raise InvalidConfiguration(task.name, "has no training set", remedy)
     device = pick_device(settings.device, world().local_rank)
     precision: Precision = settings.precision or ("bf16" if device.type == "cuda" else "fp32")
     computing = Computing(device, precision, settings.micro_batch_tokens)

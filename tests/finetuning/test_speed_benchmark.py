@@ -34,7 +34,7 @@ def benchmark(checkout):
 def cases(benchmark, config, tokenizer, tokenizer_directory, tmp_path, monkeypatch):
     """Sentences as long as they are, and questions of one length."""
     texts = ["the ship", "the old captain saw the island in the storm", "a letter", "the window and the doctor"]
-    spans = [Example(text, "here", ("who?", text), answers=(Answer(text[:3], 0),)) for text in texts if len(text) > 3]
+    spans = [Example(text, "here", ("who?", f"{text} " * 40), answers=(Answer(text[:3], 0),)) for text in texts]
     monkeypatch.setattr(benchmark, "FIXED_LENGTH", 64)
     original = benchmark.span_features
     monkeypatch.setattr(benchmark, "span_features", lambda rows, t, length, *_: original(rows, t, length, 8, 16))

@@ -47,13 +47,14 @@ def released(checkout):
 
 @pytest.fixture
 def folders(data):
-    return ["--data", str(data / "choice"), str(data / "score"), str(data)]
+    return ["--data", str(data / "choice"), str(data)]
 
 
-def test_every_kind_of_target_has_a_classical_model(classical, folders, tmp_path):
-    tasks = ["--tasks", CHOICE, "sts-b", "squad-1.1", "squad-2.0", "race"]
+def test_every_kind_of_target_has_a_classical_model(classical, folders, data, tmp_path):
+    tasks = ["--tasks", CHOICE, "squad-1.1", "squad-2.0", "race"]
     for name in ("once.csv", "again.csv"):
         classical.main([*folders, *tasks, "--output", str(tmp_path / name)])
+        classical.main(["--data", str(data / "score"), "--tasks", "sts-b", "--output", str(tmp_path / name)])
     once, again = (rows_of(tmp_path / name) for name in ("once.csv", "again.csv"))
     found = {(row["task"], row["metric"]): row for row in once}
     assert float(found[CHOICE, "accuracy"]["score"]) > float(found[CHOICE, "accuracy"]["constant"])

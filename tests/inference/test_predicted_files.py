@@ -169,6 +169,9 @@ def test_every_head_answers_a_file(saved: Save, config: AlbertConfig, tmp_path: 
     words, nothing = predicted(tagger, "He came.\n\n", tmp_path, "in.txt")
     assert [tag["word"] for tag in words["predicted_tags"]] == ["He", "came", "."]
     assert nothing["predicted_tags"] == []
+    given = lines({"text": ["He", "came."]}, {"text": "He came."}, {"text": []})
+    tags = [row["predicted_tags"] for row in predicted(tagger, given, tmp_path)]
+    assert [[tag["word"] for tag in each] for each in tags] == [["He", "came."], ["He", "came", "."], []]
     pretrained = str(saved(AlbertForPreTraining(config), sentence_objective="sop"))
     (row,) = predicted(pretrained, "The [MASK] saw [MASK].\n", tmp_path, "in.txt", "--ask", "fill-mask", "--top-k", "2")
     assert [len(mask) for mask in row["predicted_masks"]] == [2, 2]

@@ -12,7 +12,8 @@ from albert.cli.command_line import parse
 from albert.cli.predicted_tables import show
 from albert.inference.embedding import Pooling
 from albert.inference.files.asked_fields import Fields
-from albert.inference.files.asking import Settings, asking_for
+from albert.inference.files.asking import Settings
+from albert.inference.files.askings import asking_for
 from albert.inference.files.file_prediction import FilePrediction, predict_file
 from albert.inference.files.input_file import opened_input
 from albert.inference.files.outputs import ENDINGS

@@ -41,7 +41,7 @@ from albert.inference.lengths import lengths_of
 from albert.inference.ordering import judge_orders
 from albert.inference.packed_model import PackedModel
 from albert.inference.precision import PrecisionAsked, choose_precision
-from albert.inference.tagging import tag_words
+from albert.inference.tagging import tag_given_words, tag_words
 from albert.model.depth import run_to_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -222,6 +222,20 @@ class Predictor:
         check_texts("texts", texts)
         starts = self._word_starts
         return tag_words(self._model, self.tokenizer, starts, self.max_length, texts, self.labels)
+
+    def tag_sentences(self, sentences: Sequence[Sequence[str]]) -> list[list[Prediction]]:
+        """The likeliest label of every word of sentences that come in words: `word`, `entity`, `score`.
+
+        They are the answers of an evaluation: each word has one, also one that has no piece of its own.
+
+        Raises:
+            InvalidConfiguration: the model does not tag words.
+            UsageError: a sentence is a text and not a list of words.
+        """
+        self._require(TAGGING)
+        for number, words in enumerate(sentences, start=1):
+            check_texts(f"sentences, number {number}", words)
+        return tag_given_words(self._model, self.tokenizer, self.max_length, sentences, self.labels)
 
     def choose(self, context: str, options: Sequence[str], question: str = "") -> list[Prediction]:
         """`choose_batch` of one question."""

@@ -1,4 +1,4 @@
-"""A label for every word of a text, with the word's place in it."""
+"""A label for every word of a text, with the word's place in it; or of a sentence that comes in words."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ from jaxtyping import Bool
 from albert.inference.abilities import Prediction
 from albert.inference.packed_model import PackedModel
 from albert.tasks.windows import best_windows, cut_windows
+from albert.tasks.words import word_sequences
 from albert.text.tokenizer import Tokenizer
 
 
@@ -52,6 +53,24 @@ def tag_words(
     return found
 
 
+def tag_given_words(
+    model: PackedModel,
+    tokenizer: Tokenizer,
+    max_length: int,
+    sentences: Sequence[Sequence[str]],
+    names: Sequence[str],
+) -> list[list[Prediction]]:
+    """Judge every word of sentences that come in words, as an evaluation does (see `albert.tasks.words`)."""
+    read = word_sequences(sentences, tokenizer, max_length)
+    sequences = [read.sequences.token_ids(index) for index in range(len(read.sequences))]
+    logits = read.judged(model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
+    found = []
+    for words, rows in zip(sentences, read.by_sentence(logits.astype(np.float64)), strict=True):
+        said = zip(words, *_likeliest(rows), strict=True)
+        found.append([{"word": word, "entity": names[label], "score": score} for word, label, score in said])
+    return found
+
+
 def _tagged(
     text: str, spans: np.ndarray, begins: np.ndarray, logits: np.ndarray, names: Sequence[str]
 ) -> list[Prediction]:
@@ -60,11 +79,16 @@ def _tagged(
     blank_before = np.append(True, ~shown[:-1])[: len(shown)]
     first = np.flatnonzero(shown & (begins | blank_before))
     ends = np.maximum.reduceat(np.where(shown, spans[:, 1], 0), first) if len(first) else first
-    exponentials = np.exp(logits[first] - logits[first].max(axis=1, keepdims=True))
-    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
-    best, scores = probabilities.argmax(axis=1).tolist(), probabilities.max(axis=1).tolist()
-    words = zip(spans[first, 0].tolist(), ends.tolist(), best, scores, strict=True)
+    judged = np.where((first > 0) & ~shown[first - 1], first - 1, first)  # its blank, where that is a piece of its own
+    words = zip(spans[first, 0].tolist(), ends.tolist(), *_likeliest(logits[judged]), strict=True)
     return [
         {"word": text[start:end], "entity": names[label], "score": score, "start": start, "end": end}
         for start, end, label, score in words
     ]
+
+
+def _likeliest(logits: np.ndarray) -> tuple[list[int], list[float]]:
+    """The best label of each word, and its probability."""
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+    return probabilities.argmax(axis=1).tolist(), probabilities.max(axis=1).tolist()

@@ -46,6 +46,14 @@ def one_text(record: Record, fields: Fields) -> Inputs:
     return (text_of(record, fields.text, "--text-field"),)
 
 
+def text_or_words(record: Record, fields: Fields) -> Inputs:
+    """A text, or a list of words."""
+    value = record.fields.get(fields.text)
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return (value,)
+    return one_text(record, fields)
+
+
 def text_and_perhaps_pair(record: Record, fields: Fields) -> Inputs:
     """A text, and a second one or None."""
     pair = text_of(record, fields.pair, "--pair-field") if fields.pair in record.fields else None
@@ -66,9 +74,9 @@ def options_in_context(record: Record, fields: Fields) -> Inputs:
     """A context, two options or more, and a question, which may be empty."""
     question = text_of(record, fields.question, "--question-field") if fields.question in record.fields else ""
     context = text_of(record, fields.context, "--context-field")
-    if len(fields.options) > 1:
-        return context, [text_of(record, field, "--options-field") for field in fields.options], question
-    field = fields.options[0]
+    field, *others = fields.options
+    if others:
+        return context, [text_of(record, each, "--options-field") for each in fields.options], question
     if field not in record.fields:
         hint = did_you_mean(field, record.fields)
         raise DamagedData(

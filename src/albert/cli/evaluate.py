@@ -9,12 +9,11 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
-from albert.checkpoints.location import find_model
-from albert.checkpoints.model_directory import read_config
 from albert.cli.command_line import parse
 from albert.cli.cross_evaluation_tables import accuracies, as_csv, remarks
 from albert.cli.depth_table import DepthOptions, show_curve, write_files
 from albert.cli.evaluation_report import results, show_evaluation, write_submission
+from albert.cli.learnt_task import task_of_model
 from albert.cli.precision_table import check_precisions, precision_results, precision_table
 from albert.cli.table_options import TableOptions
 from albert.experiments.depth_curve import depth_curve
@@ -25,11 +24,9 @@ from albert.model.config import Activation
 from albert.pretraining.cross_evaluation import evaluate_pretraining
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision
-from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
+from albert.runtime.errors import CannotCreate, UsageError
 from albert.runtime.strict_json import save_json
-from albert.tasks.custom import read_task
 from albert.tasks.declared import DECLARED, find_task
-from albert.tasks.tables.table_task import TASK_FILE, TableTask, table_task_of
 from albert.tasks.task import Task
 
 PRETRAINING = "pretraining"
@@ -260,7 +257,7 @@ def _evaluate_depths(asked: Evaluate, console: Console) -> None:
 
 def _task(asked: Evaluate) -> Task:
     if asked.task is None:
-        return _own_task(asked)
+        return task_of_model(asked.model[0], asked.revision, asked.table, asked.dev)
     given = asked.table.given()
     if given:
         raise UsageError(given[0], f"goes with your own file, the task {asked.task} has its own columns")
@@ -273,33 +270,3 @@ def _task(asked: Evaluate) -> Task:
 def _with_file(task: Task, asked: Evaluate) -> Task:
     files = {asked.split or "dev": asked.dev} if asked.dev is not None else {}
     return replace(task, source=task.source.with_files(files))
-
-
-def _own_task(asked: Evaluate) -> Task:
-    """The task that the model learnt, as it was kept beside it; else what its configuration and the flags say."""
-    directory = find_model(asked.model[0], asked.revision)
-    kept = table_task_of(directory)
-    if kept is None and asked.table.task_file is None:
-        kept = _described_by_model(directory, asked)
-    table = asked.table.task(kept, dev=asked.dev)
-    if asked.dev is not None or table.dev is not None:
-        table = replace(table, train=None)
-    return read_task(table).check("dev").task
-
-
-def _described_by_model(directory: Path, asked: Evaluate) -> TableTask:
-    """Kind and labels that a model's configuration names; the columns must be said."""
-    needed = {"--dev": asked.dev, "--text": asked.table.text, "--label": asked.table.label}
-    missing = [name for name, value in needed.items() if value is None]
-    if missing:
-        why = f"there is no {TASK_FILE} beside it, and your own file needs {', '.join(missing)}"
-        raise UsageError(directory, why, "or name a TASK")
-    _, extra = read_config(directory)
-    names = extra.get("id2label")
-    if not names:
-        raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")
-    if extra.get("problem_type") == "regression":
-        return TableTask(kind="regression")
-    several = extra.get("problem_type") == "multi_label_classification"
-    labels = tuple(names[index] for index in sorted(names))
-    return TableTask(kind="multi-label" if several else "classification", labels=labels)

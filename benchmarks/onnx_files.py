@@ -154,7 +154,9 @@ def _quantized(first: "Way") -> "Way":
         graph = onnx.load(source)
         del graph.graph.value_info[:]  # shapes that the exporter noted and the quantiser contradicts
         onnx.save(graph, source)
-        quantize_dynamic(source, file, per_channel=True, weight_type=QuantType.QInt8)
+        # Types behind the optimizer's own operators are not inferred.
+        options = {"DefaultTensorType": onnx.TensorProto.FLOAT}
+        quantize_dynamic(source, file, per_channel=True, weight_type=QuantType.QInt8, extra_options=options)
 
     return write
 

@@ -58,7 +58,7 @@ def test_every_kind_of_target_has_a_classical_model(classical, folders, data, tm
     once, again = (rows_of(tmp_path / name) for name in ("once.csv", "again.csv"))
     found = {(row["task"], row["metric"]): row for row in once}
     assert float(found[CHOICE, "accuracy"]["score"]) > float(found[CHOICE, "accuracy"]["constant"])
-    assert float(found["race", "accuracy"]["score"]) == 100  # the right option alone stands in the text
+    assert float(found["race", "accuracy"]["score"]) > float(found["race", "accuracy"]["constant"])
     assert found["squad-2.0", "f1"]["constant"] == "50.00"
     assert {task for task, _ in found} == {CHOICE, "sts-b", "squad-1.1", "squad-2.0", "race"}
     assert [row | {"seconds": ""} for row in once] == [row | {"seconds": ""} for row in again]

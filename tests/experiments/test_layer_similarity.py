@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
-from albert.experiments.layer_similarity import compare_states, cut_passages, measure_layers
+from albert.experiments.layer_similarity import cut_passages, measure_layers
 from albert.experiments.sample_corpus import load_chapters
+from albert.inference.layer_movement import layer_movement
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import MissingInput
@@ -72,7 +73,7 @@ def test_an_angle_is_found_again_however_small_or_flat(degrees, before, after):
     turned = np.deg2rad(degrees)
     first = torch.tensor([[before, 0.0]], dtype=torch.float64)
     second = after * torch.tensor([[np.cos(turned), np.sin(turned)]], dtype=torch.float64)
-    distance, angle = compare_states(first, second)
+    distance, angle = layer_movement(first, second)
     assert float(angle) == pytest.approx(degrees, rel=1e-5, abs=1e-5)
     assert float(distance) == pytest.approx(float((second - first).norm()), rel=1e-5)
 

@@ -195,7 +195,8 @@ def _compare_precisions(asked: Evaluate, task: Task, splits: tuple[str, ...], co
     for name, path in (("--predictions", asked.predictions), ("--submission", asked.submission)):
         if path is not None:
             raise UsageError(name, "goes with one precision, fp32 or bf16", "compare precisions without it")
-    if len(asked.model) > 1:
+    model, *others = asked.model
+    if others:
         raise UsageError("--precision", "several are compared for one model", "name one model")
     if asked.depths.depth:
         raise UsageError("--depth", "goes with one precision", "name fp32 or bf16")
@@ -203,7 +204,7 @@ def _compare_precisions(asked: Evaluate, task: Task, splits: tuple[str, ...], co
         raise UsageError("--precision", "names none", "choose among fp32, bf16 and int8")
     found = precision_scores(
         task,
-        asked.model[0],
+        model,
         asked.data or Path(),
         splits[0],
         asked.precision,
@@ -216,7 +217,7 @@ def _compare_precisions(asked: Evaluate, task: Task, splits: tuple[str, ...], co
     )
     console.print(precision_table(found))
     if asked.results is not None:
-        about = {"task": task.name, "model": asked.model[0], "split": splits[0]}
+        about = {"task": task.name, "model": model, "split": splits[0]}
         save_json(asked.results, about | precision_results(found, asked.tolerance))
     check_precisions(found, asked.tolerance)
 

@@ -21,6 +21,7 @@ from albert.checkpoints.kinds import kind_of
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import open_model, read_config
 from albert.checkpoints.model_tokenizer import tokenizer_of
+from albert.inference.layer_movement import layer_movement
 from albert.model.albert import AlbertModel
 from albert.model.packed_sequences import PackedSequences, pack
 from albert.runtime.durable_files import write_text
@@ -28,8 +29,6 @@ from albert.runtime.errors import MissingInput
 
 PASSAGES_AT_ONCE = 32
 _SHARED = {"all": "shared", "attention": "attention shared", "ffn": "feed-forward shared", "none": "not shared"}
-_SHORTEST = 1e-12
-"""Length below which a vector has no direction."""
 
 
 @dataclass(frozen=True)
@@ -118,25 +117,10 @@ def write_layers(measured: Sequence[LayerSimilarity], table: Path) -> None:
     write_text(table, text.getvalue())
 
 
-def compare_states(
-    before: Float[Tensor, "tokens H"], after: Float[Tensor, "tokens H"]
-) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
-    """L2 distance and angle (degrees) of each token's two vectors.
-
-    The angle is 2 atan2(‖u − v‖, ‖u + v‖) of the unit vectors, which is exact for small angles, where the arc cosine
-    of a cosine next to 1 is not.
-    """
-    before, after = before.double(), after.double()
-    distance = (after - before).norm(dim=-1)
-    u, v = (state / state.norm(dim=-1, keepdim=True).clamp_min(_SHORTEST) for state in (before, after))
-    angle = 2 * torch.atan2((u - v).norm(dim=-1), (u + v).norm(dim=-1))
-    return distance.float(), angle.rad2deg().float()
-
-
 def _sums(encoder: AlbertModel, packed: PackedSequences) -> Float[Tensor, "layers 2"]:
     with torch.inference_mode():
         states = encoder.hidden_states(packed)
-        pairs = [compare_states(before, after) for before, after in pairwise(states)]
+        pairs = [layer_movement(before, after) for before, after in pairwise(states)]
         return torch.stack([torch.stack([values.double().sum() for values in pair]) for pair in pairs]).cpu().float()
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from albert.inference.abilities import CLASSIFYING, FILLING, ORDERING
 from albert.inference.encoding import MASK
+from albert.inference.layer_movement import layer_movement
 from albert.inference.ordering import order_labels
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertModel
@@ -51,8 +52,8 @@ def show_layers(predictor: Predictor, text: str, pair: str | None, most_tokens: 
     with torch.inference_mode():
         states = [state.float() for state in body.hidden_states(packed)]
         attention = np.stack([rows.cpu().numpy() for rows in attention_probabilities(body, states[:-1])])
-        moved = torch.stack([(after - before).norm(dim=-1) for before, after in pairwise(states)])
-        angles = torch.stack([_angles(before, after) for before, after in pairwise(states)])
+        pairs = [layer_movement(before, after) for before, after in pairwise(states)]
+        moved, angles = (torch.stack(each) for each in zip(*pairs, strict=True))
         return {
             "tokens": [tokenizer.piece(int(piece)) for piece in ids],
             "tokens_cut": cut,
@@ -101,11 +102,6 @@ def _encode(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> tuple[np.n
         ids += [*run[:count], tokenizer.sep_id]
     types = np.arange(len(ids)) >= kept[0] + 2
     return np.array(ids, np.int64), types.astype(np.int64), sum(map(len, runs)) - sum(kept)
-
-
-def _angles(before: Float[Tensor, "tokens H"], after: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:
-    cosines = nn.functional.cosine_similarity(before.double(), after.double(), dim=-1)
-    return cosines.clamp(-1, 1).arccos().rad2deg()
 
 
 def _masks(predictor: Predictor, model: Any, states: Sequence[Tensor], ids: np.ndarray) -> list[dict[str, Any]]:

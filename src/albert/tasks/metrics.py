@@ -84,7 +84,7 @@ def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
     if len(gold) == 0:
         return dict.fromkeys(names)
     gold, predicted = np.asarray(gold, np.int64), np.asarray(predicted, np.int64)
-    each = [f1(*column) for column in zip(gold.T, predicted.T, strict=True)]
+    each = [score for column in zip(gold.T, predicted.T, strict=True) if (score := f1(*column)) is not None]
     wrong = 100.0 * float(sklearn_metrics.hamming_loss(gold, predicted))
     values = (f1(gold.ravel(), predicted.ravel()), float(np.mean(each)), accuracy(gold, predicted), wrong)
     return dict(zip(names, values, strict=True))

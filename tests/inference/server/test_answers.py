@@ -7,27 +7,27 @@ import pytest
 from pydantic import BaseModel
 from tests.inference.server.running_servers import asked, until
 
-from albert.inference.server import messages
+from albert.inference.server import reply_bodies
 
 PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
 ASKED = {
-    "/classify": ("classify", {"texts": ["the ship", "a storm at sea"]}, messages.LabelsReply),
-    "/score": ("score", {"texts": ["the ship"], "pairs": ["a boat"]}, messages.NumbersReply),
+    "/classify": ("classify", {"texts": ["the ship", "a storm at sea"]}, reply_bodies.LabelsReply),
+    "/score": ("score", {"texts": ["the ship"], "pairs": ["a boat"]}, reply_bodies.NumbersReply),
     "/answer": (
         "answer",
         {"questions": [{"question": "who saw?", "context": PASSAGE}], "top_k": 2},
-        messages.AnswersReply,
+        reply_bodies.AnswersReply,
     ),
-    "/tag": ("tag", {"texts": [PASSAGE]}, messages.TagsReply),
+    "/tag": ("tag", {"texts": [PASSAGE]}, reply_bodies.TagsReply),
     "/choose": (
         "choose",
         {"questions": [{"context": PASSAGE, "options": ["a ship", "a storm"], "question": "what?"}]},
-        messages.ChoicesReply,
+        reply_bodies.ChoicesReply,
     ),
-    "/fill-mask": ("pretrain", {"texts": ["the [MASK] saw a [MASK]"], "top_k": 3}, messages.MasksReply),
-    "/order": ("pretrain", {"pairs": [["the ship", "a storm"]]}, messages.OrdersReply),
-    "/embed": ("pretrain", {"texts": ["the ship"], "normalize": True}, messages.VectorsReply),
-    "/layers": ("pretrain", {"text": "the [MASK] saw", "pair": "a storm"}, messages.LayersReply),
+    "/fill-mask": ("pretrain", {"texts": ["the [MASK] saw a [MASK]"], "top_k": 3}, reply_bodies.MasksReply),
+    "/order": ("pretrain", {"pairs": [["the ship", "a storm"]]}, reply_bodies.OrdersReply),
+    "/embed": ("pretrain", {"texts": ["the ship"], "normalize": True}, reply_bodies.VectorsReply),
+    "/layers": ("pretrain", {"text": "the [MASK] saw", "pair": "a storm"}, reply_bodies.LayersReply),
 }
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from albert.inference.encoding import MASK
-from albert.inference.server import messages
+from albert.inference.server import reply_bodies, request_bodies
 from albert.inference.server.acceptance import answered
 from albert.inference.server.batcher import Call, Input
 from albert.inference.server.calls import as_input
@@ -26,7 +26,7 @@ def ability_routes(service: Service) -> APIRouter:
 
     def post(address: str, reply: type[BaseModel]) -> Callable[[Any], Any]:
         replies: dict[int | str, dict[str, Any]] = {200: {"model": reply, "description": "One result for each text."}}
-        replies |= {status: {"model": messages.ErrorReply} for status in _REFUSALS}
+        replies |= {status: {"model": reply_bodies.ErrorReply} for status in _REFUSALS}
         return router.post(address, responses=replies, response_model=None, response_class=JSONResponse)
 
     def taken(*texts: Any, counted: int = 1, windowed: bool = False) -> Input:
@@ -38,25 +38,25 @@ def ability_routes(service: Service) -> APIRouter:
         refuse_inability(service.predictor, address)
         return await answered(service, request, Call(address.removeprefix("/"), tuple(options.items())), inputs())
 
-    def pairs(body: messages.PairsRequest) -> list[Input]:
+    def pairs(body: request_bodies.PairsRequest) -> list[Input]:
         if body.pairs is None:
             return [taken(text, None) for text in body.texts]
         if len(body.pairs) != len(body.texts):
             raise UsageError("pairs", f"{len(body.pairs)} for {len(body.texts)} texts", "give one for each text")
         return [taken(*pair) for pair in zip(body.texts, body.pairs, strict=True)]
 
-    @post("/classify", messages.LabelsReply)
-    async def classify(request: Request, body: messages.PairsRequest) -> Response:
+    @post("/classify", reply_bodies.LabelsReply)
+    async def classify(request: Request, body: request_bodies.PairsRequest) -> Response:
         """Every label with its probability, the likeliest first."""
         return await ask(request, lambda: pairs(body), paired=body.pairs is not None)
 
-    @post("/score", messages.NumbersReply)
-    async def score(request: Request, body: messages.PairsRequest) -> Response:
+    @post("/score", reply_bodies.NumbersReply)
+    async def score(request: Request, body: request_bodies.PairsRequest) -> Response:
         """The number that a regression model predicts."""
         return await ask(request, lambda: pairs(body), paired=body.pairs is not None)
 
-    @post("/answer", messages.AnswersReply)
-    async def answer(request: Request, body: messages.QuestionsRequest) -> Response:
+    @post("/answer", reply_bodies.AnswersReply)
+    async def answer(request: Request, body: request_bodies.QuestionsRequest) -> Response:
         """The parts of a context that answer a question best, as exact slices of it; long contexts are read whole."""
         return await ask(
             request,
@@ -64,8 +64,8 @@ def ability_routes(service: Service) -> APIRouter:
             top_k=body.top_k,
         )
 
-    @post("/choose", messages.ChoicesReply)
-    async def choose(request: Request, body: messages.OptionsRequest) -> Response:
+    @post("/choose", reply_bodies.ChoicesReply)
+    async def choose(request: Request, body: request_bodies.OptionsRequest) -> Response:
         """The options, the likeliest first; each counts as a text."""
         return await ask(
             request,
@@ -75,13 +75,13 @@ def ability_routes(service: Service) -> APIRouter:
             ],
         )
 
-    @post("/tag", messages.TagsReply)
-    async def tag(request: Request, body: messages.TextsRequest) -> Response:
+    @post("/tag", reply_bodies.TagsReply)
+    async def tag(request: Request, body: request_bodies.TextsRequest) -> Response:
         """The likeliest label of every word, with the word's place in the text; long texts are read whole."""
         return await ask(request, lambda: [taken(text, windowed=True) for text in body.texts])
 
-    @post("/fill-mask", messages.MasksReply)
-    async def fill_mask(request: Request, body: messages.MaskedRequest) -> Response:
+    @post("/fill-mask", reply_bodies.MasksReply)
+    async def fill_mask(request: Request, body: request_bodies.MaskedRequest) -> Response:
         """The likeliest pieces for each `[MASK]`."""
         if unmasked := [text for text in body.texts if MASK not in text]:
             raise UsageError(
@@ -89,13 +89,13 @@ def ability_routes(service: Service) -> APIRouter:
             )
         return await ask(request, lambda: [taken(text) for text in body.texts], top_k=body.top_k)
 
-    @post("/order", messages.OrdersReply)
-    async def order(request: Request, body: messages.OrderRequest) -> Response:
+    @post("/order", reply_bodies.OrdersReply)
+    async def order(request: Request, body: request_bodies.OrderRequest) -> Response:
         """Whether two adjacent segments are in their order, or swapped."""
         return await ask(request, lambda: [taken(*pair) for pair in body.pairs])
 
-    @post("/embed", messages.VectorsReply)
-    async def embed(request: Request, body: messages.EmbedRequest) -> Response:
+    @post("/embed", reply_bodies.VectorsReply)
+    async def embed(request: Request, body: request_bodies.EmbedRequest) -> Response:
         """A vector for each text."""
         return await ask(
             request,
@@ -104,8 +104,8 @@ def ability_routes(service: Service) -> APIRouter:
             normalize=body.normalize,
         )
 
-    @post("/layers", messages.LayersReply)
-    async def layers(request: Request, body: messages.LayersRequest) -> Response:
+    @post("/layers", reply_bodies.LayersReply)
+    async def layers(request: Request, body: request_bodies.LayersRequest) -> Response:
         """What every layer makes of a text: attention, how far it moves each token, and what a head would say there."""
         return await ask(request, lambda: [taken(body.text, body.pair)], most_tokens=service.limits.layer_tokens)
 

@@ -7,8 +7,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
 from albert.inference.server.gate import refuse_unready
-from albert.inference.server.messages import ErrorReply, ModelReply
 from albert.inference.server.offered import model_facts
+from albert.inference.server.reply_bodies import ErrorReply, ModelReply
 from albert.inference.server.service import Service
 
 

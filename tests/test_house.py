@@ -76,7 +76,7 @@ def test_no_failure_is_swallowed():
 
 
 def test_nothing_is_left_for_later():
-    left = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b|NotImplementedError")
+    left = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b")
     assert [str(path) for path in FILES if left.search(path.read_text(encoding="utf-8"))] == []
 
 

@@ -1,9 +1,14 @@
 """The commands of README.md run as they stand, only shorter, and so does its Python."""
 
 import csv
+import json
 import re
 import shlex
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +22,10 @@ SHORTER = {
         "--model.num-hidden-layers 2"
     ),
     "finetune": ["--steps", "3"],
+    "analyze": [],
     "evaluate": [],
+    "quantize": [],
+    "export": [],
     "plot": [],
     "prepare": ["--held-out", "0.2"],
     "show": ["--count", "20"],
@@ -53,6 +61,32 @@ def a_users_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def shell_lines() -> list[str]:
+    return [line for block in blocks("bash") for line in block.splitlines()]
+
+
+def asked_over_http() -> bytes:
+    """What README's curl gets from README's server, at a port that is free."""
+    (serve,) = (line for line in shell_lines() if line.startswith("albert serve "))
+    (curl,) = (line for line in shell_lines() if line.startswith("curl "))
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    server = subprocess.Popen([sys.executable, "-m", *shlex.split(serve.replace("8000", port))])
+    try:
+        waiting = ["curl", "--silent", "--fail", "--retry", "120", "--retry-delay", "1", "--retry-all-errors"]
+        subprocess.run([*waiting, f"localhost:{port}/readyz"], check=True, capture_output=True, timeout=180)
+        asking = [*shlex.split(curl.replace("8000", port)), "--silent", "--fail"]
+        answer = subprocess.run(asking, check=True, capture_output=True, timeout=60).stdout
+    finally:
+        server.send_signal(signal.SIGTERM)
+        ended = server.wait(60)
+    assert ended == 0
+    return answer
+
+
 def command_of(line: str) -> list[str]:
     words = shlex.split(line)[1:]
     return words[:2] if words[0] == "tokenizer" else words[:1]
@@ -61,7 +95,7 @@ def command_of(line: str) -> list[str]:
 def test_the_readme_commands_run(a_users_folder, capsys):
     from albert.cli.main import run
 
-    commands = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("albert ")]
+    commands = [line for line in shell_lines() if line.startswith("albert ") and not line.startswith("albert serve ")]
     assert {" ".join(command_of(line)) for line in commands} == set(SHORTER)
     for line in commands:
         words, kept = shlex.split(line)[1:], command_of(line)
@@ -76,6 +110,8 @@ def test_the_readme_commands_run(a_users_folder, capsys):
     for snippet in blocks("python"):
         exec(snippet, {})
     assert "token_str" in capsys.readouterr().out
+    served = json.loads(asked_over_http())
+    assert sum(entry["score"] for entry in served["results"][0]) == pytest.approx(1.0)
 
 
 def test_make_has_the_two_commands():

@@ -1,28 +1,33 @@
 """ALBERT, whole: from a pile of text to a pre-trained, fine-tuned and measured encoder.
 
 `albert.load` opens a trained model to be asked (see `albert.inference.predictor.Predictor.open`), and
-`albert.AlbertEmbedding` is a step of a scikit-learn pipeline.
+`albert.AlbertEmbedding` is a step of a scikit-learn pipeline. Both come when somebody asks for them, because what they
+stand on is heavy.
 """
 
-import importlib
-from typing import Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from albert.runtime.late_modules import load_by_name
+
+if TYPE_CHECKING:  # for editors and type checkers
+    from albert.inference.embedding_transformer import AlbertEmbedding as AlbertEmbedding
+    from albert.inference.predictor import Predictor
+
+    load = Predictor.open
 
 __version__ = "0.1.0"
 _LATE = {
     "load": ("albert.inference.predictor", "Predictor.open"),
     "AlbertEmbedding": ("albert.inference.embedding_transformer", "AlbertEmbedding"),
 }
-"""Names whose modules stand on heavy libraries: these come when somebody asks, and not before."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, path = _LATE[name]
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found
+    return reduce(getattr, path.split("."), load_by_name(module))
 
 
 def __dir__() -> list[str]:

@@ -25,7 +25,7 @@ COMMANDS = {
     "serve": "[OPTIONS] MODEL",
     "convert": "[OPTIONS] SOURCE",
     "export onnx": "[OPTIONS] MODEL",
-    "quantize": "[OPTIONS] MODEL",
+    "quantize": "MODEL --output PATH",
     "info": "[WHAT]",
     "verify": "PATH...",
 }

@@ -137,7 +137,7 @@ def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
             2,
             "has one recipe for both releases",
         ),
-        (["finetune", "ax", "--model", "MODEL", "--data", "DATA", "--output", "OUT"], 78, "split train: unknown"),
+        (["finetune", "ax", "--model", "MODEL", "--data", "DATA", "--output", "OUT"], 78, "has no training set"),
         (["evaluate", "sst-2", "--model", "MODEL", "--data", "DATA"], 78, "has no head for this task"),
         (["evaluate", "sst-2", "--model", "MODEL"], 2, "--data: is needed"),
         (["evaluate", "--model", "MODEL"], 2, "your own file needs --dev, --text, --label"),

@@ -85,7 +85,7 @@ def test_a_predictor_opens_it_and_answers_nearly_alike(saved: Save, config: Albe
 @pytest.mark.parametrize(
     "opener", [transformers.AutoModel, transformers.AlbertModel, transformers.AlbertForSequenceClassification]
 )
-def test_transformers_finds_no_weights_in_it(opener, saved: Save, config: AlbertConfig):
+def test_transformers_finds_no_weights_in_it(opener, saved: Save, config: AlbertConfig, tmp_path: Path):
     directory = saved(AlbertForSequenceClassification(config, 2))
     quantize_directory(directory, tmp_path / "int8")
     with pytest.raises(OSError, match=r"no file named .*model\.safetensors"):

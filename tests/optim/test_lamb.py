@@ -306,7 +306,7 @@ def test_the_adamw_of_a_recipe_is_torchs(model):
         optimizer.step()
         theirs.step()
     for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
-        assert torch.equal(mine, other)
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-7)  # its fused kernel rounds elsewhere
 
 
 def test_a_layer_norm_moves_by_lamb_as_by_plain_adam_and_a_matrix_by_its_own_norm(model):

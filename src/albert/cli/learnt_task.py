@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from albert.checkpoints.kinds import kind_of
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import read_config
 from albert.cli.table_options import TableOptions
@@ -44,6 +45,8 @@ def _described_by_model(directory: Path, options: TableOptions, dev: Path | None
         raise UsageError(directory, why, "or name a TASK")
     _, extra = read_config(directory)
     names = extra.get("id2label")
+    if kind_of(extra) != "classification":
+        raise InvalidConfiguration(directory, "has no head for this task", "give a model that was fine-tuned on it")
     if not names:
         raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")
     if extra.get("problem_type") == "regression":

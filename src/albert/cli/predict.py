@@ -109,7 +109,9 @@ def main(arguments: list[str]) -> int:
     if options.output is not None and options.output.exists() and not options.replace:
         raise CannotCreate(options.output, "exists already", "choose another name, or say --replace")
     if options.input is None:
-        _ask(_opened(options), options)
+        predictor = _opened(options)
+        _ask(predictor, options)
+        _say_how(predictor)
         return 0
     with opened_input(options.input) as file:
         predictor = _opened(options)
@@ -129,6 +131,7 @@ def main(arguments: list[str]) -> int:
             options.replace,
         )
         summary = predict_file(predictor, asked)
+    _say_how(predictor)
     if options.output is not None:
         print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
     if summary.cut:
@@ -151,10 +154,13 @@ def _opened(options: Predict) -> Predictor:
     )
     for note in predictor.loading_report.notes:
         _note(note)
-    early = "" if options.patience is None else f", decided early with patience {options.patience}"
+    return predictor
+
+
+def _say_how(predictor: Predictor) -> None:
+    early = "" if predictor.patience is None else f", decided early with patience {predictor.patience}"
     layers = f"{predictor.depth} layers{early}"
     print(f"{predictor.name}: {predictor.precision} on {predictor.device.type}, {layers}", file=sys.stderr)
-    return predictor
 
 
 def _ask(predictor: Predictor, options: Predict) -> None:

@@ -1,6 +1,5 @@
 """`albert analyze`: what happens inside a model."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,11 +10,12 @@ from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.cli.light_tables import table
+from albert.cli.subcommands import dispatch
 from albert.experiments.layer_figure import draw_layers
 from albert.experiments.layer_similarity import LayerSimilarity, cut_passages, measure_layers, write_layers
 from albert.experiments.sample_corpus import split_chapters
 from albert.runtime.devices import pick_device
-from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.errors import UsageError
 from albert.runtime.progress import progress
 from albert.text.readers.corpus import read_corpus
 
@@ -53,13 +53,7 @@ class AnalyzeLayers:
 
 def main(arguments: list[str]) -> int:
     """Run `albert analyze`."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
-        return 0
-    name, *rest = arguments
-    if name not in COMMANDS:
-        raise UsageError(f"albert analyze: {name}", "no such command", did_you_mean(name, COMMANDS))
-    return COMMANDS[name](rest)
+    return dispatch("albert analyze", USAGE, {"layers": layers}, arguments, "command")
 
 
 def layers(arguments: list[str]) -> int:
@@ -99,6 +93,3 @@ def _show(console: Console, measured: list[LayerSimilarity], asked: AnalyzeLayer
             made.add_row(f"{one.model}: {one.layers}", *(f"{value:,.2f}" for value in shown))
         console.print(made)
     console.print(" and ".join(str(path) for path in (asked.output, asked.csv) if path), markup=False)
-
-
-COMMANDS: dict[str, Callable[[list[str]], int]] = {"layers": layers}

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.cli.light_tables import bytes_of, facts
-from albert.runtime.errors import UsageError, did_you_mean
+from albert.cli.subcommands import dispatch
 from albert.runtime.late_modules import load_by_name
 
 USAGE = """usage: albert export FORMAT MODEL --output PATH [options]
@@ -50,16 +50,11 @@ class ExportOnnx:
 
 def main(arguments: list[str]) -> int:
     """Run `albert export`."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
-        return 0
-    name, *rest = arguments
-    if name != "onnx":
-        raise UsageError(f"albert export: {name}", "no such format", did_you_mean(name, ["onnx"]))
-    return _onnx(parse(ExportOnnx, rest, "albert export onnx"))
+    return dispatch("albert export", USAGE, {"onnx": _onnx}, arguments, "format")
 
 
-def _onnx(asked: ExportOnnx) -> int:
+def _onnx(arguments: list[str]) -> int:
+    asked = parse(ExportOnnx, arguments, "albert export onnx")
     exporting = load_by_name("albert.inference.onnx_export.export", "onnx")
     settings = exporting.ExportSettings(precision=asked.precision, opset=asked.opset, depth=asked.depth)
     made = exporting.export_onnx(asked.model, asked.output, settings, revision=asked.revision, replace=asked.replace)

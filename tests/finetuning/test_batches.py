@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from albert.finetuning.batches import TaskBatch, TaskBatches, batch_members, split_by_tokens
 from albert.finetuning.objectives import task_loss
+from albert.model.joint_question_answering import SpanFromStart
 from albert.model.packed_sequences import pack
 from albert.tasks.features import join_sequences
 
@@ -107,7 +108,7 @@ def test_the_joint_loss_adds_half_the_decision():
     class Joint(torch.nn.Module):
         def forward(self, packed, given):
             seen.append(given.tolist())
-            return starts, ends, unanswerable
+            return SpanFromStart(starts, ends, unanswerable)
 
     sums = task_loss(Joint(), batch_of(targets, "joint_span"))
     assert sums.losses["joint_span"].item() == pytest.approx((spans + decision / 2).item(), rel=1e-6)

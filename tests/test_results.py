@@ -1,6 +1,7 @@
 """The figures in README are those of rows in results/."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,28 @@ def test_the_quickstart_figures_of_the_readme_were_measured(figure):
     assert row["commit"] in README
 
 
-def test_the_figures_of_the_first_run_were_measured():
-    row = figures("2026-11-20-small")["masked_tokens_accuracy"]
+def test_the_figures_of_the_models_were_measured():
     words = " ".join(README.split())
-    assert f"gets {float(row['value']):.1%} of held-out masked".replace("%", " %") in words
-    assert f"a constant answer: {float(row['baseline']):.1%}".replace("%", " %") in words
-    pretrained, random = (figures(f"2026-11-20-small-sst-2-{start}")["accuracy"] for start in ("pretrained", "random"))
-    assert f"SST-2 {float(pretrained['value']):.1f} against {float(random['value']):.1f}" in words
+    tiny, earlier = (figures(run)["masked_tokens_accuracy"] for run in ("2026-11-22-tiny", "2026-11-20-small"))
+    assert f"gets {float(tiny['value']):.1%} of held-out masked".replace("%", " %") in words
+    assert f"a constant answer: {float(tiny['baseline']):.1%}".replace("%", " %") in words
+    assert f"got {float(earlier['value']):.1%};".replace("%", " %") in words
+
+
+def test_the_inference_rates_of_the_readme_were_measured():
+    with open(ROOT / "results" / "benchmark-inference.csv", newline="", encoding="utf-8") as file:
+        found = {(row["load"], row["system"]): row for row in csv.DictReader(file)}
+    rows = re.findall(
+        r"^\| (mixed|sorted|fixed|single-32|single-128): .+? \| (.+?) \| (.+?) \| (.+?) \|$", README, re.M
+    )
+    assert len(rows) == 5
+    for load, *cells in rows:
+        for precision, cell in zip(("fp32", "bf16", "int8"), cells, strict=True):
+            ours, theirs, system = re.fullmatch(r"([\d,.]+) / ([\d,.]+) (\w+)", cell).groups()
+            assert float(ours.replace(",", "")) == round(float(found[load, f"albert {precision}"]["milliseconds"]), 1)
+            peers = {"onnxruntime": "onnxruntime", "openvino": "openvino", "transformers": "transformers sdpa"}
+            peer = found[load, f"{peers[system]} {precision}"]
+            assert float(theirs.replace(",", "")) == round(float(peer["milliseconds"]), 1)
 
 
 def test_the_speeds_of_the_readme_were_measured():

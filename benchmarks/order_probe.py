@@ -25,7 +25,18 @@ from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.progress import progress
 from albert.text.preparation.shards import TokenCorpus
 
-COLUMNS = ("objective", "max_length", "short", "pairs", "accuracy", "deviation", "majority", "text_allows", "above")
+COLUMNS = (
+    "objective",
+    "max_length",
+    "short",
+    "keep_pairs",
+    "pairs",
+    "accuracy",
+    "deviation",
+    "majority",
+    "text_allows",
+    "above",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +53,8 @@ class Benchmark:
     lengths: tuple[int, ...] = (64, 128, 512)
     objectives: tuple[SentenceObjective, ...] = ("sop", "nsp", "sop-reference")
     short: tuple[float, ...] = (0.0, 0.1, 0.5)
+    keep_pairs: tuple[bool, ...] = (False, True)
+    """The reference's pairs know no such thing, and are asked once."""
     seed: int = 0
     output: Path = Path("results/benchmark-order-probe.csv")
 
@@ -50,12 +63,20 @@ def main(arguments: list[str]) -> None:
     """Run and report."""
     asked = parse(Benchmark, arguments, "order_probe.py")
     corpus = TokenCorpus.open(asked.data, "train", verify=False)
-    kinds = list(product(asked.lengths, asked.objectives, asked.short))
+    kinds = [
+        (max_length, objective, short, keep_pairs)
+        for max_length, objective, short, keep_pairs in product(
+            asked.lengths, asked.objectives, asked.short, asked.keep_pairs
+        )
+        if not (keep_pairs and objective == "sop-reference")
+    ]
     allowed: dict[int, Verdict] = {}
     rows = []
     with progress("Judging", len(kinds), "kinds of samples") as bar:
-        for max_length, objective, short in kinds:
-            recipe = SequenceRecipe(max_length=max_length, objective=objective, short_probability=short)
+        for max_length, objective, short, keep_pairs in kinds:
+            recipe = SequenceRecipe(
+                max_length=max_length, objective=objective, short_probability=short, keep_pairs=keep_pairs
+            )
             samples = PretrainingSamples(corpus, recipe, MaskingRecipe(), asked.seed)
             pairs = pairs_of(samples, min(asked.samples, samples.per_epoch))
             if max_length not in allowed:
@@ -63,7 +84,9 @@ def main(arguments: list[str]) -> None:
             found, text = judge(pairs), 0.5 if objective == "nsp" else allowed[max_length].accuracy
             shares = (found.accuracy, found.deviation, found.majority, text)
             above = f"{100 * (found.accuracy - max(text, found.majority)):+.2f}"
-            rows.append([objective, max_length, short, len(pairs), *(f"{share:.4f}" for share in shares), above])
+            rows.append(
+                [objective, max_length, short, keep_pairs, len(pairs), *(f"{share:.4f}" for share in shares), above]
+            )
             bar.advance()
     _report(asked.output, rows)
 

@@ -44,6 +44,15 @@ def test_the_surface_tells_nothing(corpus, objective, short, max_length):
     assert verdict.deviation < 0.008
 
 
+@pytest.mark.parametrize("objective", ["sop", "nsp"])
+def test_the_surface_tells_nothing_where_pairs_are_kept_and_cut(corpus, objective):
+    seen = pairs(corpus, objective=objective, max_length=16, keep_pairs=True)
+    verdict = judge(seen)
+    assert seen.cut[:, 0].mean() > 0.3 and seen.cut[:, 3].mean() > 0.3 and not seen.cut[:, 1:3].any()
+    assert verdict.accuracy < 0.5 + 0.01 + 3 * verdict.deviation
+    assert verdict.deviation < 0.008
+
+
 def test_text_that_was_never_cut_tells_nothing_here_either(corpus):
     seen = untruncated_pairs(corpus, 5, 20_000, 0)
     verdict = judge(seen)

@@ -12,7 +12,16 @@ from albert.pretraining.named_recipes import RECIPES
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples, Sample, Samples, SequenceRecipe
-from albert.pretraining.sentence_order import IN_ORDER, NO_LABEL, SWAPPED, Runs, head_task, order_segments
+from albert.pretraining.sentence_order import (
+    IN_ORDER,
+    NO_LABEL,
+    SWAPPED,
+    Runs,
+    Segments,
+    cut_to_length,
+    head_task,
+    order_segments,
+)
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.preparation.shards import TokenCorpus
 
@@ -238,6 +247,22 @@ def test_order_segments_does_what_the_coin_says(objective):
     changed = {"sop": ([15, 4], [10, 5]), "nsp": ([10, 5], [91, 3]), "none": ([10, 5], [15, 4])}[objective]
     assert np.stack(found.first, axis=1).tolist() == [[0, 5], changed[0], [20, 5]]
     assert np.stack(found.second, axis=1).tolist() == [[5, 4], changed[1], [25, 0]]
+
+
+def test_what_is_too_long_is_cut_where_the_model_begins_and_ends_to_read():
+    runs = [Runs(np.array([100, 100, 100, 100]), np.array(some)) for some in ([6, 9, 3, 5], [4, 3, 9, 6])]
+    found = cut_to_length(10, Segments(*runs, np.array([IN_ORDER, SWAPPED, SWAPPED, NO_LABEL])))
+    assert found.first.length.tolist() == [6, 7, 3, 5] and found.second.length.tolist() == [4, 3, 7, 5]
+    assert found.first.begin.tolist() == [100, 102, 100, 100] and found.second.begin.tolist() == [100] * 4
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
+def test_kept_pairs_fill_sequences_and_all_are_asked(corpus_of, objective):
+    samples = samples_of(corpus_of(random_documents(40, 30)), max_length=24, keep_pairs=True, objective=objective)
+    made = samples.batch(np.arange(samples.per_epoch))
+    assert made.lengths.max() == 24
+    asked = made.order_labels != NO_LABEL
+    assert asked.all() if objective != "none" else not asked.any()
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,9 @@ def starts_of(lengths_by_document):
     )
 
 
-def packed(lengths_by_document, max_tokens=25, short=0.1, seed=0, epoch=0, neighbours=0.0):
-    return pack_sentences(Documents(*starts_of(lengths_by_document)), max_tokens, short, seed, epoch, neighbours)
+def packed(lengths_by_document, max_tokens=25, short=0.1, seed=0, epoch=0, neighbours=0.0, keep_pairs=False):
+    documents = Documents(*starts_of(lengths_by_document))
+    return pack_sentences(documents, max_tokens, short, seed, epoch, neighbours, keep_pairs)
 
 
 def random_documents(count, sentences, seed=0):
@@ -86,6 +87,18 @@ def test_a_sentence_longer_than_allowed_is_cut_into_equal_parts_without_an_order
     inside = (table.begin >= 5) & (table.end <= 108)
     assert (table.end - table.begin)[inside].tolist() == [20, 21, 20, 21, 21]
     assert (table.split == table.end)[inside].all()
+
+
+@given(**anything)
+def test_keeping_pairs_leaves_no_sentence_alone_that_has_another_in_its_document(lengths, max_tokens, short):
+    table = packed(lengths, max_tokens, short, keep_pairs=True)
+    alone = table.split == table.end
+    assert all(len(lengths[document]) == 1 for document in table.document[alone].tolist())
+    sentence_starts, _ = starts_of(lengths)
+    first, last = (np.searchsorted(sentence_starts, edges[~alone]) for edges in (table.begin, table.end))
+    too_long = (table.end - table.begin)[~alone] > max_tokens
+    assert np.isin(last - first, (2, 3))[too_long].all()
+    assert table.begin[0] == 0 and (table.begin[1:] == table.end[:-1]).all() and table.end[-1] == sum(map(sum, lengths))
 
 
 def test_a_document_that_fits_is_one_sequence():

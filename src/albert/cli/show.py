@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from albert.cli.command_line import parse
 from albert.cli.rendered_samples import LEGEND, RenderedSamples
 from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.sample_statistics import Figure, measure
+from albert.pretraining.sample_statistics import Figure, measure, tokens_cut
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import UsageError
 from albert.text.preparation.shards import TokenCorpus
@@ -74,7 +74,10 @@ def main(arguments: list[str]) -> int:
         console.print(sample)
     if counted:
         console.print()
-        console.print(counts(measure(samples, np.arange(begin, begin + counted)), counted))
+        figures = measure(samples, np.arange(begin, begin + counted))
+        if asked.sequences.keep_pairs:
+            figures.append(tokens_cut([corpus], asked.sequences, asked.seed))
+        console.print(counts(figures, counted))
     return 0
 
 

@@ -27,6 +27,7 @@ from albert.pretraining.run_card import run_card
 from albert.pretraining.run_plan import meter_of, plan_of
 from albert.pretraining.run_recipe import keep_recipe, recipe_fingerprint, settle
 from albert.pretraining.same_start import refuse_another_start_elsewhere
+from albert.pretraining.sample_statistics import tokens_cut
 from albert.pretraining.samples import PretrainingSamples
 from albert.pretraining.sentence_order import SentenceObjective, head_task
 from albert.pretraining.start_record import StartRecord, kept_start, refuse_another_start
@@ -116,6 +117,9 @@ def pretrain(
                 save_json(run.start_path, start)
             keep_corpora(run, corpora)
             keep_recipe(run, recipe)
+            if recipe.sequences.keep_pairs:
+                cut = tokens_cut(corpora, recipe.sequences, recipe.seed)
+                print(f"albert: note: sequences.keep_pairs: {cut.name}: {cut.seen:.1%}", file=sys.stderr)
             loggers = [] if logging is None else [logging.WandbLogger(run, wandb, to_json(recipe))]
             wait_for_all(here)
             return _Run(recipe, corpora, samples, held_out, run, place, model, kept_start(run), loggers).complete()

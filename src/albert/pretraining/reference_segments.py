@@ -13,7 +13,7 @@ import numpy as np
 
 from albert.pretraining.draws import below, draw, high, item_keys, low, share
 from albert.pretraining.segments import Documents, SequenceTable
-from albert.pretraining.sentence_order import IN_ORDER, SWAPPED, Runs, Segments, chosen, segments_of
+from albert.pretraining.sentence_order import IN_ORDER, SWAPPED, Runs, Segments, chosen, segments_of, tokens_to_take
 
 DOCUMENT_TRIES = 10
 
@@ -108,11 +108,7 @@ def _foreign(window: tuple[Documents, ...], own: int, wanted: int, key: np.uint6
 
 def _cut_to(max_tokens: int, first: Runs, second: Runs, keys: np.ndarray) -> tuple[Runs, Runs]:
     """Both segments after tokens were taken one by one from the longer one, the second when both are equally long."""
-    excess = np.maximum(first.length + second.length - max_tokens, 0)
-    difference = np.clip(first.length - second.length, -excess, excess)
-    rest = excess - np.abs(difference)
-    from_first = np.maximum(difference, 0) + rest // 2
-    from_second = np.maximum(-difference, 0) + rest - rest // 2
+    from_first, from_second = tokens_to_take(max_tokens, first.length, second.length)
     return _shorter(first, from_first, draw(keys, 20)), _shorter(second, from_second, draw(keys, 21))
 
 

@@ -34,6 +34,7 @@ _SINCE_THE_FIRST_RUNS: dict[str, Any] = {
     "model.attention_window": None,
     "sinusoidal_positions": None,
     "sequences.neighbours_probability": 0.0,
+    "sequences.keep_pairs": False,
     "hard_examples.focus": 0.0,
     "hard_examples.warmup_steps": 0,
     "evaluation_objectives": [],

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,10 +10,11 @@ import numpy as np
 from albert.pretraining.batches import batch_of
 from albert.pretraining.epoch_order import CorpusBlocks
 from albert.pretraining.ngram_masking import NgramMasking
-from albert.pretraining.samples import Explained, PretrainingSamples, pack_documents
+from albert.pretraining.samples import Explained, PretrainingSamples, SequenceRecipe, pack_documents
 from albert.pretraining.sentence_order import NO_LABEL, SWAPPED
 from albert.pretraining.words import Words
 from albert.runtime.progress import progress
+from albert.text.preparation.shards import TokenCorpus
 
 MICRO_BATCH = 32
 QUANTILES = (5, 25, 50, 75, 95)
@@ -98,6 +100,25 @@ def short_sequences(samples: PretrainingSamples, seed: int) -> Figure:
     total = whole + cut
     deviation = 2 * math.sqrt(eligible * chance * (1 - chance)) / total
     return Figure("cut short, of all", 2 * cut / total, 2 * eligible * chance / total, deviation)
+
+
+def tokens_cut(corpora: Sequence[TokenCorpus], recipe: SequenceRecipe, seed: int) -> Figure:
+    """How many tokens of epoch 0 are cut off because two or three sentences were kept together.
+
+    Args:
+        corpora: all that are read.
+        recipe: of the objective "sop", "nsp" or "none".
+        seed: of the run.
+    """
+    cut = total = 0
+    for corpus in corpora:
+        blocks = CorpusBlocks(corpus)
+        for block in range(len(blocks)):
+            sequences = pack_documents(recipe, seed, blocks.documents(block), 0)
+            lengths = sequences.end - sequences.begin
+            cut += int(np.maximum(lengths - recipe.max_tokens, 0).sum())
+            total += int(lengths.sum())
+    return Figure("cut off, of all tokens of an epoch", cut / max(total, 1))
 
 
 def _share(name: str, seen: int, count: int, expected: float) -> Figure:

@@ -12,7 +12,14 @@ from albert.pretraining.epoch_order import EpochOrder, Place
 from albert.pretraining.ngram_masking import MaskingRecipe, NgramMasking, Spans
 from albert.pretraining.reference_segments import order_as_reference, pack_as_reference, target_lengths
 from albert.pretraining.segments import Documents, SequenceTable, pack_sentences
-from albert.pretraining.sentence_order import Runs, Segments, SentenceObjective, order_segments, segments_of
+from albert.pretraining.sentence_order import (
+    Runs,
+    Segments,
+    SentenceObjective,
+    cut_to_length,
+    order_segments,
+    segments_of,
+)
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.preparation.shards import TokenCorpus
 
@@ -38,6 +45,10 @@ class SequenceRecipe:
     neighbours_probability: float = 0.0
     """Share of sequences, of those of more than three sentences, that are cut into pairs of neighbouring sentences:
     swaps near the boundary, with the least to tell their order by."""
+    keep_pairs: bool = False
+    """Leave no sentence alone, without an order to tell, that has another in its document: where two or three do not
+    fit, the segment seen first is cut in front and the other one at its end. For sequences short beside the sentences;
+    `albert show` counts what is cut."""
     objective: SentenceObjective = "sop"
     """Their order, whether the second follows, or nothing. "sop-reference": the order, made as the reference does."""
 
@@ -47,9 +58,10 @@ class SequenceRecipe:
         for name in ("short_probability", "neighbours_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidConfiguration(f"sequences.{name}", f"is {getattr(self, name)}, not a share")
-        if self.neighbours_probability and self.objective == "sop-reference":
-            why = f'is {self.neighbours_probability}, "sop-reference" cuts sequences as the reference does'
-            raise InvalidConfiguration("sequences.neighbours_probability", why, 'use it with "sop" or "nsp"')
+        for name in ("neighbours_probability", "keep_pairs"):
+            if getattr(self, name) and self.objective == "sop-reference":
+                why = f'is {getattr(self, name)}, "sop-reference" cuts sequences as the reference does'
+                raise InvalidConfiguration(f"sequences.{name}", why, 'use it with "sop" or "nsp"')
 
     @property
     def max_tokens(self) -> int:
@@ -210,18 +222,17 @@ class PretrainingSamples:
             targets = target_lengths(rows.document, recipe.max_tokens, recipe.short_probability, seed, epoch)
             return order_as_reference(rows, targets, place.window.documents, coins, keys, recipe.max_tokens)
         first, second = segments_of(rows)
-        return order_segments(
+        room = np.maximum(recipe.max_tokens - first.length, second.length if recipe.keep_pairs else 0)
+        ordered = order_segments(
             recipe.objective,
             first,
             second,
             lambda which: place.window.second_segments.foreign(
-                rows.document[which],
-                second.length[which],
-                recipe.max_tokens - first.length[which],
-                keys[which],
+                rows.document[which], second.length[which], room[which], keys[which]
             ),
             coins,
         )
+        return cut_to_length(recipe.max_tokens, ordered) if recipe.keep_pairs else ordered
 
     def _with_special_tokens(self, first: Runs, second: Runs) -> tuple[np.ndarray, np.ndarray]:
         """[CLS] first [SEP] second [SEP] of all samples, and their lengths."""
@@ -243,7 +254,7 @@ def pack_documents(recipe: SequenceRecipe, seed: int, documents: Documents, epoc
     settings = (documents, recipe.max_tokens, recipe.short_probability, seed, epoch)
     if recipe.objective == "sop-reference":
         return pack_as_reference(*settings)
-    return pack_sentences(*settings, recipe.neighbours_probability)
+    return pack_sentences(*settings, recipe.neighbours_probability, recipe.keep_pairs)
 
 
 def _keep_freed_memory() -> None:

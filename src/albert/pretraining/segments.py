@@ -6,6 +6,11 @@ sequences are longer than those inside, and after a swap the long ones meet in t
 60 % of the sentence-order questions. Instead a document is halved, by number of sentences, until every part fits: what
 is known of a part's sentences is their sum, and a sum has no order. That leaves sequences about a quarter short of the
 longest; as no padding is ever computed, it costs nothing.
+
+Where sentences are long beside a sequence, most are left alone and have no order to tell. `keep_pairs` halves no run of
+two or three sentences, whatever its length, and `cut_to_length` shortens what is too long once its order is drawn: the
+segment that the model sees first in front, the other one at its end, so that a cut sentence tells where it stands and
+not where it stood.
 """
 
 from collections.abc import Sequence
@@ -74,6 +79,7 @@ def pack_sentences(
     seed: int,
     epoch: int,
     neighbours_probability: float = 0.0,
+    keep_pairs: bool = False,
 ) -> SequenceTable:
     """Cut documents into sequences (paper §4.1; BERT's input format).
 
@@ -85,14 +91,15 @@ def pack_sentences(
         seed, epoch: the draws depend on these and the corpus alone.
         neighbours_probability: share of sequences of more than three sentences that are cut into pairs of neighbouring
             sentences, the last one a triple where their number is odd.
+        keep_pairs: leave no sentence alone that has another in its document; rows may then be longer than `max_tokens`.
 
-    Every token belongs to exactly one sequence. A sentence longer than `max_tokens` is cut into equal parts, each a
-    sequence without an order to predict.
+    Every token belongs to exactly one sequence. A sentence that is alone and longer than `max_tokens` is cut into equal
+    parts, each a sequence without an order to predict.
     """
-    offsets, first = documents.sentence_starts, documents.first_sentence
+    offsets, first, least = documents.sentence_starts, documents.first_sentence, 2 if keep_pairs else 1
     keys = item_keys("segments", seed, epoch, np.arange(4))
-    i, j = _halved(documents, max_tokens, keys[0])
-    i, j = _shortened(i, j, short_probability, first, keys[1])
+    i, j = _halved(documents, max_tokens, least, keys[0])
+    i, j = _shortened(i, j, short_probability, least, first, keys[1])
     i, j = _neighbours(i, j, neighbours_probability, first, keys[3])
     order = np.argsort(i)
     i, j = i[order], j[order]
@@ -103,8 +110,8 @@ def pack_sentences(
     return _long_sentences_cut(SequenceTable(offsets[i], offsets[split], offsets[j], document), sentences, max_tokens)
 
 
-def _halved(documents: Documents, max_tokens: int, key: np.uint64) -> tuple[np.ndarray, np.ndarray]:
-    """Sentence ranges [i, j), in no order, each no longer than allowed unless it is a single sentence.
+def _halved(documents: Documents, max_tokens: int, least: int, key: np.uint64) -> tuple[np.ndarray, np.ndarray]:
+    """Sentence ranges [i, j), in no order, each no longer than allowed unless halves would have too few sentences.
 
     Where a range is cut depends on its number of sentences and the sum of their lengths alone.
     """
@@ -113,25 +120,25 @@ def _halved(documents: Documents, max_tokens: int, key: np.uint64) -> tuple[np.n
     found: list[tuple[np.ndarray, np.ndarray]] = []
     while len(i):  # all ranges of a generation at once
         sentences, tokens = j - i, offsets[j] - offsets[i]
-        fits = (sentences == 1) | (tokens <= max_tokens)
+        fits = (sentences < 2 * least) | (tokens <= max_tokens)
         found.append((i[fits], j[fits]))
         i, j, sentences, tokens = (column[~fits] for column in (i, j, sentences, tokens))
         bits = draw(key, i + first, j + first)
         parts = -(-tokens // max_tokens)
         left = parts // 2 + (parts & (bits & np.uint64(1)).astype(np.int64))
-        middle = i + np.clip((sentences * left / parts + share(high(bits))).astype(np.int64), 1, sentences - 1)
+        middle = i + np.clip((sentences * left / parts + share(high(bits))).astype(np.int64), least, sentences - least)
         i, j = np.concatenate((i, middle)), np.concatenate((middle, j))
     return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
 
 
 def _shortened(
-    i: np.ndarray, j: np.ndarray, short_probability: float, first: int, key: np.uint64
+    i: np.ndarray, j: np.ndarray, short_probability: float, least: int, first: int, key: np.uint64
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ranges, some of those of several sentences cut in two, so that the asked share of them is short."""
+    """The ranges, some of those of enough sentences cut in two, so that the asked share of them is short."""
     cut_probability = short_probability / (2 - short_probability)  # a cut makes two short ones of one
     bits = draw(key, i + first, j + first)
-    cut = (j - i > 1) & (share(high(bits)) < cut_probability)
-    middle = i[cut] + 1 + (share(low(bits[cut])) * (j[cut] - i[cut] - 1)).astype(np.int64)
+    cut = (j - i >= 2 * least) & (share(high(bits)) < cut_probability)
+    middle = i[cut] + least + (share(low(bits[cut])) * (j[cut] - i[cut] - 2 * least + 1)).astype(np.int64)
     ends = j.copy()
     ends[cut] = middle
     return np.concatenate((i, middle)), np.concatenate((ends, j[cut]))

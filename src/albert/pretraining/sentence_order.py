@@ -70,6 +70,35 @@ def order_segments(
     return Segments(chosen(changed, second, first), chosen(changed, first, second), labels)
 
 
+def cut_to_length(max_tokens: int, segments: Segments) -> Segments:
+    """Segments after tokens were taken from the longer one until both fit, from both alike when they are equally long.
+
+    What the model sees first loses its front and what it sees second its end, whichever came first in the text, so
+    what is left has stood as far from the place between them as what is left of a pair in the other order.
+
+    Args:
+        max_tokens: most tokens of both.
+        segments: as the model is to see them.
+    """
+    first, second, labels = segments
+    from_first, from_second = tokens_to_take(max_tokens, first.length, second.length)
+    cut_first = Runs(first.begin + from_first, first.length - from_first)
+    return Segments(cut_first, Runs(second.begin, second.length - from_second), labels)
+
+
+def tokens_to_take(max_tokens: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many tokens each of two segments loses when they are taken one by one from the longer one.
+
+    Args:
+        max_tokens: most tokens of both.
+        first, second: int64, lengths; of equally long ones the second loses the next token.
+    """
+    excess = np.maximum(first + second - max_tokens, 0)
+    difference = np.clip(first - second, -excess, excess)
+    rest = excess - np.abs(difference)
+    return np.maximum(difference, 0) + rest // 2, np.maximum(-difference, 0) + rest - rest // 2
+
+
 def chosen(condition: np.ndarray, these: Runs, others: Runs) -> Runs:
     """These runs where the condition holds, elsewhere the others."""
     return Runs(np.where(condition, these.begin, others.begin), np.where(condition, these.length, others.length))

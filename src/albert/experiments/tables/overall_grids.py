@@ -1,0 +1,139 @@
+"""ALBERT beside BERT: Table 2, the same time of training (Table 6), a wider BERT, the second release, Figure 1."""
+
+from dataclasses import replace
+
+from albert.experiments.tables.arms import Arm, arm
+from albert.experiments.tables.columns import HOURS, PARAMETERS, SPEED_UP, Column, score_columns
+from albert.experiments.tables.grid import Grid, Row, published_table
+from albert.experiments.tables.scales import Scale, Size
+
+_SIZES: tuple[Size, ...] = ("base", "large", "xlarge", "xxlarge")
+COUNTED = Column(PARAMETERS, "parameters")
+
+
+def xxlarge(scale: Scale, *, layers: int | None = None, steps: int | None = None) -> Arm:
+    """ALBERT-xxlarge, from the shallower model that the paper begins it with where the scale does so (A.1).
+
+    Args:
+        scale: of the experiment.
+        layers: L; None: as the scale has it.
+        steps: updates; None: as the scale has it.
+    """
+    start = None if scale.start_of_xxlarge is None else arm(scale, "xxlarge", layers=scale.start_of_xxlarge)
+    return arm(scale, "xxlarge", layers=layers, steps=steps, start=start)
+
+
+def albert(scale: Scale, size: Size) -> Arm:
+    """An ALBERT of Table 1."""
+    return xxlarge(scale) if size == "xxlarge" else arm(scale, size)
+
+
+def overall(scale: Scale) -> Grid:
+    """Table 2."""
+    berts = [
+        Row(name=f"bert-{s}", label=f"BERT-{s}", arm=arm(scale, s, bert=True), preset=f"bert-{s}") for s in _SIZES[:2]
+    ]
+    alberts = [Row(name=f"albert-{s}", label=f"ALBERT-{s}", arm=albert(scale, s), preset=f"albert-{s}") for s in _SIZES]
+    published = published_table("2")
+    return Grid(
+        table="2",
+        title=published.title,
+        scale=scale.name,
+        rows=(*berts, *alberts),
+        columns=(COUNTED, *score_columns(scale), Column(SPEED_UP, "speed-up")),
+        published=published,
+        compute="equal updates",
+        figure="arms",
+        notes=published.notes,
+    )
+
+
+def same_time(scale: Scale) -> Grid:
+    """Table 6."""
+    bert_steps, albert_steps = scale.same_time
+    published = published_table("6")
+    bert = arm(scale, "large", bert=True, steps=bert_steps)
+    wide = xxlarge(scale, steps=albert_steps)
+    names = [row.arm for row in published.rows]
+    labels = (f"BERT-large, {bert_steps:,} updates", f"ALBERT-xxlarge, {albert_steps:,} updates")
+    return Grid(
+        table="6",
+        title="About the same time: BERT-large beside ALBERT-xxlarge",
+        scale=scale.name,
+        rows=tuple(
+            Row(name=name, label=label, arm=made, preset=preset)
+            for name, label, made, preset in zip(
+                names, labels, (bert, wide), ("bert-large", "albert-xxlarge"), strict=True
+            )
+        ),
+        columns=(Column(HOURS, "hours"), *score_columns(scale)),
+        published=published,
+        compute="as published" if scale.is_the_papers else "equal time",
+        figure="arms",
+        notes=("The paper's hours are of one TPU pod; its models took 34 and 32 of them.",),
+    )
+
+
+def degradation(scale: Scale) -> Grid:
+    """A wider BERT is worse: the figure and the table of the paper's earlier versions."""
+    published = published_table("degradation")
+    race = tuple(replace(column, published="race test") for column in score_columns(scale, ("race",)))
+    return Grid(
+        table="degradation",
+        title="A wider BERT is worse (earlier versions of the paper: Figure 1 and Table 1)",
+        scale=scale.name,
+        rows=(
+            Row(name="bert-large, by Devlin et al.", label="BERT-large (Devlin et al.)", arm=None, preset="bert-large"),
+            Row(name="bert-large", label="BERT-large", arm=arm(scale, "large", bert=True), preset="bert-large"),
+            Row(name="bert-xlarge", label="BERT-xlarge", arm=arm(scale, "xlarge", bert=True), preset="bert-xlarge"),
+        ),
+        columns=(COUNTED, *race),
+        published=published,
+        compute="equal updates",
+        figure="curves",
+        notes=("The paper's RACE is that of the test set, ours of the development set.",),
+    )
+
+
+def second_release(scale: Scale) -> Grid:
+    """The models of the second release: no dropout, additional text, more updates."""
+    published = published_table("v2")
+    rows = [
+        Row(
+            name=f"albert-{size}-v2",
+            label=f"ALBERT-{size}, second release",
+            arm=arm(scale, size, steps=scale.second_release_steps[size], dropout=0.0, additional_text=True),
+            preset=f"albert-{size}",
+        )
+        for size in _SIZES
+    ]
+    first = Row(name="albert-xxlarge-v1", label="ALBERT-xxlarge, first release", arm=None, preset="albert-xxlarge")
+    return Grid(
+        table="v2",
+        title=published.title,
+        scale=scale.name,
+        rows=(*rows, first),
+        columns=(COUNTED, *score_columns(scale)),
+        published=published,
+        compute="as published",
+        figure="arms",
+        notes=("Rate and warm-up of the second release were never published; here they are those of the first.",),
+    )
+
+
+def layer_movement(scale: Scale) -> Grid:
+    """Figure 1: how far each layer moves its input, BERT-large beside ALBERT-large."""
+    return Grid(
+        table="figure-1",
+        title="How far every layer moves its input, BERT-large beside ALBERT-large",
+        scale=scale.name,
+        rows=(
+            Row(name="bert-large", label="BERT-large", arm=arm(scale, "large", bert=True), preset="bert-large"),
+            Row(name="albert-large", label="ALBERT-large", arm=arm(scale, "large"), preset="albert-large"),
+        ),
+        columns=(),
+        published=None,
+        compute="equal updates",
+        figure="layers",
+        notes=("The paper's curves are not published as numbers: distances up to 18, angles up to 45 degrees.",),
+    )

@@ -12,6 +12,7 @@ from tests.text.torture import WRITING, check_offsets, texts
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
+from albert.runtime.durable_files import new_directory
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.text.tokenizer import MODEL_NAME
 from albert.text.tokenizer_directory import load_tokenizer
@@ -204,6 +205,19 @@ def test_a_cut_vocabulary_is_refused(tokenizer, tmp_path):
     (tmp_path / MODEL_NAME).write_bytes(tokenizer.model[: len(tokenizer.model) // 2])
     with pytest.raises(DamagedData):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["spiece.model", "tokenizer_config.json"])
+def test_files_beside_a_manifest_are_checked_against_it(tokenizer, tmp_path, name):
+    with new_directory(tmp_path / "tokenizer") as directory:
+        tokenizer.save(directory)
+    assert load_tokenizer(tmp_path / "tokenizer").fingerprint == tokenizer.fingerprint
+    file = tmp_path / "tokenizer" / name
+    content = bytearray(file.read_bytes())
+    content[content.index(b"a") if name.endswith("json") else len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DamagedData, match=rf"{name}: SHA-256 differs from MANIFEST\.json"):
+        load_tokenizer(tmp_path / "tokenizer")
 
 
 def test_a_flag_that_is_no_truth_value_is_refused(tokenizer_directory, tmp_path):

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +43,37 @@ def verify_directory(path: Path, checked: Callable[[str, int], None] | None = No
             continue
         raise DamagedData(path / name, f"is not listed in {MANIFEST_NAME}")
     for name, entry in sorted(listed.items()):
-        file = path / name
         if name not in present:
-            raise DamagedData(file, f"is listed in {MANIFEST_NAME} but missing")
-        if file.stat().st_size != entry["bytes"]:
-            raise DamagedData(file, f"has {file.stat().st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
-        if file_hash(file) != entry["sha256"]:
-            raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
+            raise DamagedData(path / name, f"is listed in {MANIFEST_NAME} but missing")
+        _verify_file(path / name, entry)
         if checked:
             checked(name, entry["bytes"])
+
+
+def verify_files(directory: Path, names: Iterable[str]) -> None:
+    """Check those of some files that are there against the manifest beside them, where there is one.
+
+    Args:
+        directory: where they are, with a manifest or without.
+        names: of files directly in it.
+
+    Raises:
+        MissingInput: one of them, or the manifest, cannot be read.
+        DamagedData: one of them is unlisted, of another size, or of another SHA-256; or the manifest is damaged.
+    """
+    if not (directory / MANIFEST_NAME).is_file():
+        return
+    listed = _read_manifest(directory / MANIFEST_NAME)
+    for name in names:
+        file = directory / name
+        if not file.is_file():
+            continue
+        if name not in listed:
+            raise DamagedData(file, f"is not listed in {MANIFEST_NAME}")
+        try:
+            _verify_file(file, listed[name])
+        except OSError as error:
+            raise MissingInput(file, error.strerror or "cannot be read") from error
 
 
 def read_manifest(path: Path) -> dict[str, FileSum]:
@@ -89,6 +111,13 @@ def files_below(directory: Path) -> list[str]:
         for folder, _, names in os.walk(directory)
         for name in names
     ]
+
+
+def _verify_file(file: Path, entry: dict) -> None:
+    if file.stat().st_size != entry["bytes"]:
+        raise DamagedData(file, f"has {file.stat().st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
+    if file_hash(file) != entry["sha256"]:
+        raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
 
 
 def _read_manifest(path: Path) -> dict[str, dict]:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.manifests import verify_files
 from albert.runtime.strict_json import read_json_object
 from albert.text.tokenizer import (
     CONFIG_NAME,
@@ -29,7 +30,8 @@ def load_tokenizer(
 
     Of several, `spiece.model` goes first, then `vocab.txt`, then `tokenizer.json`; `vocab.txt` goes before
     `spiece.model` where `tokenizer_config.json` names a class of BERT. That file is respected in all it says of the
-    text, unless it is set here. A `tokenizer.json` that transformers wrote gives its ids.
+    text, unless it is set here. A `tokenizer.json` that transformers wrote gives its ids. Files beside a manifest are
+    checked against it.
 
     Args:
         path: the file or directory.
@@ -39,11 +41,12 @@ def load_tokenizer(
 
     Raises:
         MissingInput: no such file.
-        DamagedData: the file is not an ALBERT vocabulary.
+        DamagedData: the file is not an ALBERT vocabulary, or not the one that the manifest beside it lists.
         InvalidConfiguration: a setting of `tokenizer_config.json` is not one of ALBERT's.
     """
     file = vocabulary_file(path)
     config_file = file.parent / CONFIG_NAME
+    verify_files(file.parent, (file.name, CONFIG_NAME))
     config = read_json_object(config_file) if config_file.is_file() else {}
     if lower_case is not None:
         config["do_lower_case"] = lower_case

@@ -26,17 +26,9 @@ from albert.runtime.progress import progress
 from albert.text.preparation.shards import TokenCorpus
 
 COLUMNS = (
-    "objective",
-    "max_length",
-    "short",
-    "keep_pairs",
-    "pairs",
-    "accuracy",
-    "deviation",
-    "majority",
-    "text_allows",
+    "objective", "max_length", "short", "keep_pairs", "pairs", "accuracy", "deviation", "majority", "text_allows",
     "above",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

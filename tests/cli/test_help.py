@@ -25,6 +25,7 @@ COMMANDS = {
     "serve": "[OPTIONS] MODEL",
     "convert": "[OPTIONS] SOURCE",
     "export onnx": "[OPTIONS] MODEL",
+    "export sentence-transformers": "[OPTIONS] MODEL",
     "quantize": "MODEL --output PATH",
     "info": "[WHAT]",
     "verify": "PATH...",

@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import transformers
 
+from albert.cli.main import run
 from albert.inference.predictor import Predictor
+from albert.inference.quantized_directory import quantize_directory
 from albert.inference.sentence_transformers_files import save_for_sentence_transformers
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
-from albert.runtime.errors import CannotCreate
+from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.manifests import verify_directory
 
 Save = Callable[..., Path]
@@ -49,3 +52,22 @@ def test_what_exists_is_replaced_only_when_told(saved: Save, config: AlbertConfi
     save_for_sentence_transformers(tmp_path / "vectors", tmp_path / "again", "cls")
     pooling = json.loads((tmp_path / "again" / "1_Pooling" / "config.json").read_text())
     assert pooling["pooling_mode_cls_token"] and not pooling["pooling_mode_mean_tokens"]
+
+
+def test_the_command_writes_it_and_says_how_to_open_it(saved: Save, config: AlbertConfig, tmp_path: Path, capsys):
+    model, output = saved(AlbertForPreTraining(config), max_sequence_length=32), tmp_path / "vectors"
+    assert run(["export", "sentence-transformers", str(model), "--output", str(output), "--normalize"]) == 0
+    verify_directory(output)
+    assert len(json.loads((output / "modules.json").read_text())) == 3
+    shown = capsys.readouterr().out
+    assert f"{config.hidden_size} numbers, the mean over all tokens, of length 1" in shown
+    assert "at most 32 tokens" in shown and "SentenceTransformer(" in shown
+
+
+def test_what_sentence_transformers_would_not_read_is_refused(saved: Save, config: AlbertConfig, tmp_path: Path):
+    quantize_directory(saved(AlbertForPreTraining(config)), tmp_path / "int8")
+    windowed = saved(AlbertForPreTraining(replace(config, attention_window=4)))
+    for model, why in ((tmp_path / "int8", "integers"), (windowed, "4 tokens to either side")):
+        with pytest.raises(InvalidConfiguration, match=why):
+            save_for_sentence_transformers(model, tmp_path / "vectors")
+    assert not (tmp_path / "vectors").exists()

@@ -11,14 +11,19 @@ from tyro.conf import Positional
 from albert.cli.command_line import parse
 from albert.cli.light_tables import bytes_of, facts
 from albert.cli.subcommands import dispatch
+from albert.inference.embedding import Pooling
+from albert.inference.sentence_transformers_files import save_for_sentence_transformers
 from albert.runtime.late_modules import load_by_name
 
 USAGE = """usage: albert export FORMAT MODEL --output PATH [options]
 
 Formats:
-  onnx      one file for ONNX Runtime, OpenVINO and whatever else reads ONNX
+  onnx                    one file for ONNX Runtime, OpenVINO and whatever else reads ONNX
+  sentence-transformers   a directory that SentenceTransformer(PATH) opens, for the vectors of texts
 
-Example: albert export onnx runs/stars/model --output models/stars-onnx"""
+Examples:
+  albert export onnx runs/stars/model --output models/stars-onnx
+  albert export sentence-transformers runs/mine/model --output models/vectors --normalize"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +53,33 @@ class ExportOnnx:
     """Replace an existing output."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportSentenceTransformers:
+    """Copy a model to a directory that sentence-transformers opens, and albert and transformers as before.
+
+    `SentenceTransformer(PATH).encode(texts)` gives the vectors of `albert.load(PATH).embed(texts)`.
+
+    Example: albert export sentence-transformers runs/mine/model --output models/vectors --normalize
+    """
+
+    model: Positional[str]
+    """A model directory, a run, or a Hub id."""
+    output: Path
+    """The directory to write."""
+    pooling: Pooling = "mean"
+    """How tokens become the vector of a text: the mean of all, [CLS] and [SEP] among them, or what stands at [CLS]."""
+    normalize: bool = False
+    """Vectors of length 1."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
 def main(arguments: list[str]) -> int:
     """Run `albert export`."""
-    return dispatch("albert export", USAGE, {"onnx": _onnx}, arguments, "format")
+    formats = {"onnx": _onnx, "sentence-transformers": _sentence_transformers}
+    return dispatch("albert export", USAGE, formats, arguments, "format")
 
 
 def _onnx(arguments: list[str]) -> int:
@@ -72,4 +101,21 @@ def _onnx(arguments: list[str]) -> int:
     console.print(
         f"next: albert verify {shlex.quote(str(asked.output))}" if asked.output.is_dir() else "", markup=False
     )
+    return 0
+
+
+def _sentence_transformers(arguments: list[str]) -> int:
+    asked = parse(ExportSentenceTransformers, arguments, "albert export sentence-transformers")
+    vectors = save_for_sentence_transformers(
+        asked.model, asked.output, asked.pooling, asked.normalize, revision=asked.revision, replace=asked.replace
+    )
+    pooled = "the mean over all tokens" if asked.pooling == "mean" else "what stands at [CLS]"
+    told: dict[str, object] = {
+        "vectors": f"{vectors.width} numbers, {pooled}{', of length 1' if asked.normalize else ''}",
+        "texts": f"of at most {vectors.longest} tokens; sentence-transformers cuts longer ones without a word",
+        "written": asked.output,
+    }
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(facts("albert export sentence-transformers", told))
+    console.print(f"next: SentenceTransformer({str(asked.output)!r}).encode(texts)", markup=False)
     return 0

@@ -48,7 +48,7 @@ COMMANDS: dict[str, Command] = {
     "predict": Command("albert.cli.predict", "text in, answers out"),
     "serve": Command("albert.cli.serve", "a model behind HTTP, and a page to try it in the browser"),
     "convert": Command("albert.cli.convert", "a TensorFlow checkpoint or a Hugging Face model to a model directory"),
-    "export": Command("albert.cli.export", "a model as one ONNX file, for ONNX Runtime and OpenVINO"),
+    "export": Command("albert.cli.export", "a model as one ONNX file, or for sentence-transformers"),
     "quantize": Command("albert.cli.quantize", "a model with 8-bit integers for matrices, a quarter of the size"),
     "info": Command("albert.cli.info", "what a model, a dataset or this machine is"),
     "verify": Command("albert.cli.verify", "every file checked against its manifest"),

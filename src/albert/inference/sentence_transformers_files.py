@@ -6,14 +6,16 @@ are those of `Predictor.embed`.
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from albert.checkpoints.int8_weights import QUANTIZATION_KEY
 from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import kind_of, open_model, read_config
 from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.inference.embedding import Pooling, check_pooling
 from albert.inference.lengths import lengths_of
 from albert.runtime.durable_files import new_directory
+from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.manifests import MANIFEST_NAME, files_below
 from albert.runtime.strict_json import save_json
 
@@ -28,6 +30,13 @@ _ALL_MODES = (
 )
 
 
+class Vectors(NamedTuple):
+    """What an exported model gives: numbers of a vector, and the tokens of a text that it reads at most."""
+
+    width: int
+    longest: int
+
+
 def save_for_sentence_transformers(
     model: str | Path,
     output: Path,
@@ -36,7 +45,7 @@ def save_for_sentence_transformers(
     *,
     revision: str | None = None,
     replace: bool = False,
-) -> None:
+) -> Vectors:
     """Copy a model to a directory that `SentenceTransformer(output)` opens, and so does everything else.
 
     Args:
@@ -48,11 +57,18 @@ def save_for_sentence_transformers(
 
     Raises:
         MissingInput, Unavailable, DamagedData: the model cannot be had, or is damaged.
+        InvalidConfiguration: transformers, and with it sentence-transformers, does not open such a model.
         CannotCreate: `output` exists.
     """
     check_pooling(pooling)
     directory = find_model(model, revision)
-    _, extra = read_config(directory)
+    config, extra = read_config(directory)
+    if QUANTIZATION_KEY in extra:
+        why = "its matrices are integers, which sentence-transformers does not read"
+        raise InvalidConfiguration(directory, why, "export the model that it was made of")
+    if config.attention_window is not None:
+        why = f"its tokens see {config.attention_window} tokens to either side, which sentence-transformers does not do"
+        raise InvalidConfiguration(directory, why, "use albert.load(...).embed")
     kind = kind_of(extra)
     opened = open_model(directory, kind)  # whoever is handed the copy gets one that was checked
     tokenizer_of(opened)
@@ -61,13 +77,14 @@ def save_for_sentence_transformers(
             if name != MANIFEST_NAME:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(directory / name, copy / name)
-        width, longest = opened.config.hidden_size, lengths_of(kind, opened).max_length
-        for name, content in _settings(width, longest, pooling, normalize).items():
+        vectors = Vectors(opened.config.hidden_size, lengths_of(kind, opened).max_length)
+        for name, content in _settings(vectors, pooling, normalize).items():
             (copy / name).parent.mkdir(exist_ok=True)
             save_json(copy / name, content)
+    return vectors
 
 
-def _settings(width: int, longest: int, pooling: Pooling, normalize: bool) -> dict[str, Any]:
+def _settings(vectors: Vectors, pooling: Pooling, normalize: bool) -> dict[str, Any]:
     """The further files, by name."""
     steps = [("", "Transformer"), ("1_Pooling", "Pooling")] + ([("2_Normalize", "Normalize")] if normalize else [])
     files: dict[str, Any] = {
@@ -76,9 +93,9 @@ def _settings(width: int, longest: int, pooling: Pooling, normalize: bool) -> di
             for number, (path, kind) in enumerate(steps)
         ],
         # The tokenizer's own files say whether letters are lower-cased.
-        "sentence_bert_config.json": {"max_seq_length": longest, "do_lower_case": False},
+        "sentence_bert_config.json": {"max_seq_length": vectors.longest, "do_lower_case": False},
         "1_Pooling/config.json": {
-            "word_embedding_dimension": width,
+            "word_embedding_dimension": vectors.width,
             **{mode: mode == _MODES[pooling] for mode in _ALL_MODES},
             "include_prompt": True,
         },

@@ -11,6 +11,7 @@ from albert.checkpoints.model_directory import open_model, save_model_directory,
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albert.pretraining import cross_evaluation
 from albert.pretraining.cross_evaluation import Score, evaluate_pretraining
+from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.pretrain import pretrain
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 
@@ -59,6 +60,14 @@ def test_a_head_for_one_thing_is_asked_for_the_other_and_no_head_for_neither(mod
     assert set(alone.counts) == {"masked_tokens"}
     reference = asked(models, ["of-sop"], tiny_corpus, limit=40, objectives=("sop-reference",))
     assert set(reference.models[0].scores) == {"masked_tokens", "reference_order"}
+
+
+def test_short_sequences_may_keep_their_pairs_and_masks_may_be_those_of_the_run(models, tiny_corpus):
+    alone = asked(models, ["of-sop"], tiny_corpus, max_length=24, limit=40)
+    paired = asked(models, ["of-sop"], tiny_corpus, max_length=24, limit=40, keep_pairs=True)
+    assert paired.counts["sentence_order"] > alone.counts["sentence_order"]
+    fewer = asked(models, ["of-sop"], tiny_corpus, max_length=24, limit=40, masking=MaskingRecipe(share=0.05))
+    assert 0 < fewer.counts["masked_tokens"] < 0.6 * alone.counts["masked_tokens"]
 
 
 @pytest.mark.parametrize(("right", "count"), [(0, 10), (5, 10), (10, 10), (549, 1000), (1, 100_000)])

@@ -23,6 +23,7 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 
+AS_IN_THE_PAPER = MaskingRecipe()
 LONGEST = 512
 """Tokens of a sequence where neither the model nor the user says how many."""
 NORMAL_95 = 1.959964
@@ -119,6 +120,8 @@ def evaluate_pretraining(
     *,
     objectives: Sequence[SentenceObjective] = ("nsp", "sop"),
     max_length: int | None = None,
+    keep_pairs: bool = False,
+    masking: MaskingRecipe = AS_IN_THE_PAPER,
     limit: int = 2000,
     revision: str | None = None,
     device: str = "auto",
@@ -132,6 +135,8 @@ def evaluate_pretraining(
         corpus_directory: what `albert prepare` wrote, with the models' own tokenizer.
         objectives: which sentence tasks to ask, whatever the models were trained on; "none": masked tokens alone.
         max_length: most tokens of a sequence; None: as many as all of them were trained with.
+        keep_pairs: as of `SequenceRecipe`: of short sequences many more have an order to tell.
+        masking: what is masked.
         limit: most sequences.
         revision: a branch, tag or commit, of Hub ids.
         device, precision: where and how to compute.
@@ -153,8 +158,8 @@ def evaluate_pretraining(
             raise InvalidConfiguration("max_length", f"is {length}, {one.name} has {one.positions} positions")
 
     def samples(objective: SentenceObjective) -> PretrainingSamples:
-        sequences = SequenceRecipe(max_length=length, objective=objective)
-        return PretrainingSamples(corpus, sequences, MaskingRecipe(), EVALUATION_SEED)
+        sequences = SequenceRecipe(max_length=length, objective=objective, keep_pairs=keep_pairs)
+        return PretrainingSamples(corpus, sequences, masking, EVALUATION_SEED)
 
     tests = HeldOutTests(samples, objectives, limit)
     scored = []

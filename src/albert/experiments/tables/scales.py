@@ -112,7 +112,7 @@ TINY = Scale(
     recipe=PretrainingRecipe(
         model=_TINY_BASE,
         sinusoidal_positions=0.08,
-        sequences=SequenceRecipe(max_length=64),
+        sequences=SequenceRecipe(max_length=64, keep_pairs=True),
         masking=MaskingRecipe(max_ngram=1),
         optimizer=OptimizerRecipe(kind="adamw", learning_rate=1e-3, beta2=0.98),
         schedule=ScheduleRecipe(total_steps=8_000, warmup_steps=300),
@@ -147,7 +147,7 @@ SMALL = Scale(
     recipe=PretrainingRecipe(
         model=_SMALL_BASE,
         sinusoidal_positions=0.08,
-        sequences=SequenceRecipe(max_length=128),
+        sequences=SequenceRecipe(max_length=128, keep_pairs=True),
         optimizer=OptimizerRecipe(kind="adamw", learning_rate=1e-3, beta2=0.98),
         schedule=ScheduleRecipe(total_steps=30_000, warmup_steps=1_000),
         batch_size=128,

@@ -127,7 +127,7 @@ def corpus_of(tiny_corpus):
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory):
     """Starts `albert` in children of a process that has imported everything."""
-    from tests.pretraining.killable_runs import ForkServer
+    from reliability.killable_runs import ForkServer
 
     server = ForkServer(tmp_path_factory.mktemp("printed"))
     yield server

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from tests.pretraining.killable_runs import PHASES, Killer, final_files, told
+from reliability.killable_runs import PHASES, Killer, final_files, told
 
 from albert.checkpoints.model_directory import open_model
 from albert.runtime.manifests import verify_directory

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tests.pretraining.killable_runs import final_files
+from reliability.killable_runs import final_files
 
 from albert.checkpoints.model_directory import open_model
 from albert.model.albert import AlbertForPreTraining

@@ -1,23 +1,26 @@
 """Has imported everything, and runs `albert` in forked children: a start costs milliseconds, a death is no less one.
 
-Reads lines of JSON: the words of a command, the environment, a file for what it prints, where to stand still. Tells on
-standard output, one line each: `PROCESS started`, `PROCESS PHASE` and `PROCESS after-PHASE` around each phase of a
-child's work, `PROCESS ended CODE`.
+Reads lines of JSON: the words of a command, the environment, a file for what it prints, where to stand still, which
+fault to meet. Tells on standard output, one line each: `PROCESS started`, `PROCESS PHASE` and `PROCESS after-PHASE`
+around each phase of a child's work, `PROCESS ended CODE`.
 """
 
 import functools
 import hashlib
+import importlib
 import json
 import os
 import select
 import signal
-import sys
 
 from albert.cli import main
 from albert.pretraining import batches, pretrain
 from albert.training import run_folder, steps
+from reliability.durable_calls import Fault, Faults
 
-TOLD = sys.stdout.fileno()
+TOLD = 1
+COMMANDS = ("pretrain", "finetune", "evaluate", "prepare", "tokenizer")
+"""Imported before the first child is made."""
 PHASES = (
     (steps, "update", "training"),
     (run_folder.RunFolder, "save_checkpoint", "save"),
@@ -30,6 +33,8 @@ PHASES = (
 
 def serve() -> None:
     """Run a command for each line, until there are no more lines and no more children."""
+    for command in COMMANDS:
+        importlib.import_module(main.COMMANDS[command].module)
     waiting, children, more = b"", set(), True
     while more or children:
         if more and select.select([0], [], [], 0.002)[0]:
@@ -60,6 +65,10 @@ def start(request: dict) -> int:
             setattr(place, name, telling(phase, getattr(place, name), request["stand_still"]))
         if request["tell_samples"]:
             batches.PretrainingBatches.micro_batches = telling_samples(batches.PretrainingBatches.micro_batches)
+        if request["diverge_at"] is not None:
+            pretrain.pretraining_objective = diverging(pretrain.pretraining_objective, request["diverge_at"])
+        if request["fault"] is not None:
+            Faults(Fault(**request["fault"])).install()
         os._exit(main.run(request["arguments"]))
     return child
 
@@ -84,6 +93,22 @@ def telling(phase: str, function, stand_still: str):
             at(f"after-{phase}")
 
     return announced
+
+
+def diverging(objective, micro_batch: int):
+    """The same loss, which is no number from one micro-batch on."""
+    calls = 0
+
+    @functools.wraps(objective)
+    def diverged(model, batch):
+        nonlocal calls
+        calls += 1
+        sums = objective(model, batch)
+        if calls > micro_batch:
+            sums.losses["masked_tokens"] = sums.losses["masked_tokens"] * float("nan")
+        return sums
+
+    return diverged
 
 
 def telling_samples(micro_batches):
@@ -121,4 +146,5 @@ def tell(what: str, process: int | None = None) -> None:
     os.write(TOLD, f"{process or os.getpid()} {what}\n".encode())
 
 
-serve()
+if __name__ == "__main__":
+    serve()

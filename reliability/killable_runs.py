@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,8 +24,9 @@ from albert.runtime.journal import read_journal
 from albert.runtime.manifests import verify_directory
 from albert.training.curves import MACHINE_FIGURES
 from albert.training.run_folder import RunFolder
+from reliability.durable_calls import Fault
+from reliability.report import CHECKOUT
 
-SERVER = Path(__file__).with_name("fork_server.py")
 PHASES = ("start", "training", "save", "rotation", "evaluation")
 """What a kill can be meant for."""
 DEADLINE = 120.0
@@ -93,7 +95,8 @@ class ForkServer:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._process = subprocess.Popen(
-            [sys.executable, str(SERVER)],
+            [sys.executable, "-m", "reliability.fork_server"],
+            cwd=CHECKOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -102,12 +105,29 @@ class ForkServer:
         self._starting: list[Run] = []
         self._runs: dict[int, Run] = {}
 
-    def start(self, arguments: list[str], stand_still: str = "", tell_samples: bool = False, **environment: str) -> Run:
-        """`albert` with these words; it stops for good at a moment, `after-save 2` say, when one is given."""
+    def start(
+        self,
+        arguments: list[str],
+        stand_still: str = "",
+        tell_samples: bool = False,
+        fault: Fault | None = None,
+        diverge_at: int | None = None,
+        **environment: str,
+    ) -> Run:
+        """`albert` with these words.
+
+        Args:
+            arguments: the words.
+            stand_still: a moment, `after-save 2` say, at which it stops for good.
+            tell_samples: whether it tells what the samples of each step are.
+            fault: what it meets when it changes the disk.
+            diverge_at: how many micro-batches have a loss; those that follow have none.
+            environment: variables beside those of this process.
+        """
         run = Run(self, arguments, self._directory / f"printed-{len(self._runs)}-{len(self._starting)}.txt")
         request = {"arguments": arguments, "environment": environment, "stand_still": stand_still}
-        request["tell_samples"] = tell_samples
-        request["printed"] = str(run._printed)
+        request |= {"tell_samples": tell_samples, "diverge_at": diverge_at, "printed": str(run._printed)}
+        request["fault"] = None if fault is None else asdict(fault)
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
@@ -212,7 +232,8 @@ def told(run: Path) -> list[dict]:
 
 def final_files(run: Path) -> dict[str, bytes]:
     """What a finished run leaves: its model, and the weights and moments of its last checkpoint."""
-    newest = RunFolder(run).newest_checkpoint()[1]
+    _, newest = RunFolder(run).checkpoints()[-1]
+    verify_directory(newest)
     verify_directory(run / "model")
     return {
         "model": (run / "model" / "model.safetensors").read_bytes(),

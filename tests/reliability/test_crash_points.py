@@ -1,0 +1,51 @@
+"""The trial itself, with the count of the quick lane, and that its calls are all there are."""
+
+import os
+
+from reliability.crash_points import TRIAL, contents, damages
+from reliability.durable_calls import unwatch, watch
+from reliability.lanes import run_trial
+
+from albert.runtime.durable_files import new_directory, remove_directory, write_text
+
+
+def test_no_crash_is_lost(tmp_path):
+    entry = run_trial(TRIAL, "quick", seed=0, scratch=tmp_path)
+    assert (entry.tried, entry.failures) == (TRIAL.counts["quick"], ())
+
+
+def test_every_call_is_told_before_and_after(tmp_path):
+    seen = []
+    watch(str(tmp_path), lambda moment, name, place: seen.append((moment, name, os.path.basename(place))))
+    try:
+        with new_directory(tmp_path / "made") as directory:
+            (directory / "file").write_bytes(b"12345")
+        remove_directory(tmp_path / "made")
+        write_text(tmp_path.parent / "elsewhere", "unseen")
+    finally:
+        unwatch()
+    done = [name for moment, name, _ in seen if moment == "after"]
+    made = ["mkdir", "open", "write", "fsync", "open", "write", "fsync", "fsync", "rename", "fsync"]
+    assert done[:10] == made  # the file, the manifest, the directory, its parent
+    assert done[10] == "rename" and done[-1] == "rmdir" and done.count("unlink") == 2
+    begun = [name for moment, name, _ in seen if moment == "before"]
+    begun.remove("mkdir")  # of the parent, which is there
+    assert begun == done
+
+
+def test_a_write_can_be_cut_short_and_goes_on(tmp_path):
+    watch(str(tmp_path), lambda moment, name, place: 2 if (moment, name) == ("before", "write") else None)
+    try:
+        (tmp_path / "file").write_bytes(bytes(range(100)))
+    finally:
+        unwatch()
+    assert (tmp_path / "file").read_bytes() == bytes(range(100))
+
+
+def test_damage_and_difference_would_be_found(tmp_path):
+    with new_directory(tmp_path / "out") as directory:
+        (directory / "file").write_bytes(b"12345")
+    before = contents(tmp_path / "out")
+    (tmp_path / "out" / "file").write_bytes(b"12346")
+    assert len(list(damages(tmp_path / "out"))) == 1
+    assert contents(tmp_path / "out") != before

@@ -1,0 +1,155 @@
+"""Defects by which a crash, lost power or damage would cost a file, or a wrong file would be loaded."""
+
+from reliability.defects.defect import Defect
+
+_DURABLE, _MANIFESTS, _RUN = "runtime/durable_files.py", "runtime/manifests.py", "training/run_folder.py"
+_ON_DISK = "runtime/test_durable_files.py::test_everything_is_on_the_disk_before_the_name_appears"
+_FILE_ON_DISK = "runtime/test_durable_files.py::test_a_file_is_on_the_disk_before_its_name_and_its_name_at_the_end"
+
+FILES = (
+    Defect(
+        name="a manifest is believed without hashing the files",
+        file=_MANIFESTS,
+        old='if file_hash(file) != entry["sha256"]:',
+        new="if False:",
+        tests=("runtime/test_durable_files.py::test_a_flipped_bit_in_any_byte_is_refused",),
+    ),
+    Defect(
+        name="a manifest is not checked against its own hash",
+        file=_MANIFESTS,
+        old="if not shaped or data != manifest_bytes(files):",
+        new="if not shaped:",
+        tests=("runtime/test_durable_files.py",),
+    ),
+    Defect(
+        name="a file that no manifest lists is let through",
+        file=_MANIFESTS,
+        old='raise DamagedData(path / name, f"is not listed in {MANIFEST_NAME}")',
+        new="continue",
+        tests=("runtime/test_durable_files.py",),
+    ),
+    Defect(
+        name="a single file is renamed before it is flushed",
+        file=_DURABLE,
+        old="            _sync_file(temporary)\n            os.replace(temporary, path)\n",
+        new="            os.replace(temporary, path)\n",
+        tests=(_FILE_ON_DISK,),
+    ),
+    Defect(
+        name="the name of a single file is not flushed",
+        file=_DURABLE,
+        old="            os.replace(temporary, path)\n            _sync_directory(path.parent)\n",
+        new="            os.replace(temporary, path)\n",
+        tests=(_FILE_ON_DISK,),
+    ),
+    Defect(
+        name="the files of a directory are not flushed",
+        file=_DURABLE,
+        old="            _sync_file(directory / name)\n",
+        new="            pass\n",
+        tests=(_ON_DISK,),
+    ),
+    Defect(
+        name="the manifest is not flushed",
+        file=_DURABLE,
+        old="    _sync_file(manifest)\n",
+        new="",
+        tests=(_ON_DISK,),
+    ),
+    Defect(
+        name="the names in a directory are not flushed",
+        file=_DURABLE,
+        old="        _sync_directory(folder)\n",
+        new="        pass\n",
+        tests=(_ON_DISK,),
+    ),
+    Defect(
+        name="the name of a new directory is not flushed",
+        file=_DURABLE,
+        old="    else:\n        os.rename(temporary, path)\n        _sync_directory(path.parent)\n",
+        new="    else:\n        os.rename(temporary, path)\n",
+        tests=(_ON_DISK,),
+    ),
+    Defect(
+        name="a directory is renamed before its manifest is written",
+        file=_DURABLE,
+        old="            _write_manifest(temporary, known or {})\n"
+        "            _put_in_place(temporary, path, replace)\n",
+        new="            _put_in_place(temporary, path, replace)\n            _write_manifest(path, known or {})\n",
+        tests=("runtime/test_durable_files.py",),
+    ),
+    Defect(
+        name="an old directory goes before the new one stands in its place",
+        file=_DURABLE,
+        old="        os.rename(path, old)\n        try:\n",
+        new="        _remove(path)\n        try:\n",
+        tests=("runtime/test_durable_files.py",),
+    ),
+    Defect(
+        name="the temporary files of the living are removed",
+        file=_DURABLE,
+        old='if not found or _lives(int(found["process"]), found["token"]):',
+        new="if not found:",
+        tests=("runtime/test_durable_files.py",),
+    ),
+    Defect(
+        name="the oldest checkpoint goes before the newest is written",
+        file=_RUN,
+        old="        with new_directory(path, replace=True) as directory:\n            write(directory)\n"
+        "        for _, old in self.checkpoints()[:-keep]:\n            remove_directory(old)\n",
+        new="        for _, old in self.checkpoints()[: 1 - keep or None]:\n            remove_directory(old)\n"
+        "        with new_directory(path, replace=True) as directory:\n            write(directory)\n",
+        tests=("training/test_run_folder.py",),
+    ),
+    Defect(
+        name="checkpoints are put in order as words, not as numbers",
+        file=_RUN,
+        old="        return sorted((int(match.group(1)), entry) for match, entry in found if match)",
+        new="        return [(int(match.group(1)), entry) for match, entry in\n"
+        "            sorted(((match, entry) for match, entry in found if match), key=lambda pair: pair[1].name)]",
+        tests=("training/test_run_folder.py",),
+    ),
+    Defect(
+        name="the newest checkpoint is loaded unchecked",
+        file=_RUN,
+        old="            verify_directory(path)\n",
+        new="            path.stat()\n",
+        tests=("training/test_resume.py::test_a_damaged_newest_checkpoint_is_refused_and_the_whole_one_named",),
+    ),
+    Defect(
+        name="a key that no setting has is passed over",
+        file="runtime/strict_json.py",
+        old="        if key not in fields:\n"
+        '            raise InvalidConfiguration(f"{where}: {key}", "unknown key", did_you_mean(key, fields))\n',
+        new="        pass\n    data = {key: data[key] for key in data if key in fields}\n",
+        tests=("runtime/test_strict_json.py",),
+    ),
+    Defect(
+        name="a file of weights outside of the model's directory is read",
+        file="checkpoints/tensor_files.py",
+        old="if Path(name).name != name:",
+        new="if False:",
+        tests=("checkpoints/test_hostile_directories.py::test_an_index_names_files_of_its_own_directory_alone",),
+    ),
+    Defect(
+        name="an archive may write outside of its own directory",
+        file="checkpoints/archives.py",
+        old="""if name.startswith("/") or ".." in parts or ":" in parts[0] or "\\0" in name:""",
+        new="if False:",
+        tests=("checkpoints/test_archives.py",),
+    ),
+    Defect(
+        name="weights that are not finite are loaded",
+        file="checkpoints/tensor_files.py",
+        old="        tensor.numel()\n        and tensor.is_floating_point()\n",
+        new="        False\n",
+        tests=("checkpoints/test_model_directory.py::test_weights_that_are_not_finite_are_refused",),
+    ),
+    Defect(
+        name="a part of the encoder that a file lacks is drawn at random",
+        file="checkpoints/loading.py",
+        old="    if missing:\n        raise DamagedData(",
+        new="    if False:\n        raise DamagedData(",
+        tests=("checkpoints/test_model_directory.py::test_missing_layers_are_refused",),
+    ),
+)

@@ -1,0 +1,93 @@
+"""Defects by which the server would take on more than it can, or give a caller another one's answer, or none."""
+
+from reliability.defects.defect import Defect
+
+_BATCHER, _GATE = "inference/server/batcher.py", "inference/server/gate.py"
+_OF_BATCHER, _OF_LIMITS = "inference/server/test_batcher.py", "inference/server/test_limits.py"
+
+SERVER = (
+    Defect(
+        name="a request of many texts finds room in the queue as one",
+        file=_BATCHER,
+        old="if self._texts + counted > self._limits.queue_texts:",
+        new="if self._texts + 1 > self._limits.queue_texts:",
+        tests=(_OF_BATCHER,),
+    ),
+    Defect(
+        name="options are not counted in the queue",
+        file=_BATCHER,
+        old="counted = sum(each.counted for each in inputs)",
+        new="counted = len(inputs)",
+        tests=(_OF_BATCHER,),
+    ),
+    Defect(
+        name="a body may grow without an end",
+        file=_GATE,
+        old="            if came > most:\n",
+        new="            if False:\n",
+        tests=(_OF_LIMITS,),
+    ),
+    Defect(
+        name="a length that is told is not believed",
+        file=_GATE,
+        old="if lengths and int(lengths[0]) > limits.body_bytes:",
+        new="if False:",
+        tests=(_OF_LIMITS,),
+    ),
+    Defect(
+        name="a panic of a library ends the worker",
+        file=_BATCHER,
+        old="except BaseException as error:  # a panic",
+        new="except Exception as error:  # a panic",
+        tests=(_OF_BATCHER,),
+    ),
+    Defect(
+        name="one text that cannot be computed fails all that share its batch",
+        file=_BATCHER,
+        old="            if len(batch) == 1:\n                return [error]\n",
+        new="            if batch:\n                return [error] * len(batch)\n",
+        tests=(_OF_BATCHER,),
+    ),
+    Defect(
+        name="the answers of a request come in another order",
+        file=_BATCHER,
+        old="request.outcomes[item.place] = outcome",
+        new="request.outcomes[-1 - item.place] = outcome",
+        tests=(_OF_BATCHER, "inference/server/test_answers.py"),
+    ),
+    Defect(
+        name="questions with other options share a batch",
+        file=_BATCHER,
+        old="item.call == batch[0].call",
+        new="item.call.name == batch[0].call.name",
+        tests=(_OF_BATCHER, "inference/server/test_answers.py"),
+    ),
+    Defect(
+        name="what nobody waits for is computed all the same",
+        file=_BATCHER,
+        old="            self._waiting = kept\n",
+        new="",
+        tests=(_OF_BATCHER,),
+    ),
+    Defect(
+        name="a number that is not finite is an answer",
+        file=_BATCHER,
+        old="[answer if is_finite(answer) else NotFinite(batch[0].call.name) for answer in answers]",
+        new="answers",
+        tests=(_OF_BATCHER, _OF_LIMITS),
+    ),
+    Defect(
+        name="the server ends before it has answered what it accepted",
+        file="inference/server/draining_server.py",
+        old="            over = late or not self.service.in_progress\n",
+        new="            over = True\n",
+        tests=("inference/server/test_ending.py::test_accepted_requests_are_answered_and_new_ones_refused",),
+    ),
+    Defect(
+        name="a slow header is waited for without an end",
+        file="inference/server/connections.py",
+        old="        if what is Waiting.HEADER:\n            self._alarm",
+        new="        if what is None:\n            self._alarm",
+        tests=("inference/server/test_connections.py::test_who_sends_too_slowly_is_told_and_closed",),
+    ),
+)

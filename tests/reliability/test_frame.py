@@ -1,0 +1,174 @@
+"""What a lane does with its trials, and what becomes of its report."""
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import reliability.__main__ as program
+from reliability.guarantees import MARKER, table_of, write_table, written_table
+from reliability.lanes import find_trials, run_trial
+from reliability.promises import IN_ORDER, NO_WRONG_LOAD, ORDER_IS_FIXED
+from reliability.report import Entry, Report, new_report, read_report, write_report
+from reliability.trial import Asked, Outcome, Trial
+
+from albert.runtime.errors import InvalidConfiguration
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def trial(name: str, run: Callable[[Asked], Outcome], promise: str = NO_WRONG_LOAD) -> Trial:
+    return Trial(name, promise, {"quick": 3, "full": 30, "soak": 300}, run)
+
+
+def holds(asked: Asked) -> Outcome:
+    assert list(asked.folder.iterdir()) == []
+    (asked.folder / "scratch").touch()
+    asked.report(asked.count)
+    return Outcome(asked.count, 0, "flips", {"seed": asked.seed, "kinds": "bits"})
+
+
+def breaks(asked: Asked) -> Outcome:
+    (asked.folder / "evidence").touch()
+    return Outcome(asked.count, 25, "cuts", failures=tuple(f"cut {n}" for n in range(25)))
+
+
+def raises(asked: Asked) -> Outcome:
+    raise KeyError("a bug of the trial")
+
+
+@pytest.fixture
+def lane(monkeypatch, tmp_path):
+    """Run `python -m reliability` over the trials given; its exit code and its report."""
+
+    def run(*words: str, trials: tuple[Trial, ...]) -> tuple[int, Report]:
+        monkeypatch.setattr(program, "find_trials", lambda: {each.name: each for each in trials})
+        output = tmp_path / "report.json"
+        return program.run([*words, "--output", str(output)]), read_report(output)
+
+    return run
+
+
+def test_the_report_tells_what_was_tried_where_and_what_failed(lane):
+    code, report = lane("--lane", "full", "--seed", "7", trials=(trial("flips", holds),))
+    assert code == 0
+    assert (report.lane, report.seed) == ("full", 7)
+    assert report.machine["processor"] and report.machine["cores"] and set(report.versions) >= {"python", "torch"}
+    assert report.commit and report.date
+    (entry,) = report.trials
+    assert (entry.name, entry.guarantee, entry.what) == ("flips", NO_WRONG_LOAD, "flips")
+    assert (entry.tried, entry.failed, entry.failures) == (30, 0, ())
+    assert entry.details == {"seed": 7, "kinds": "bits"} and entry.seconds <= report.seconds
+
+
+def test_a_broken_promise_is_exit_code_4_and_names_its_trial(lane, capsys):
+    code, report = lane(trials=(trial("flips", holds), trial("cuts", breaks)))
+    assert code == 4
+    said = capsys.readouterr()
+    assert said.err.endswith("reliability: error: cuts: did not hold; see " + said.err.split("see ")[-1])
+    assert "cuts: 3 cuts, 25 failed" in said.out and "cut 0" in said.out
+    assert len(report.trials[0].failures) == 20
+
+
+def test_a_trial_that_breaks_off_is_a_failure_and_the_next_one_runs(lane, capsys):
+    code, report = lane(trials=(trial("bug", raises), trial("flips", holds)))
+    assert code == 4
+    assert [(entry.name, entry.failed) for entry in report.trials] == [("bug", 1), ("flips", 0)]
+    assert "KeyError" in report.trials[0].failures[0] and "Traceback" in capsys.readouterr().err
+
+
+def test_a_trial_that_tried_nothing_has_not_held(lane):
+    code, _ = lane(trials=(trial("idle", lambda asked: Outcome(0, 0, "naps")),))
+    assert code == 4
+
+
+def test_what_failed_leaves_its_scratch_folder_and_what_held_does_not(tmp_path):
+    run_trial(trial("flips", holds), "quick", 0, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    run_trial(trial("cuts", breaks), "quick", 0, tmp_path)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["evidence"]
+
+
+def test_a_lane_can_run_in_parts(lane):
+    trials = (trial("flips", holds), trial("more", holds))
+    lane("--lane", "full", "--only", "flips", trials=trials)
+    _, report = lane("--lane", "full", "--only", "more", trials=trials)
+    assert [entry.name for entry in report.trials] == ["flips", "more"]
+    _, report = lane("--lane", "soak", "--only", "more", trials=trials)
+    assert [(entry.name, entry.tried) for entry in report.trials] == [("more", 300)]
+
+
+def test_an_unknown_trial_is_refused_with_the_nearest_name(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(program, "find_trials", lambda: {"flips": trial("flips", holds)})
+    assert program.run(["--only", "flip", "--output", str(tmp_path / "report.json")]) == 78
+    assert "did you mean 'flips'?" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+def entry(name: str, promise: str, tried: int, failed: int = 0) -> Entry:
+    return Entry(name, promise, "tries | others", tried, failed, 90.0, "2026-11-22", "abc1234", {}, ())
+
+
+def test_the_table_has_every_trial_below_its_promise():
+    report = new_report("full", 0, (entry("b", NO_WRONG_LOAD, 20_000, 1), entry("a", ORDER_IS_FIXED, 48),
+                                    entry("c", NO_WRONG_LOAD, 60)))  # fmt: skip
+    lines = table_of(report).splitlines()
+    assert lines[2:5] == [
+        f"| {NO_WRONG_LOAD} | 20,000 tries \\| others | 1 |",
+        "|  | 60 tries \\| others | 0 |",
+        f"| {ORDER_IS_FIXED} | 48 tries \\| others | 0 |",
+    ]
+    assert "commit abc1234" in lines[-1] and "2026-11-22" in lines[-1]
+
+
+def test_a_table_takes_the_place_of_the_older_one_and_of_nothing_else(tmp_path):
+    readme, report = tmp_path / "README.md", new_report("full", 0, (entry("a", ORDER_IS_FIXED, 48),))
+    readme.write_text(f"before\n{MARKER}\nan older table\n{MARKER}\nafter\n", encoding="utf-8")
+    for _ in range(2):
+        write_table(readme, report)
+        assert readme.read_text(encoding="utf-8") == f"before\n{MARKER}\n{table_of(report)}{MARKER}\nafter\n"
+    assert written_table(readme) == table_of(report)
+
+
+def test_without_a_place_for_the_table_it_is_refused(tmp_path):
+    (tmp_path / "README.md").write_text("no markers", encoding="utf-8")
+    with pytest.raises(InvalidConfiguration, match="has no two lines"):
+        write_table(tmp_path / "README.md", new_report("full", 0, ()))
+
+
+def test_a_report_is_read_back_strictly(tmp_path):
+    report = new_report("full", 0, (entry("a", ORDER_IS_FIXED, 48),))
+    write_report(tmp_path / "report.json", report)
+    assert read_report(tmp_path / "report.json") == report
+    content = json.loads((tmp_path / "report.json").read_text()) | {"extra": 1}
+    (tmp_path / "report.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidConfiguration, match="unknown key"):
+        read_report(tmp_path / "report.json")
+
+
+def test_the_table_of_the_readme_is_that_of_the_newest_report():
+    readme, report = ROOT / "README.md", ROOT / "results" / "reliability.json"
+    if not report.is_file():
+        pytest.skip("`make reliability` has not been run yet")
+    assert written_table(readme) == table_of(read_report(report))
+
+
+# ---- the trials ------------------------------------------------------------------------------------------------------
+
+
+def test_every_trial_is_declared_for_every_lane_and_promises_what_the_readme_does():
+    trials = find_trials()
+    assert trials
+    for name, declared in trials.items():
+        assert declared.guarantee in IN_ORDER, name
+        assert 0 < declared.counts["quick"] <= declared.counts["full"] <= declared.counts["soak"], name
+
+
+def test_the_rules_of_the_house_hold_for_trials_too():
+    for path in (ROOT / "reliability").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert ast.get_docstring(ast.parse(text)), path
+        assert len(text.splitlines()) <= 300, path

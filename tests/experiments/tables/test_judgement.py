@@ -1,0 +1,183 @@
+"""Verdicts on made-up scores: all three, by the interval that is stated, and never from one seed."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from albert.experiments.tables.claims import Claim, Contrast
+from albert.experiments.tables.judgement import judge, verdict_of
+from albert.experiments.tables.spread import Difference, Scored, difference, held_out_error
+
+BETTER = Claim(sentence="New is better than old.", contrasts=(Contrast("new", "higher", "old"),), columns=("score",))
+
+
+def scores(error=0.0, constant=None, **rows):
+    return {
+        row: {seed: Scored(score, error, constant) for seed, score in enumerate(each)} for row, each in rows.items()
+    }
+
+
+def verdict(claim=BETTER, error=0.0, **rows):
+    return judge(claim, {"score": scores(error, **rows)}).verdict
+
+
+def test_a_clear_gain_over_three_seeds_is_reproduced():
+    assert verdict(old=[50.0, 51.0, 50.5], new=[55.1, 55.9, 55.6]) == "reproduced"
+
+
+def test_a_clear_loss_is_not_reproduced_and_so_is_a_gain_too_small_to_count():
+    assert verdict(old=[55.1, 55.9, 55.6], new=[50.0, 51.0, 50.5]) == "not reproduced"
+    assert verdict(old=[50.0, 51.0, 52.0], new=[50.11, 51.1, 52.09]) == "not reproduced"
+
+
+def test_a_gain_within_the_spread_of_seeds_is_inconclusive():
+    assert verdict(old=[50.0, 54.0, 52.0], new=[55.0, 52.0, 56.0]) == "inconclusive"
+
+
+def test_a_gain_within_the_error_of_the_held_out_items_is_inconclusive_however_alike_the_seeds():
+    steady = {"old": [50.0, 50.1, 50.0], "new": [51.0, 51.1, 51.0]}
+    assert verdict(**steady) == "reproduced"
+    assert verdict(error=held_out_error(50, 872), **steady) == "inconclusive"
+    assert verdict(error=held_out_error(50, 100_000), **steady) == "reproduced"
+
+
+def test_one_seed_is_never_enough():
+    judged = judge(BETTER, {"score": scores(old=[20.0], new=[90.0])})
+    assert judged.verdict == "inconclusive" and "one seed" in judged.words
+    assert "one seed" in judged.contrasts[0].figures
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "higher", "not_higher", "alike"),
+    [
+        (0.1, 0.9, "reproduced", "not reproduced", "inconclusive"),
+        (0.6, 0.9, "reproduced", "not reproduced", "not reproduced"),
+        (0.1, 0.4, "not reproduced", "reproduced", "reproduced"),
+        (-0.4, 0.4, "not reproduced", "reproduced", "reproduced"),
+        (-0.9, 0.4, "not reproduced", "reproduced", "inconclusive"),
+        (-2.0, -1.0, "not reproduced", "reproduced", "not reproduced"),
+        (-0.4, 0.9, "inconclusive", "inconclusive", "inconclusive"),
+    ],
+)
+def test_every_place_of_an_interval_has_its_verdict(low, high, higher, not_higher, alike):
+    found = Difference((low + high) / 2, low, high, seeds=3, degrees=2)
+    assert verdict_of("higher", found, 0.5) == higher
+    assert verdict_of("not higher", found, 0.5) == not_higher
+    assert verdict_of("alike", found, 0.5) == alike
+
+
+def test_of_several_contrasts_all_must_hold_and_one_failure_is_enough():
+    chain = Claim(
+        sentence="Each is better than the one before.",
+        contrasts=(Contrast("b", "higher", "a"), Contrast("c", "higher", "b")),
+        columns=("score",),
+    )
+    rising = {"a": [10.0, 10.2, 10.1], "b": [20.0, 20.1, 20.2], "c": [30.1, 30.0, 30.2]}
+    assert verdict(chain, **rising) == "reproduced"
+    assert verdict(chain, **{**rising, "c": [15.0, 15.1, 15.2]}) == "not reproduced"
+    assert verdict(chain, **{**rising, "c": [19.9, 20.3, 20.6]}) == "inconclusive"
+
+
+def test_against_a_constant_answer_each_row_has_its_own():
+    nothing = Claim(
+        sentence="It learns nothing.", contrasts=(Contrast("it", "not higher", None),), columns=("score",), smallest=3.0
+    )
+    chance = scores(constant=50.0, it=[50.4, 49.8, 50.3], other=[90.0, 90.5, 89.9])
+    assert judge(nothing, {"score": chance}).verdict == "reproduced"
+    learnt = scores(constant=50.0, it=[58.0, 57.5, 58.3], other=[90.0, 90.5, 89.9])
+    judged = judge(nothing, {"score": learnt})
+    assert judged.verdict == "not reproduced" and "the constant answer" in judged.contrasts[0].figures
+
+
+def test_what_a_scale_does_not_measure_is_not_asked():
+    assert judge(BETTER, {"another": scores(old=[1.0], new=[2.0])}).verdict == "not asked"
+    judged = judge(BETTER, {"score": scores(old=[1.0, 2.0])})
+    assert judged.verdict == "not asked" and "new against old: not run" in judged.words
+
+
+def test_the_first_column_that_was_measured_is_the_one():
+    claim = Claim(sentence="x", contrasts=BETTER.contrasts, columns=("average", "score"))
+    good, bad = scores(old=[1.0, 1.1], new=[9.0, 9.1]), scores(old=[9.0, 9.1], new=[1.0, 1.1])
+    assert judge(claim, {"score": good}).verdict == "reproduced"
+    judged = judge(claim, {"score": good, "average": bad})
+    assert (judged.verdict, judged.column) == ("not reproduced", "average")
+    assert judge(claim, {"score": good, "average": {"old": {}, "new": {}}}).column == "score"
+
+
+def test_arms_that_should_have_taken_the_same_time_must_have():
+    claim = Claim(sentence="x", contrasts=BETTER.contrasts, columns=("score",), equal="hours")
+    gain = scores(old=[50.0, 51.0, 50.5], new=[55.1, 55.9, 55.6])
+    assert judge(claim, {"score": gain, "hours": scores(old=[10.0], new=[10.9])}).verdict == "reproduced"
+    judged = judge(claim, {"score": gain, "hours": scores(old=[10.0], new=[13.0])})
+    assert judged.verdict == "inconclusive" and "hours are not equal: new 13, old 10" in judged.words
+    assert "not known" in judge(claim, {"score": gain}).words
+
+
+def test_two_arms_are_the_paired_t_test():
+    old, new = [50.0, 53.0, 51.0, 55.0], [52.5, 54.9, 53.1, 58.0]
+    found = difference(scores(old=old, new=new), "new", "old")
+    expected = stats.ttest_rel(new, old).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert (found.seeds, found.degrees) == (4, 3)
+
+
+def test_a_constant_is_the_one_sample_t_test():
+    own = [50.0, 53.0, 51.0, 55.0]
+    found = difference(scores(constant=48.0, own=own), "own", None)
+    expected = stats.ttest_1samp(np.array(own) - 48.0, 0).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_further_arms_lend_their_degrees_of_freedom_and_a_missing_run_lends_none():
+    two_seeds = {"a": [1.0, 2.0], "b": [3.0, 4.2], "c": [5.0, 6.1], "d": [7.0, 7.8]}
+    found = difference(scores(**two_seeds), "b", "a")
+    assert found.degrees == 3 and difference(scores(a=[1.0, 2.0], b=[3.0, 4.2]), "b", "a").degrees == 1
+    short = {**two_seeds, "d": [7.0]}
+    assert difference(scores(**short), "b", "a").degrees == 2
+    assert difference(scores(**short), "d", "a").seeds == 1
+
+
+def test_what_a_seed_does_to_all_arms_is_no_spread():
+    lucky = np.array([0.0, 7.0, -3.0])
+    found = difference(scores(a=list(50 + lucky), b=list(51 + lucky), c=list(40 + lucky)), "b", "a")
+    assert (found.low, found.high) == pytest.approx((1.0, 1.0))
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    """1,000 tables of four arms and two seeds; 95 % of 1,000 lie within 3 standard deviations: 929 to 971."""
+    draws = np.random.default_rng(5)
+    held = 0
+    for _ in range(1000):
+        seeds, arms = draws.normal(0, 2, 2), np.array([0.0, 1.5, 3.0, 10.0])
+        table = arms[:, None] + seeds + draws.normal(0, 1, (4, 2))
+        found = difference(scores(**{f"r{i}": row.tolist() for i, row in enumerate(table)}), "r1", "r0")
+        held += found.low <= 1.5 <= found.high
+    assert 929 <= held <= 971
+
+
+def test_the_error_of_held_out_items_is_binomial():
+    assert held_out_error(50, 2500) == pytest.approx(1.0)
+    assert held_out_error(100, 10) == held_out_error(0, 10) == 0
+    answers = np.random.default_rng(0).random((2000, 400)) < 0.3
+    spread = (100 * answers.mean(1)).std()
+    assert held_out_error(30, 400) == pytest.approx(spread, rel=0.1)
+
+
+def test_errors_of_the_items_do_not_shrink_with_more_seeds():
+    widths = []
+    for seeds in (3, 30):
+        same = {"a": [50.0] * seeds, "b": [60.0] * seeds}
+        found = difference(scores(2.0, **same), "b", "a")
+        widths.append(found.high - found.low)
+    assert widths[0] == pytest.approx(widths[1]) == pytest.approx(2 * 1.959964 * math.hypot(2, 2))
+
+
+def test_seeds_that_only_one_arm_has_are_left_out():
+    rows = scores(old=[50.0, 51.0], new=[55.0, 56.0, 99.0])
+    found = difference(rows, "new", "old")
+    assert found.seeds == 2 and found.mean == pytest.approx(5.0)
+    for first, second in itertools.permutations(rows, 2):
+        assert difference(rows, first, second).mean == pytest.approx(-difference(rows, second, first).mean)

@@ -97,9 +97,11 @@ class CopiedProject:
         assert self._tests.stdin is not None and self._tests.stdout is not None
         self._tests.stdin.write(json.dumps(request).encode() + b"\n")
         child = int(self._tests.stdout.readline())
-        ended, _, _ = select.select([self._tests.stdout], [], [], seconds)
-        with contextlib.suppress(ProcessLookupError):  # what the tests started ends with them
-            os.killpg(child, signal.SIGKILL)
+        try:
+            ended, _, _ = select.select([self._tests.stdout], [], [], seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # what the tests started ends with them
+                os.killpg(child, signal.SIGKILL)
         code = int(self._tests.stdout.readline())
         if not ended:
             raise TimeoutError(f"tests ran for more than {seconds:.0f} seconds")

@@ -31,6 +31,29 @@ STEPS = {  # the paper's Table 14: learning rate, batch, steps, warm-up
 }
 
 
+METRICS = {  # GLUE, SQuAD and RACE as their own papers score them, the one that is named first in front
+    "cola": ["matthews_correlation"],
+    "sst-2": ["accuracy"],
+    "mrpc": ["f1", "accuracy"],
+    "sts-b": ["pearson", "spearman"],
+    "qqp": ["f1", "accuracy"],
+    "mnli": ["accuracy"],
+    "qnli": ["accuracy"],
+    "rte": ["accuracy"],
+    "wnli": ["accuracy"],
+    "ax": ["matthews_correlation"],
+    "squad-1.1": ["span_f1", "span_exact_match"],
+    "squad-2.0": ["open_question_scores"],
+    "race": ["accuracy"],
+    "race-middle": ["accuracy"],
+    "race-high": ["accuracy"],
+}
+
+
+def test_metrics_are_the_official_ones_in_their_order():
+    assert {name: [metric.__name__ for metric in task.metrics] for name, task in DECLARED.items()} == METRICS
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_recipes_are_the_papers(name):
     recipe = DECLARED[name].recipe

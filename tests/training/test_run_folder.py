@@ -39,6 +39,13 @@ def test_a_checkpoint_that_was_damaged_is_written_anew(run):
     assert run.newest_checkpoint() == (1, path) and (path / "file").read_text() == "good"
 
 
+def test_steps_are_numbers_however_many_digits_they_have(run):
+    for step in (99_999_998, 99_999_999, 100_000_000):
+        run.save_checkpoint(step, lambda directory: (directory / "file").touch(), keep=2)
+    assert steps_kept(run) == [99_999_999, 100_000_000]
+    assert run.newest_checkpoint() == (100_000_000, run.checkpoints_path / "step-100000000")
+
+
 # ---- the lock --------------------------------------------------------------------------------------------------------
 
 

@@ -59,6 +59,24 @@ def test_a_place_below_a_file_cannot_be_created(tmp_path, write):
     assert refusal.value.exit_code == 73
 
 
+def test_a_file_is_on_the_disk_before_its_name_and_its_name_at_the_end(tmp_path, monkeypatch):
+    events = []
+    fsync, replace = os.fsync, os.replace
+
+    def record_fsync(descriptor):
+        events.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def record_replace(source, target):
+        events.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    write_text(tmp_path / "state.json", "new")
+    assert events == [(tmp_path / "state.json").stat().st_ino, "replace", tmp_path.stat().st_ino]
+
+
 # ---- directories ---------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +178,20 @@ def test_every_truncation_is_refused(whole):
                 verify_directory(whole)
         (whole / name).write_bytes(content)
     verify_directory(whole)
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "empty"])
+@pytest.mark.parametrize("kind", ["loop", "nothing", "pipe", "device"])
+def test_what_is_no_file_is_refused_and_not_waited_for(whole, name, kind):
+    """A pipe has no bytes either, as the file that is empty."""
+    file = whole / name
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to({"loop": name, "nothing": "nowhere", "device": "/dev/zero"}[kind])
+    with pytest.raises((DamagedData, MissingInput), match=name):
+        verify_directory(whole)
 
 
 def test_a_missing_file_is_named(whole):

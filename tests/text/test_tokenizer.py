@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import shutil
 
 import pytest
@@ -218,6 +219,13 @@ def test_files_beside_a_manifest_are_checked_against_it(tokenizer, tmp_path, nam
     file.write_bytes(content)
     with pytest.raises(DamagedData, match=rf"{name}: SHA-256 differs from MANIFEST\.json"):
         load_tokenizer(tmp_path / "tokenizer")
+
+
+@pytest.mark.parametrize("name", ["spiece.model", "vocab.txt", "tokenizer.json"])
+def test_a_pipe_for_a_vocabulary_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(MissingInput, match=rf"{name}: is no file"):
+        load_tokenizer(tmp_path)
 
 
 def test_a_flag_that_is_no_truth_value_is_refused(tokenizer_directory, tmp_path):

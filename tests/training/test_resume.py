@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 
 import pytest
@@ -202,6 +203,15 @@ def test_a_damaged_newest_checkpoint_is_refused_and_the_whole_one_named(learn, r
     for _, older in run.checkpoints()[:-1]:
         (older / "training_state.json").unlink()
     with pytest.raises(DamagedData, match=f"no older checkpoint is whole; remove {run.path} to start again"):
+        learn(checkpoint_every=2)
+
+
+def test_a_checkpoint_under_the_name_of_another_step_is_refused(learn, run):
+    learn(checkpoint_every=2, keep_checkpoints=3)
+    older, newest = run.checkpoints()[-2:]
+    shutil.rmtree(newest[1])
+    shutil.copytree(older[1], newest[1])
+    with pytest.raises(DamagedData, match=rf"state after step {older[0]}, its name says {newest[0]}; remove it"):
         learn(checkpoint_every=2)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +29,8 @@ def verify_directory(path: Path, checked: Callable[[str, int], None] | None = No
         checked: called with the name and the bytes of every file that was found to be right.
 
     Raises:
-        MissingInput: no such directory, or one without a manifest.
-        DamagedData: a file is missing, unlisted, of another size, or of another SHA-256.
+        MissingInput: no such directory, or one without a manifest; a file that cannot be read.
+        DamagedData: a file is missing, unlisted, no file, of another size, or of another SHA-256.
     """
     if not path.is_dir():
         raise MissingInput(path, "no such directory")
@@ -70,10 +71,7 @@ def verify_files(directory: Path, names: Iterable[str]) -> None:
             continue
         if name not in listed:
             raise DamagedData(file, f"is not listed in {MANIFEST_NAME}")
-        try:
-            _verify_file(file, listed[name])
-        except OSError as error:
-            raise MissingInput(file, error.strerror or "cannot be read") from error
+        _verify_file(file, listed[name])
 
 
 def read_manifest(path: Path) -> dict[str, FileSum]:
@@ -114,14 +112,23 @@ def files_below(directory: Path) -> list[str]:
 
 
 def _verify_file(file: Path, entry: dict) -> None:
-    if file.stat().st_size != entry["bytes"]:
-        raise DamagedData(file, f"has {file.stat().st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
-    if file_hash(file) != entry["sha256"]:
-        raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
+    try:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+            raise DamagedData(file, "is no file")
+        if status.st_size != entry["bytes"]:
+            raise DamagedData(file, f"has {status.st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
+        if file_hash(file) != entry["sha256"]:
+            raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
+    except OSError as error:  # a link to nothing, or to itself
+        raise MissingInput(file, error.strerror or "cannot be read") from error
 
 
 def _read_manifest(path: Path) -> dict[str, dict]:
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise MissingInput(path, error.strerror or "cannot be read") from error
     try:
         files = json.loads(data)["files"]
         shaped = all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())

@@ -1,5 +1,6 @@
 """A tokenizer from its files, of whichever kind they are."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ def load_tokenizer(
     """
     file = vocabulary_file(path)
     config_file = file.parent / CONFIG_NAME
+    if os.path.lexists(file) and not file.is_file():  # a pipe would be waited for
+        raise MissingInput(file, "is no file")
     verify_files(file.parent, (file.name, CONFIG_NAME))
     config = read_json_object(config_file) if config_file.is_file() else {}
     if lower_case is not None:

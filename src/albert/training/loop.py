@@ -81,7 +81,7 @@ def train(
     newest = run.newest_checkpoint()
     state = TrainingState(identity=identity)
     if newest is not None:
-        state = read_training_state(newest[1], model, optimizer, identity)
+        state = read_training_state(newest[1], model, optimizer, identity, step=newest[0])
     note_changes(state.circumstances, now := circumstances(here, device, model), here)
     state.circumstances = now
     curves = Curves(run, state.step, active=here.is_first, more=loggers)

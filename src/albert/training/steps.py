@@ -127,7 +127,7 @@ class Training:
         assert newest is not None, "one is saved before the first update"
         rollbacks = before.incidents.with_rollback(before.step, newest[0], alarm, self.plan.max_rollbacks)
         self.optimizer.state.clear()
-        self.state = read_training_state(newest[1], self.model, self.optimizer, before.identity)
+        self.state = read_training_state(newest[1], self.model, self.optimizer, before.identity, newest[0])
         self.state.circumstances, self.state.seconds = before.circumstances, before.seconds
         self.state.incidents.rollbacks = rollbacks
         self.reports.rolled_back(before, self.state, alarm)

@@ -79,15 +79,24 @@ def write_training_state(directory: Path, tensors: dict[str, Tensor], state: Tra
 
 
 def read_training_state(
-    directory: Path, model: nn.Module, optimizer: Optimizer, identity: dict[str, str]
+    directory: Path, model: nn.Module, optimizer: Optimizer, identity: dict[str, str], step: int | None = None
 ) -> TrainingState:
     """Load weights and moments in place and return how far the run had come.
 
+    Args:
+        directory: the checkpoint.
+        model, optimizer: of the run, to be overwritten.
+        identity: what must be as it was.
+        step: of which update the checkpoint is, as its name says; None: whichever.
+
     Raises:
         InvalidConfiguration: the run was made with another recipe, corpus or tokenizer.
-        DamagedData: the tensors are not those of this model.
+        DamagedData: the tensors are not those of this model, or of another step.
     """
     state = load_json(TrainingState, directory / STATE_NAME)
+    if step is not None and state.step != step:
+        why = f"holds the state after step {state.step}, its name says {step}"
+        raise DamagedData(directory, why, "remove it to go on from the checkpoint before it")
     for key, value in identity.items():
         if state.identity.get(key) != value:
             why = f"was trained with another {key}"

@@ -1,8 +1,10 @@
 """A model directory is whole, says everything, and is refused in one line when it is not what it says."""
 
 import json
+import os
 import pickle
 import shutil
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +89,20 @@ def test_weights_are_safetensors_that_say_they_are_for_torch(directory: Path) ->
     with safe_open(directory / "model.safetensors", framework="pt") as file:
         assert file.metadata() == {"format": "pt"}
         assert not any("decoder" in name for name in file.keys())  # noqa: SIM118
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o007, 0o077], ids=oct)
+def test_every_file_has_the_permissions_that_the_user_gives_new_ones(
+    config: AlbertConfig, tmp_path: Path, mask: int
+) -> None:
+    before = os.umask(mask)
+    try:
+        save_model_directory(tmp_path / "model", AlbertModel(config), None)
+    finally:
+        os.umask(before)
+    found = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "model").iterdir()}
+    assert found.pop("model.safetensors") == 0o666 & ~mask
+    assert set(found.values()) == {0o666 & ~mask}
 
 
 def test_the_bytes_of_a_directory_depend_on_the_model_alone(config: AlbertConfig, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,7 @@ def new_file(path: Path) -> Iterator[Path]:
         WriteFailed: the disk is full or failed; `path` is as it was.
     """
     with _writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         temporary = _temporary_name(path, "tmp")
         try:
             yield temporary
@@ -67,6 +68,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
+def usual_permissions(path: Path) -> Iterator[None]:
+    """Give the file that the block writes the permissions of any new file: some libraries make theirs private."""
+    path.touch()
+    permissions = stat.S_IMODE(path.stat().st_mode)
+    yield
+    path.chmod(permissions)
+
+
+@contextmanager
 def new_directory(
     path: Path, replace: bool = False, known: MutableMapping[str, FileSum] | None = None
 ) -> Iterator[Path]:
@@ -83,7 +93,7 @@ def new_directory(
         WriteFailed: the disk is full or failed; nothing is left behind.
     """
     with _writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         remove_leftovers(path.parent)
         if os.path.lexists(path) and not replace:
             raise CannotCreate(path, "exists already", "choose another name, or remove it first")
@@ -97,6 +107,22 @@ def new_directory(
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory and its parents where they are missing; what is new about them is on the disk.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = []
+    place = path
+    while not place.is_dir() and place != place.parent:
+        missing.append(place)
+        place = place.parent
+    path.mkdir(parents=True, exist_ok=True)
+    for made in reversed(missing):
+        _sync_directory(made.parent)
+
+
 def remove_directory(path: Path) -> None:
     """Remove a directory so that no moment shows half of it under its name.
 
@@ -106,6 +132,7 @@ def remove_directory(path: Path) -> None:
     with _writing(path):
         dying = _temporary_name(path, "tmp")
         os.rename(path, dying)
+        _sync_directory(path.parent)  # or its files may be gone, and its name back, after the power went
         shutil.rmtree(dying)
 
 
@@ -153,8 +180,8 @@ def _write_manifest(directory: Path, known: Mapping[str, FileSum]) -> None:
     manifest = directory / MANIFEST_NAME
     manifest.write_bytes(manifest_bytes(entries))
     _sync_file(manifest)
-    for folder in {directory, *((directory / n).parent for n in names)}:
-        _sync_directory(folder)
+    for folder, _, _ in os.walk(directory):
+        _sync_directory(Path(folder))
 
 
 def _put_in_place(temporary: Path, path: Path, replace: bool) -> None:

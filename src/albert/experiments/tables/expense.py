@@ -1,0 +1,72 @@
+"""What a run costs in money and in CO2, from a stated price and a stated draw.
+
+Electricity: Strubell et al. (2019, §2) take what the hardware draws times 1.58 for the rest of a data centre (Ascierto
+2018), and 0.954 pounds of CO2 for a kilowatt-hour, the mean of the United States (EPA 2018). Both are numbers of their
+time and place; give those of yours.
+"""
+
+from dataclasses import dataclass
+
+from albert.runtime.errors import InvalidConfiguration
+
+POUNDS_PER_KILOGRAM = 2.20462
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """What an hour of the machine costs.
+
+    Raises:
+        InvalidConfiguration: a number below 0, or a data centre that draws less than its machines.
+    """
+
+    price_per_hour: float = 0.0
+    """Dollars; the default says nothing about money."""
+    watts: float = 0.0
+    """What processors, accelerators and memory draw under load; the default says nothing about electricity."""
+    overhead: float = 1.58
+    """What the data centre draws for a watt of its machines (its PUE)."""
+    co2_pounds_per_kwh: float = 0.954
+
+    def __post_init__(self) -> None:
+        for name in ("price_per_hour", "watts", "co2_pounds_per_kwh"):
+            if not getattr(self, name) >= 0:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 0 is needed")
+        if not self.overhead >= 1:
+            raise InvalidConfiguration("overhead", f"is {self.overhead}, at least 1 is needed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expense:
+    """Of a run."""
+
+    dollars: float
+    kilowatt_hours: float
+    co2_pounds: float
+
+    @property
+    def co2_kilograms(self) -> float:
+        """The same in the other unit."""
+        return self.co2_pounds / POUNDS_PER_KILOGRAM
+
+
+def expense_of(hours: float, rates: Rates, devices: int = 1) -> Expense:
+    """What so many hours cost.
+
+    Args:
+        hours: of the run.
+        rates: of one device.
+        devices: how many ran at once.
+    """
+    kilowatt_hours = hours * devices * rates.watts * rates.overhead / 1000
+    return Expense(
+        dollars=hours * devices * rates.price_per_hour,
+        kilowatt_hours=kilowatt_hours,
+        co2_pounds=kilowatt_hours * rates.co2_pounds_per_kwh,
+    )
+
+
+def implied_watts(co2_pounds: float, device_hours: float, rates: Rates | None = None) -> float:
+    """The draw of one device that a published figure of CO2 comes to."""
+    rates = rates or Rates()
+    return 1000 * co2_pounds / (rates.co2_pounds_per_kwh * rates.overhead * device_hours)

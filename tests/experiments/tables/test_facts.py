@@ -1,0 +1,70 @@
+"""Tables without runs: the paper's figures beside exact ones, and money by a stated price."""
+
+import pytest
+
+from albert.experiments.published_costs import COSTS
+from albert.experiments.published_finetuning import TABLE_14
+from albert.experiments.tables.expense import Rates, expense_of, implied_watts
+from albert.experiments.tables.facts import FACTS, costs, finetuning, sizes
+from albert.experiments.tables.scales import PAPER, SCALES, TINY
+from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.declared import DECLARED
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
+@pytest.mark.parametrize("table", FACTS)
+def test_every_row_has_a_cell_for_every_column(table, scale):
+    facts = FACTS[table](scale)
+    assert facts.table == table and facts.rows
+    assert {len(row) for row in facts.rows} == {len(facts.head)}
+
+
+@pytest.mark.parametrize("task", TABLE_14)
+def test_tasks_are_declared_with_the_recipes_of_table_14(task):
+    paper, ours = TABLE_14[task], DECLARED[task].recipe
+    assert (paper.learning_rate, paper.batch_size, paper.steps) == (ours.learning_rate, ours.batch_size, ours.steps)
+    assert (paper.encoder_dropout, paper.head_dropout) == (ours.encoder_dropout, ours.head_dropout)
+    assert (paper.warmup, paper.max_length) == (pytest.approx(ours.warmup_share * ours.steps), ours.max_length)
+
+
+def test_at_the_papers_scale_both_halves_of_table_1_agree():
+    for _model, _shares, theirs, _stated, exact, _how, ours, counted in sizes(PAPER).rows:
+        assert (theirs, exact) == (ours, counted)
+    assert "11,683,584" in sizes(TINY).rows[2]
+
+
+def test_a_task_that_a_scale_does_not_learn_is_told_so():
+    found = {row[0]: row[3] for row in finetuning(TINY).rows}
+    assert found["race"] == "not learnt" and "64 tokens" in found["sst-2"] and "20,000 examples" in found["qnli"]
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=[cost.model for cost in COSTS])
+def test_the_talks_dollars_are_devices_times_hours_times_price(cost):
+    assert cost.device_hours * cost.price == pytest.approx(cost.dollars)
+
+
+def test_expense_by_hand():
+    rates = Rates(price_per_hour=2.0, watts=500, overhead=1.5, co2_pounds_per_kwh=0.8)
+    found = expense_of(10, rates, devices=4)
+    assert found.dollars == 80
+    assert found.kilowatt_hours == pytest.approx(10 * 4 * 0.5 * 1.5)
+    assert found.co2_pounds == pytest.approx(30 * 0.8) and found.co2_kilograms == pytest.approx(24 * 0.45359, rel=1e-4)
+
+
+def test_a_draw_gives_the_published_co2_back():
+    bert = COSTS[0]
+    watts = implied_watts(bert.co2_pounds, bert.device_hours)
+    assert expense_of(24 * bert.days, Rates(watts=watts), bert.devices).co2_pounds == pytest.approx(bert.co2_pounds)
+
+
+def test_without_a_price_nothing_is_said_about_money():
+    row = costs(TINY, {"albert-base": 0.5}).rows[-1]
+    assert row[0] == "albert-base, scale tiny" and row[2:] == ("0.5", "", "", "")
+    row = costs(TINY, {"albert-base": 0.5}, Rates(price_per_hour=3, watts=100)).rows[-1]
+    assert row[2:] == ("0.5", "1.50", "0.08", "100 W")
+
+
+@pytest.mark.parametrize("wrong", [{"price_per_hour": -1.0}, {"watts": -1.0}, {"overhead": 0.9}])
+def test_impossible_rates_are_refused(wrong):
+    with pytest.raises(InvalidConfiguration, match=next(iter(wrong))):
+        Rates(**wrong)

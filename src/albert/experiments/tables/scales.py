@@ -127,7 +127,7 @@ TINY = Scale(
     depths_of_xxlarge={"12": 4, "24": 8},
     flagship="base",
     long_steps=(16_000, 24_000),
-    same_time=(8_000, 8_000),
+    same_time=(12_000, 8_000),
     second_release_steps=dict.fromkeys(_SIZE_NAMES, 24_000),
     tasks=TINY_TASKS,
 )

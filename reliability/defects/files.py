@@ -3,8 +3,9 @@
 from reliability.defects.defect import Defect
 
 _DURABLE, _MANIFESTS, _RUN = "runtime/durable_files.py", "runtime/manifests.py", "training/run_folder.py"
-_ON_DISK = "runtime/test_durable_files.py::test_everything_is_on_the_disk_before_the_name_appears"
-_FILE_ON_DISK = "runtime/test_durable_files.py::test_a_file_is_on_the_disk_before_its_name_and_its_name_at_the_end"
+_OF_FILES = "runtime/test_durable_files.py::"
+_ON_DISK = _OF_FILES + "test_everything_is_on_the_disk_before_the_name_appears"
+_FILE_ON_DISK = _OF_FILES + "test_a_file_is_on_the_disk_before_its_name_and_its_name_at_the_end"
 
 FILES = (
     Defect(
@@ -12,21 +13,21 @@ FILES = (
         file=_MANIFESTS,
         old='if file_hash(file) != entry["sha256"]:',
         new="if False:",
-        tests=("runtime/test_durable_files.py::test_a_flipped_bit_in_any_byte_is_refused",),
+        tests=(_OF_FILES + "test_a_flipped_bit_in_any_byte_is_refused",),
     ),
     Defect(
         name="a manifest is not checked against its own hash",
         file=_MANIFESTS,
         old="if not shaped or data != manifest_bytes(files):",
         new="if not shaped:",
-        tests=("runtime/test_durable_files.py",),
+        tests=(_OF_FILES + "test_an_edited_manifest_is_refused",),
     ),
     Defect(
         name="a file that no manifest lists is let through",
         file=_MANIFESTS,
         old='raise DamagedData(path / name, f"is not listed in {MANIFEST_NAME}")',
         new="continue",
-        tests=("runtime/test_durable_files.py",),
+        tests=(_OF_FILES + "test_an_extra_file_is_named",),
     ),
     Defect(
         name="a single file is renamed before it is flushed",
@@ -59,7 +60,7 @@ FILES = (
     Defect(
         name="the names in a directory are not flushed",
         file=_DURABLE,
-        old="        _sync_directory(folder)\n",
+        old="        _sync_directory(Path(folder))\n",
         new="        pass\n",
         tests=(_ON_DISK,),
     ),
@@ -71,26 +72,47 @@ FILES = (
         tests=(_ON_DISK,),
     ),
     Defect(
+        name="the names of new parents are not flushed",
+        file=_DURABLE,
+        old="        _sync_directory(made.parent)\n",
+        new="        pass\n",
+        tests=(_OF_FILES + "test_the_parents_that_are_made_are_on_the_disk_before_what_they_hold",),
+    ),
+    Defect(
+        name="a directory that takes another one's place is not flushed",
+        file=_DURABLE,
+        old="        try:\n            _sync_directory(path.parent)\n",
+        new="        try:\n            pass\n",
+        tests=(_OF_FILES + "test_an_old_directory_goes_when_the_new_one_s_name_is_on_the_disk",),
+    ),
+    Defect(
+        name="a name is not gone for good before its files go",
+        file=_DURABLE,
+        old="        _sync_directory(path.parent)  # or its files",
+        new="        # or its files",
+        tests=(_OF_FILES + "test_a_removed_directory_s_name_is_gone_for_good_before_its_files",),
+    ),
+    Defect(
         name="a directory is renamed before its manifest is written",
         file=_DURABLE,
         old="            _write_manifest(temporary, known or {})\n"
         "            _put_in_place(temporary, path, replace)\n",
         new="            _put_in_place(temporary, path, replace)\n            _write_manifest(path, known or {})\n",
-        tests=("runtime/test_durable_files.py",),
+        tests=(_OF_FILES + "test_everything_is_on_the_disk_before_the_name_appears",),
     ),
     Defect(
         name="an old directory goes before the new one stands in its place",
         file=_DURABLE,
         old="        os.rename(path, old)\n        try:\n",
         new="        _remove(path)\n        try:\n",
-        tests=("runtime/test_durable_files.py",),
+        tests=(_OF_FILES + "test_a_disk_that_fills_up_at_any_call_leaves_what_was_there",),
     ),
     Defect(
         name="the temporary files of the living are removed",
         file=_DURABLE,
         old='if not found or _lives(int(found["process"]), found["token"]):',
         new="if not found:",
-        tests=("runtime/test_durable_files.py",),
+        tests=(_OF_FILES + "test_the_next_writer_removes_what_the_dead_left_and_nothing_of_the_living",),
     ),
     Defect(
         name="the oldest checkpoint goes before the newest is written",
@@ -99,7 +121,7 @@ FILES = (
         "        for _, old in self.checkpoints()[:-keep]:\n            remove_directory(old)\n",
         new="        for _, old in self.checkpoints()[: 1 - keep or None]:\n            remove_directory(old)\n"
         "        with new_directory(path, replace=True) as directory:\n            write(directory)\n",
-        tests=("training/test_run_folder.py",),
+        tests=("training/test_run_folder.py::test_the_oldest_goes_only_after_the_newest_is_whole",),
     ),
     Defect(
         name="checkpoints are put in order as words, not as numbers",
@@ -107,7 +129,7 @@ FILES = (
         old="        return sorted((int(match.group(1)), entry) for match, entry in found if match)",
         new="        return [(int(match.group(1)), entry) for match, entry in\n"
         "            sorted(((match, entry) for match, entry in found if match), key=lambda pair: pair[1].name)]",
-        tests=("training/test_run_folder.py",),
+        tests=("training/test_run_folder.py::test_steps_are_numbers_however_many_digits_they_have",),
     ),
     Defect(
         name="the newest checkpoint is loaded unchecked",

@@ -18,21 +18,23 @@ SAMPLES = (
         file=_ORDER,
         old="""np.zeros(len(coins), dtype=bool) if objective == "none" else second.length > 0""",
         new="""np.zeros(len(coins), dtype=bool) if objective == "none" else second.length >= 0""",
-        tests=("pretraining/test_samples.py",),
+        tests=(
+            "pretraining/test_samples.py::test_a_single_sentence_has_no_order_to_predict_and_never_a_foreign_segment",
+        ),
     ),
     Defect(
         name="sentence order is learnt from segments of other documents",
         file=_ORDER,
         old='    if objective == "nsp":\n        others',
         new='    if objective in ("nsp", "sop"):\n        others',
-        tests=("pretraining/test_samples.py",),
+        tests=("pretraining/test_samples.py::test_segments_are_adjacent_in_the_document_whichever_comes_first",),
     ),
     Defect(
         name="a foreign segment comes from the same document",
         file="pretraining/foreign_segments.py",
         old="found = (self._document[drawn] != document[waiting]) & (begin < end)",
         new="found = begin < end",
-        tests=("pretraining/test_foreign_segments.py", "pretraining/test_samples.py"),
+        tests=("pretraining/test_foreign_segments.py",),
     ),
     Defect(
         name="the lengths of n-grams are drawn uniformly",
@@ -62,14 +64,17 @@ SAMPLES = (
         file=_MASKS,
         old="        n = np.minimum(n, words.to_segment_end)\n",
         new="",
-        tests=("pretraining/test_ngram_masking.py",),
+        tests=("pretraining/test_ngram_masking.py::test_a_mask_never_crosses_a_separator",),
     ),
     Defect(
         name="the position of a masked token is one too far",
         file=_SAMPLES,
         old="self.masked_positions[first:last] - before,",
         new="self.masked_positions[first:last] - before + 1,",
-        tests=("pretraining/test_batches.py", "pretraining/test_samples.py::test_parts_of_a_batch_are_its_samples"),
+        tests=(
+            "pretraining/test_batches.py::test_positions_point_at_the_masked_tokens",
+            "pretraining/test_samples.py::test_parts_of_a_batch_are_its_samples",
+        ),
     ),
     Defect(
         name="the same tokens are masked in every epoch",
@@ -97,21 +102,23 @@ SAMPLES = (
         file=_ORDER,
         old="Runs(split, end - split)",
         new="Runs(split + 1, end - split - 1)",
-        tests=("pretraining/test_samples.py",),
+        tests=("pretraining/test_samples.py::test_segments_are_adjacent_in_the_document_whichever_comes_first",),
     ),
     Defect(
         name="a sentence that is too long is cut to a sequence, and its rest is lost",
         file="pretraining/segments.py",
         old="-(-(table.end - table.begin) // max_tokens)",
         new="(table.end - table.begin) // max_tokens",
-        tests=("pretraining/test_segments.py",),
+        tests=(
+            "pretraining/test_segments.py::test_a_sentence_longer_than_allowed_is_cut_into_equal_parts_without_an_order",
+        ),
     ),
     Defect(
         name="all epochs come in the same order",
         file="pretraining/epoch_order.py",
         old='stream("order", self._seed, epoch, number)',
         new='stream("order", self._seed, number)',
-        tests=("pretraining/test_epoch_order.py", "pretraining/test_samples.py"),
+        tests=("pretraining/test_epoch_order.py::test_epochs_seeds_and_windows_are_shuffled_differently",),
     ),
     Defect(
         name="every process trains on the samples of the first one",
@@ -125,20 +132,26 @@ SAMPLES = (
         file=_BATCHES,
         old="for i in range(0, len(made.lengths), micro_batch_size):",
         new="for i in range(0, len(made.lengths) - micro_batch_size + 1, micro_batch_size):",
-        tests=("pretraining/test_batches.py", "pretraining/test_intrinsic_evaluation.py"),
+        tests=(
+            "pretraining/test_batches.py::test_micro_batches_change_nothing_but_how_much_is_held_at_a_time",
+            "pretraining/test_intrinsic_evaluation.py::test_the_figures_do_not_depend_on_the_batches",
+        ),
     ),
     Defect(
         name="evaluation repeats samples until its last batch is full",
         file="pretraining/intrinsic_evaluation.py",
         old="numbers = np.arange(min(limit, samples.per_epoch))",
         new="numbers = np.arange(-(-min(limit, samples.per_epoch) // batch_size) * batch_size)",
-        tests=("pretraining/test_intrinsic_evaluation.py",),
+        tests=(
+            "pretraining/test_intrinsic_evaluation.py::test_the_figures_do_not_depend_on_the_batches",
+            "pretraining/test_intrinsic_evaluation.py::test_a_limit_is_kept",
+        ),
     ),
     Defect(
         name="another corpus goes on with a run",
         file="pretraining/corpus_record.py",
         old="if [each.manifest for each in kept.corpora] != [each.manifest for each in now.corpora]:",
         new="if False:",
-        tests=("pretraining/test_mixture.py",),
+        tests=("pretraining/test_mixture.py::test_a_run_over_a_mixture_ends_in_a_model_and_minds_its_corpora",),
     ),
 )

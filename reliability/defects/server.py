@@ -3,7 +3,7 @@
 from reliability.defects.defect import Defect
 
 _BATCHER, _GATE = "inference/server/batcher.py", "inference/server/gate.py"
-_OF_BATCHER, _OF_LIMITS = "inference/server/test_batcher.py", "inference/server/test_limits.py"
+_OF_BATCHER, _OF_LIMITS = "inference/server/test_batcher.py::", "inference/server/test_limits.py::"
 
 SERVER = (
     Defect(
@@ -11,70 +11,70 @@ SERVER = (
         file=_BATCHER,
         old="if self._texts + counted > self._limits.queue_texts:",
         new="if self._texts + 1 > self._limits.queue_texts:",
-        tests=(_OF_BATCHER,),
+        tests=(_OF_BATCHER + "test_a_request_finds_room_as_a_whole_or_not_at_all",),
     ),
     Defect(
         name="options are not counted in the queue",
         file=_BATCHER,
         old="counted = sum(each.counted for each in inputs)",
         new="counted = len(inputs)",
-        tests=(_OF_BATCHER,),
+        tests=(_OF_BATCHER + "test_options_count_as_texts",),
     ),
     Defect(
         name="a body may grow without an end",
         file=_GATE,
         old="            if came > most:\n",
         new="            if False:\n",
-        tests=(_OF_LIMITS,),
+        tests=(_OF_LIMITS + "test_a_large_body_is_refused_by_its_length_and_while_it_comes",),
     ),
     Defect(
         name="a length that is told is not believed",
         file=_GATE,
         old="if lengths and int(lengths[0]) > limits.body_bytes:",
         new="if False:",
-        tests=(_OF_LIMITS,),
+        tests=(_OF_LIMITS + "test_a_large_body_is_refused_by_its_length_and_while_it_comes",),
     ),
     Defect(
         name="a panic of a library ends the worker",
         file=_BATCHER,
         old="except BaseException as error:  # a panic",
         new="except Exception as error:  # a panic",
-        tests=(_OF_BATCHER,),
+        tests=(_OF_BATCHER + "test_a_text_that_cannot_be_computed_fails_alone",),
     ),
     Defect(
         name="one text that cannot be computed fails all that share its batch",
         file=_BATCHER,
         old="            if len(batch) == 1:\n                return [error]\n",
         new="            if batch:\n                return [error] * len(batch)\n",
-        tests=(_OF_BATCHER,),
+        tests=(_OF_BATCHER + "test_a_text_that_cannot_be_computed_fails_alone",),
     ),
     Defect(
         name="the answers of a request come in another order",
         file=_BATCHER,
         old="request.outcomes[item.place] = outcome",
         new="request.outcomes[-1 - item.place] = outcome",
-        tests=(_OF_BATCHER, "inference/server/test_answers.py"),
+        tests=("inference/server/test_answers.py::test_answers_are_those_of_the_predictor",),
     ),
     Defect(
         name="questions with other options share a batch",
         file=_BATCHER,
         old="item.call == batch[0].call",
         new="item.call.name == batch[0].call.name",
-        tests=(_OF_BATCHER, "inference/server/test_answers.py"),
+        tests=(_OF_BATCHER + "test_calls_of_one_kind_go_together_and_the_oldest_goes_first",),
     ),
     Defect(
         name="what nobody waits for is computed all the same",
         file=_BATCHER,
         old="            self._waiting = kept\n",
         new="",
-        tests=(_OF_BATCHER,),
+        tests=(_OF_BATCHER + "test_what_was_dropped_is_not_computed",),
     ),
     Defect(
         name="a number that is not finite is an answer",
         file=_BATCHER,
         old="[answer if is_finite(answer) else NotFinite(batch[0].call.name) for answer in answers]",
         new="answers",
-        tests=(_OF_BATCHER, _OF_LIMITS),
+        tests=(_OF_LIMITS + "test_a_poisoned_text_fails_alone",),
     ),
     Defect(
         name="the server ends before it has answered what it accepted",

@@ -152,6 +152,49 @@ def test_everything_is_on_the_disk_before_the_name_appears(tmp_path, monkeypatch
     assert after == [tmp_path.stat().st_ino]
 
 
+@pytest.fixture
+def order(monkeypatch):
+    """What is flushed, renamed and removed, in order: ("fsync", inode), ("rename", name), ("rmdir", name)."""
+    events = []
+    fsync, rename, rmdir = os.fsync, os.rename, os.rmdir
+
+    def record_fsync(descriptor):
+        events.append(("fsync", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def record_rename(source, target):
+        events.append(("rename", Path(target).name))
+        rename(source, target)
+
+    def record_rmdir(path, **options):
+        events.append(("rmdir", Path(path).name))
+        rmdir(path, **options)
+
+    for name, recording in (("fsync", record_fsync), ("rename", record_rename), ("rmdir", record_rmdir)):
+        monkeypatch.setattr(os, name, recording)
+    return events
+
+
+def test_an_old_directory_goes_when_the_new_one_s_name_is_on_the_disk(whole, order):
+    with new_directory(whole, replace=True) as directory:
+        fill(directory, "second")
+    last = max(place for place, event in enumerate(order) if event == ("rename", whole.name))
+    assert order[last + 1] == ("fsync", whole.parent.stat().st_ino)
+    assert [kind for kind, _ in order[last + 2 :]] == ["rmdir"] * 2  # the old one, and the folder in it
+
+
+def test_a_removed_directory_s_name_is_gone_for_good_before_its_files(whole, order):
+    parent = whole.parent.stat().st_ino
+    remove_directory(whole)
+    assert [kind for kind, _ in order] == ["rename", "fsync", "rmdir", "rmdir"] and order[1] == ("fsync", parent)
+
+
+def test_the_parents_that_are_made_are_on_the_disk_before_what_they_hold(tmp_path, order):
+    write_text(tmp_path / "a" / "b" / "c.txt", "new")
+    made = [("fsync", path.stat().st_ino) for path in (tmp_path, tmp_path / "a")]
+    assert order[:2] == made and len(order) == 4
+
+
 # ---- damage --------------------------------------------------------------------------------------------------------
 
 

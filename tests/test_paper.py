@@ -1,0 +1,58 @@
+"""docs/paper.md: what it names is there, and nothing of the paper is left out."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from albert.experiments.tables.facts import FACTS
+from albert.experiments.tables.grids import GRIDS
+from albert.experiments.tables.scales import SCALES
+from albert.pretraining.recipes import PretrainingRecipe
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+QUOTED = re.findall(r"`([^`\n]+)`", TEXT)
+FILES = sorted({name for name in QUOTED if re.fullmatch(r"[\w./-]+\.(py|md|csv|json)", name)})
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_it_names_exists(name):
+    assert (ROOT / "src" / "albert" / name).is_file() or (ROOT / name).is_file()
+
+
+def test_it_names_many_files():
+    assert len(FILES) > 60
+
+
+def test_every_table_that_it_shows_is_known():
+    shown = {name for command in QUOTED for name in re.findall(r"albert tables show (\S+)", command)}
+    assert shown and shown <= {*GRIDS, *FACTS}
+
+
+def test_every_option_of_pre_training_that_it_names_is_one():
+    named = {name for quoted in QUOTED for name in re.findall(r"--(sequences|masking)\.([\w-]+)", quoted)}
+    settings = {"sequences": PretrainingRecipe().sequences, "masking": PretrainingRecipe().masking}
+    assert len(named) == 2
+    for part, option in named:
+        assert option.replace("-", "_") in {field.name for field in fields(settings[part])}
+    plain = {field.name for field in fields(PretrainingRecipe)}
+    assert {"sinusoidal_positions", "max_minutes", "activation_checkpointing"} <= plain
+    assert {"`--sinusoidal-positions`", "`max_minutes`", "`activation_checkpointing`"} <= {f"`{one}`" for one in QUOTED}
+
+
+def test_every_table_of_the_paper_and_every_scale_has_its_place():
+    for number in range(1, 15):
+        assert re.search(rf"Tables? ([\d, ]+, )?{number}\b", TEXT), number
+    for scale in SCALES:
+        assert scale in TEXT
+
+
+def test_every_deviation_tells_its_effect_or_that_it_was_not_measured():
+    section = TEXT.split("## What is done otherwise")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not row[-1].startswith("effect")]
+    assert len(rows) > 20
+    assert {len(row) for row in rows} == {4}
+    assert all(row[-1].strip() for row in rows)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from albert.runtime.durable_files import write_bytes
 from albert.runtime.errors import DamagedData, WriteFailed
 
 
@@ -18,8 +19,9 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if not path.exists():
+            write_bytes(path, b"")  # so that its name is on the disk
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             _drop_torn_line(path)
             # Without a buffer, or closing would try again what a full disk refused.
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the run)
@@ -37,6 +39,17 @@ class Journal:
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            raise WriteFailed(self.path, error.strerror or str(error)) from error
+
+    def sync(self) -> None:
+        """Flush what was written to the disk: a loss of power takes the rest.
+
+        Raises:
+            WriteFailed: the disk is full or failed.
+        """
+        try:
+            os.fsync(self._file.fileno())
         except OSError as error:
             raise WriteFailed(self.path, error.strerror or str(error)) from error
 
@@ -71,8 +84,6 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
 
 
 def _drop_torn_line(path: Path) -> None:
-    if not path.exists():
-        return
     with open(path, "rb+") as file:
         content = file.read()
         end = content.rfind(b"\n") + 1

@@ -72,6 +72,11 @@ class Curves:
         for logger in self._loggers:
             logger.write(step, numbers)
 
+    def sync(self) -> None:
+        """What the journal was told survives a loss of power from now on."""
+        if self._journal is not None:
+            self._journal.sync()
+
     def rewind(self, step: int) -> None:
         """Go on from an earlier step; the journal keeps what was, and of a step told twice the last telling holds."""
         for logger in self._loggers:

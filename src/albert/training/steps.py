@@ -180,6 +180,7 @@ class Training:
             self.save_model(directory)
             write_training_state(directory, tensors, self.state)
 
+        self.reports.curves.sync()  # a checkpoint never knows of steps that the journal lost
         if self.here.is_first:
             self.run.save_checkpoint(self.state.step, write, self.plan.keep_checkpoints)
         wait_for_all(self.here)

@@ -1,0 +1,106 @@
+"""The disk that loses its cache, and the trial with the count of the quick lane."""
+
+import os
+import random
+
+import pytest
+from reliability.disk_model import Disk
+from reliability.durable_calls import unwatch, watch
+from reliability.lanes import run_trial
+from reliability.power_loss import TRIAL
+
+
+def test_no_promise_is_lost_with_the_power(tmp_path):
+    entry = run_trial(TRIAL, "quick", seed=0, scratch=tmp_path)
+    assert entry.failures == ()
+    assert entry.tried > TRIAL.counts["quick"] / 2
+    assert entry.details["deliberate defects caught"] == "5 of 5"
+
+
+@pytest.fixture
+def left(tmp_path):
+    """What may be left of a folder after a function wrote into it, as {name: content}."""
+
+    def left(write, most=40) -> set[tuple]:
+        place = tmp_path / "disk"
+        place.mkdir()
+        disk = Disk(place)
+        watch(str(place), disk.saw)
+        try:
+            write(place)
+        finally:
+            unwatch()
+        disk.saw("after", "end", str(place))
+        found = set()
+        for number, possibility in enumerate(disk.possible(random.Random(0), most)):
+            possibility.write(tmp_path / f"state-{number}")
+            files = sorted((tmp_path / f"state-{number}").iterdir())
+            found.add(tuple((file.name, file.read_bytes()) for file in files))
+        return found
+
+    return left
+
+
+def flush(place):
+    descriptor = os.open(place, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def test_what_was_not_flushed_may_be_gone_half_there_zeros_or_whole(left):
+    assert left(lambda place: (place / "a").write_bytes(b"12")) == {
+        (),
+        (("a", b""),),
+        (("a", b"1"),),
+        (("a", b"\0\0"),),
+        (("a", b"12"),),
+    }
+
+
+def test_a_flushed_file_may_lose_its_name_and_no_byte(left):
+    def write(place):
+        (place / "a").write_bytes(b"12")
+        flush(place / "a")
+
+    assert left(write) == {(), (("a", b"12"),)}
+
+
+def test_what_was_flushed_with_its_name_is_sure(left):
+    def write(place):
+        (place / "a").write_bytes(b"12")
+        flush(place / "a")
+        flush(place)
+
+    assert left(write) == {(("a", b"12"),)}
+
+
+def test_what_is_appended_to_stays(left):
+    def write(place):
+        with open(place / "a", "ab", buffering=0) as file:
+            file.write(b"12")
+            flush(place / "a")
+            flush(place)
+            file.write(b"34")
+
+    assert left(write) == {(("a", content),) for content in (b"12", b"123", b"12\0\0", b"1234")}
+
+
+def test_a_name_given_before_the_bytes_were_flushed_may_be_empty(left):
+    def write(place):
+        (place / "a").write_bytes(b"12")
+        os.rename(place / "a", place / "b")
+        flush(place)
+
+    states = left(write)
+    assert (("b", b""),) in states
+    assert all([name for name, _ in state] == ["b"] for state in states)
+
+
+def test_a_rename_happens_or_does_not(left):
+    def write(place):
+        (place / "a").write_bytes(b"12")
+        flush(place / "a")
+        flush(place)
+        os.rename(place / "a", place / "b")
+
+    assert left(write) == {(("a", b"12"),), (("b", b"12"),)}

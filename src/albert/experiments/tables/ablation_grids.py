@@ -1,10 +1,11 @@
 """One choice at a time: E (Table 3), sharing (4), sentence prediction (5), more text (7), dropout (8), Figure 2."""
 
-from albert.experiments.tables.arms import Arm, arm
+from albert.experiments.tables.arms import arm
 from albert.experiments.tables.columns import intrinsic_columns, score_columns
 from albert.experiments.tables.grid import Grid, Row, published_table
 from albert.experiments.tables.overall_grids import COUNTED
 from albert.experiments.tables.scales import Scale
+from albert.experiments.tables.shared_arms import flagship
 from albert.model.config import Sharing
 from albert.pretraining.sentence_order import SentenceObjective
 
@@ -120,28 +121,6 @@ def more_text(scale: Scale) -> Grid:
         notes=(
             "The first corpus that is given is Wikipedia's and the books' place, all of them are the larger mixture.",
         ),
-    )
-
-
-def flagship(scale: Scale, steps: int, with_dropout: bool = False) -> Arm:
-    """The model that Tables 8 to 10 train longest.
-
-    Args:
-        scale: of the experiment.
-        steps: its updates.
-        with_dropout: to the end; else as long as the scale has it.
-    """
-    from_random = scale.start_of_xxlarge is None or scale.flagship != "xxlarge"
-    start = None if from_random else arm(scale, "xxlarge", layers=scale.start_of_xxlarge)
-    off_at = round(scale.dropout_off_from * scale.long_steps[0]) or None
-    return arm(
-        scale,
-        scale.flagship,
-        steps=steps,
-        dropout=0.1 if with_dropout else None,
-        dropout_off_at=None if with_dropout else off_at,
-        start=start,
-        additional_text=scale.flagship_reads_all,
     )
 
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 from albert.experiments.published_race import RACE_CHART
 from albert.experiments.published_scores import GLUE, PublishedTable
-from albert.experiments.tables.ablation_grids import flagship
 from albert.experiments.tables.columns import score_columns, task_columns
 from albert.experiments.tables.grid import Grid, Row, published_table
-from albert.experiments.tables.overall_grids import albert
 from albert.experiments.tables.scales import Scale
+from albert.experiments.tables.shared_arms import albert, flagship
 
 _READING = ("squad-1.1 f1", "squad-1.1 exact", "squad-2.0 f1", "squad-2.0 exact", "race")
 

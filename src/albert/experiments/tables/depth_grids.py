@@ -4,8 +4,9 @@ and whether a wide model need be deep (13)."""
 from albert.experiments.tables.arms import Arm, arm
 from albert.experiments.tables.columns import score_columns
 from albert.experiments.tables.grid import Grid, Row, published_table
-from albert.experiments.tables.overall_grids import COUNTED, xxlarge
+from albert.experiments.tables.overall_grids import COUNTED
 from albert.experiments.tables.scales import Scale
+from albert.experiments.tables.shared_arms import xxlarge
 
 
 def depth(scale: Scale) -> Grid:

@@ -2,30 +2,14 @@
 
 from dataclasses import replace
 
-from albert.experiments.tables.arms import Arm, arm
+from albert.experiments.tables.arms import arm
 from albert.experiments.tables.columns import HOURS, PARAMETERS, SPEED_UP, Column, score_columns
 from albert.experiments.tables.grid import Grid, Row, published_table
 from albert.experiments.tables.scales import Scale, Size
+from albert.experiments.tables.shared_arms import albert, flagship, xxlarge
 
 _SIZES: tuple[Size, ...] = ("base", "large", "xlarge", "xxlarge")
 COUNTED = Column(PARAMETERS, "parameters")
-
-
-def xxlarge(scale: Scale, *, layers: int | None = None, steps: int | None = None) -> Arm:
-    """ALBERT-xxlarge, from the shallower model that the paper begins it with where the scale does so (A.1).
-
-    Args:
-        scale: of the experiment.
-        layers: L; None: as the scale has it.
-        steps: updates; None: as the scale has it.
-    """
-    start = None if scale.start_of_xxlarge is None else arm(scale, "xxlarge", layers=scale.start_of_xxlarge)
-    return arm(scale, "xxlarge", layers=layers, steps=steps, start=start)
-
-
-def albert(scale: Scale, size: Size) -> Arm:
-    """An ALBERT of Table 1."""
-    return xxlarge(scale) if size == "xxlarge" else arm(scale, size)
 
 
 def overall(scale: Scale) -> Grid:
@@ -107,7 +91,8 @@ def second_release(scale: Scale) -> Grid:
         )
         for size in _SIZES
     ]
-    first = Row(name="albert-xxlarge-v1", label="ALBERT-xxlarge, first release", arm=None, preset="albert-xxlarge")
+    longest = flagship(scale, scale.long_steps[1]) if scale.flagship == "xxlarge" else None
+    first = Row(name="albert-xxlarge-v1", label="ALBERT-xxlarge, first release", arm=longest, preset="albert-xxlarge")
     return Grid(
         table="v2",
         title=published.title,

@@ -4,7 +4,8 @@ Seeds: arms with the same seed see their data in the same order, so what a seed 
 first; what is left, pooled over all arms of the table (a two-way layout of arms and seeds without interaction), is the
 spread. With two arms this is the paired t test; with more, few seeds still leave enough degrees of freedom.
 Items: the arms answer the same held-out items for every seed, so more seeds do not make that error smaller. It is added
-as if the answers of two models were independent, which is too wide where they agree, and never too narrow.
+as if the answers of two models were independent, which is too wide where they agree, and as if items were, which those
+of one document are not quite.
 """
 
 import math

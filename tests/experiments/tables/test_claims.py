@@ -1,0 +1,48 @@
+"""Claims are about rows and columns that there are, and the paper's own figures bear them out."""
+
+import pytest
+
+from albert.experiments.tables.claims import CLAIMS
+from albert.experiments.tables.grids import grid_of
+from albert.experiments.tables.scales import PAPER, SCALES
+
+
+@pytest.mark.parametrize("table", CLAIMS)
+def test_claims_name_rows_and_columns_that_there_are(table):
+    for scale in SCALES.values():
+        grid = grid_of(table, scale)
+        columns = frozenset(column.name for column in grid.columns)
+        for claim in CLAIMS[table]:
+            for contrast in claim.contrasts:
+                names = [contrast.first] if contrast.second is None else [contrast.first, contrast.second]
+                assert names[0] != names[-1] or contrast.second is None
+                for name in names:
+                    assert grid.row(name)
+            if scale is PAPER:
+                assert claim.column(columns) == claim.columns[0]
+            if claim.equal is not None:
+                assert claim.equal in columns
+            assert claim.smallest > 0 and claim.sentence.endswith(".")
+
+
+@pytest.mark.parametrize("table", [table for table in CLAIMS if grid_of(table, PAPER).published is not None])
+def test_the_papers_own_figures_bear_its_claims_out(table):
+    grid = grid_of(table, PAPER)
+    assert grid.published is not None
+    rows = {row.arm: row for row in grid.published.rows}
+    names = {column.name: column.published or column.name for column in grid.columns}
+    for claim in CLAIMS[table]:
+        for contrast in claim.contrasts:
+            column = claim.columns[0]
+
+            def figure(name, column=column):
+                row = rows[name]
+                return row.average if column == "average" else row.scores[names[column]]
+
+            gain = figure(contrast.first) - (50.0 if contrast.second is None else figure(contrast.second))
+            held = {
+                "higher": gain > 0,
+                "not higher": gain < claim.smallest,
+                "alike": abs(gain) < claim.smallest,
+            }
+            assert held[contrast.relation], (claim.sentence, contrast, gain)

@@ -140,8 +140,9 @@ class ForkServer:
         commands: Sequence[list[str]],
         stand_still: Mapping[int, str] = MappingProxyType({}),
         tell_samples: bool = False,
+        diverge_at: Mapping[int, int] = MappingProxyType({}),
     ) -> list[Run]:
-        """One process for each rank, with the words and the place to stand still of each."""
+        """One process for each rank, with the words, the place to stand still and to diverge of each."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
@@ -150,6 +151,7 @@ class ForkServer:
                 arguments,
                 stand_still.get(rank, ""),
                 tell_samples,
+                diverge_at=diverge_at.get(rank),
                 RANK=str(rank),
                 LOCAL_RANK=str(rank),
                 WORLD_SIZE=str(len(commands)),

@@ -1,0 +1,125 @@
+"""SIGTERM and SIGINT at moments spread over a run: it saves, says so by its exit code, and goes on as if never stopped.
+
+A signal goes to the whole process group, worker processes included, as schedulers send it. Some processes are fresh
+Python ones and are met while they still import: there is nothing to save, and the exit code is the same. A code is read
+as a shell shows it: a process that a signal ended before it could answer has 128 and the number.
+"""
+
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from reliability.killable_runs import PHASES, ForkServer, Run, final_files, lengths, told
+from reliability.promises import SIGNALS_SAVE
+from reliability.random_kills import LIKELY_START, ending
+from reliability.report import CHECKOUT
+from reliability.small_material import small_material, with_steps
+from reliability.trial import Asked, Outcome, Trial
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS_OF_A_RUN = 10
+FRESH_EVERY = 5
+LONGEST = 30.0
+"""Seconds that the system's schedulers give a job to end."""
+
+
+def run(asked: Asked) -> Outcome:
+    """Signal, go on, compare."""
+    draws = random.Random(asked.seed)
+    material = small_material(asked.folder / "material")
+    recipe = replace(with_steps(60), workers=1, checkpoint_every=5)
+    server = ForkServer(asked.folder)
+    undisturbed = server.start(material.pretrain(asked.folder / "undisturbed", recipe))
+    if undisturbed.finish() != 0:
+        raise RuntimeError(undisturbed.printed)
+    expected = final_files(asked.folder / "undisturbed"), told(asked.folder / "undisturbed")
+    seconds = {phase: statistics.median(lengths(undisturbed, phase)) for phase in PHASES}
+    met: Counter[str] = Counter()
+    failures: list[str] = []
+    longest = 0.0
+    runs = 0
+    while met.total() < asked.count:
+        words = material.pretrain(asked.folder / f"run-{runs}", recipe)
+        for _ in range(min(SIGNALS_OF_A_RUN, asked.count - met.total())):
+            turn, number = met.total(), SIGNALS[met.total() % 2]
+            phase = PHASES[turn % len(PHASES)]
+            if turn % FRESH_EVERY == FRESH_EVERY - 1:
+                phase = "imports or soon after"
+                code, took, printed = signal_fresh(words, number, draws.uniform(0, LIKELY_START))
+            else:
+                code, took, printed = signal_forked(server.start(words), number, phase, draws, seconds[phase])
+            longest = max(longest, took)
+            met["its end" if code == 0 else phase] += 1
+            wrong = what_is_wrong(number, code, took, printed)
+            failures += [f"run {runs}, {signal.Signals(number).name} in {phase}: {what}" for what in wrong]
+            asked.report(1)
+        failures += [f"run {runs}: {what}" for what in ending(server, words, expected)]
+        runs += 1
+    server.close()
+    return Outcome(
+        tried=met.total(),
+        failed=len(failures),
+        what="signals to runs that then went on to their end",
+        details={
+            "runs": runs,
+            "longest seconds to the end": round(longest, 1),
+            **{f"met in {phase}": count for phase, count in sorted(met.items())},
+        },
+        failures=tuple(failures),
+    )
+
+
+def signal_forked(run: Run, number: int, phase: str, draws: random.Random, seconds: float) -> tuple[int, float, str]:
+    """Signal a run in a phase; its exit code, how long it took, and what it printed."""
+    occurrence = draws.randint(1, 2)
+    if phase != "start":
+        run.wait_until(lambda: [what for _, what in run.told].count(phase) >= occurrence)
+    time.sleep(draws.uniform(0, seconds))
+    signalled = time.monotonic()
+    run.signal(number)
+    return run.finish(), time.monotonic() - signalled, run.printed
+
+
+def signal_fresh(words: list[str], number: int, after: float) -> tuple[int, float, str]:
+    """The same of a Python process of its own, after so many seconds."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "albert", *words],
+        cwd=CHECKOUT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        time.sleep(after)
+        signalled = time.monotonic()
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+        _, printed = process.communicate()
+    return process.returncode, time.monotonic() - signalled, printed
+
+
+def what_is_wrong(number: int, code: int, seconds: float, printed: str) -> Iterator[str]:
+    """What breaks the promise; a run that had ended before has kept it."""
+    shown = 128 - code if code < 0 else code
+    if shown not in (0, 128 + number):
+        yield f"exit code {code}, not {128 + number}: {printed[-200:]!r}"
+    if "Traceback" in printed:
+        yield f"a traceback: {printed[-200:]!r}"
+    if seconds > LONGEST:
+        yield f"it took {seconds:.0f} s"
+
+
+TRIAL = Trial(
+    name="signals",
+    guarantee=SIGNALS_SAVE,
+    counts={"quick": 6, "full": 120, "soak": 1200},
+    run=run,
+)

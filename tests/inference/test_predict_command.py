@@ -9,6 +9,7 @@ import pytest
 
 from albert.cli import main as table
 from albert.cli.predict import main
+from albert.inference.predictor import Predictor
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPreTraining,
@@ -107,6 +108,23 @@ def test_words_are_tagged(saved: Save, config: AlbertConfig, capsys: pytest.Capt
     assert "came" in capsys.readouterr().out
     main([path, "--tag", " "])
     assert "note: the text holds no words\n" in capsys.readouterr().err
+
+
+def test_words_between_blanks_are_tagged_as_in_an_evaluation(
+    saved: Save, config: AlbertConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tagger = str(saved(AlbertForTokenClassification(config, 3), id2label={0: "O", 1: "B-X", 2: "I-X"}))
+    assert main([tagger, "--tag", "He  came, .", "--words", "--json"]) == 0
+    words = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert words == Predictor.open(tagger, "cpu").tag_sentences([["He", "came,", "."]])[0]
+    assert [word["word"] for word in words] == ["He", "came,", "."]
+    (tmp_path / "in.txt").write_text("He  came, .\n\n")
+    assert main([tagger, "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.jsonl"), "--words"]) == 0
+    some, none = (json.loads(line)["predicted_tags"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
+    assert [word["word"] for word in some] == ["He", "came,", "."] and none == []
+    for wrong in (["--classify", "a"], ["--input", "x.txt", "--ask", "embed"]):
+        with pytest.raises(UsageError, match="--words: goes with --tag, or with --input where words are tagged"):
+            main([tagger, *wrong, "--words"])
 
 
 def test_an_option_is_chosen(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,8 @@ class Predict:
 
     Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
 
+    Example: albert predict run/model --tag "U.N. official Ekeus heads for Baghdad ." --words
+
     Example: albert predict run/model --input reviews.csv --text-field review --output answered.parquet
     """
 
@@ -56,6 +58,8 @@ class Predict:
     """The text that holds the answer."""
     tag: str | None = None
     """A text whose words get a label each."""
+    words: bool = False
+    """The words to tag are what stands between blanks, as in tagged text; else the tokenizer says what a word is."""
     choose: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION...", help_behavior_hint="")] = ()
     """Two or more options, to be chosen from after reading --context."""
     input: str | None = None
@@ -126,7 +130,7 @@ def main(arguments: list[str]) -> int:
                 options.context_field,
                 options.options_field,
             ),
-            Settings(options.top_k, options.pooling, options.normalize),
+            Settings(options.top_k, options.pooling, options.normalize, options.words),
             options.prefix,
             options.replace,
         )
@@ -172,6 +176,9 @@ def _ask(predictor: Predictor, options: Predict) -> None:
         show([predictor.order(*options.order)], ("label", "score"), options.json)
     elif options.classify is not None:
         show(predictor.classify(options.classify, options.pair), ("label", "score"), options.json)
+    elif options.tag is not None and options.words:
+        (words,) = predictor.tag_sentences([options.tag.split()])
+        show(words, ("word", "entity", "score"), options.json)
     elif options.tag is not None:
         show(predictor.tag(options.tag), ("word", "entity", "score", "start", "end"), options.json)
     elif options.choose:
@@ -200,6 +207,8 @@ def _refuse_contradictions(options: Predict) -> None:
         if getattr(options, name) is not None and asked[0] not in belongs_to:
             places = " or ".join(f"--{place}" for place in belongs_to)
             raise UsageError(f"--{name}", f"goes with {places}, not with {switches}")
+    if options.words and asked[0] != "tag" and (asked[0] != "input" or options.ask not in (None, "tag")):
+        raise UsageError("--words", "goes with --tag, or with --input where words are tagged")
     if asked[0] in ("question", "choose") and options.context is None:
         raise UsageError(switches, "needs a text to answer from", "give --context")
     if len(options.choose) == 1:

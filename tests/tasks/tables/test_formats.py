@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.runtime.errors import AlbertError, DamagedData, MissingInput
+from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.tasks.tables.formats import columns_of, read_table
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
@@ -66,7 +66,7 @@ def test_json_and_parquet_give_the_same_fields(values, tmp_path_factory):
     separator=st.sampled_from(["\t", " ", "  "]),
     blank_lines=st.integers(1, 3),
 )
-def test_tagged_text_keeps_every_word_and_tag(sentences, separator, blank_lines, tmp_path_factory):
+def test_tagged_text_keeps_every_word_and_tag_under_any_name(sentences, separator, blank_lines, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "x.conll"
     blocks = ("\n".join(separator.join(word) for word in sentence) for sentence in sentences)
     mark = separator.join(("-DOCSTART-", "-X-", "O"))
@@ -75,6 +75,9 @@ def test_tagged_text_keeps_every_word_and_tag(sentences, separator, blank_lines,
     found = [list(zip(*(row.fields[name] for name in ("words", "column 2", "tags")), strict=True)) for row in rows.rows]
     assert found == sentences
     assert rows.counts["document_marks"] == 1
+    assert [row.fields for row in read_table(path.rename(path.with_suffix(".txt"))).rows] == [
+        row.fields for row in rows.rows
+    ]
 
 
 def test_what_is_no_text_is_counted_and_absent(tmp_path):
@@ -106,6 +109,15 @@ def test_classes_with_names_in_a_parquet_file_are_read_by_their_names(tmp_path):
         ("x.conll", "a O\nb\n", DamagedData, r"x\.conll:2: has 1 fields where the first word has 2"),
         ("x.conll", "a\tO\nb\t\n", DamagedData, r"x\.conll:2: an empty field"),
         ("x.conll", "\n\n", MissingInput, "has no rows"),
+        (
+            "x.txt",
+            "A line of prose.\nAnd another, which is longer.\n",
+            UsageError,
+            "no words with tags; a table is",
+        ),
+        ("x.txt", "word\nword\n\nword\n", UsageError, "no words with tags"),
+        ("x.txt", "\n", UsageError, "no words with tags"),
+        ("x.txt", "a O\n" * 30 + "b\n", DamagedData, r"x\.txt:31: has 1 fields where the first word has 2"),
         ("x.parquet", "PAR1 and no more", DamagedData, "damaged Parquet file"),
         ("x.jsonl", '{"a.b": 1, "a": {"b": 2}}\n', DamagedData, r"x\.jsonl:1: two values are called 'a\.b'"),
     ],

@@ -18,11 +18,13 @@ Value = str | list[Any] | dict[str, Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a row is answered: guesses for a mask, answers to a question, how vectors are pooled."""
+    """How a row is answered: guesses for a mask, answers to a question, how vectors are pooled, what the words are."""
 
     top_k: int | None = None
     pooling: Pooling = "mean"
     normalize: bool = False
+    words: bool = False
+    """Whether the words to be tagged stand between blanks."""
 
 
 @dataclass(frozen=True)

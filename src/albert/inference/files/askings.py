@@ -102,7 +102,7 @@ def _choose(predictor: Predictor, inputs: Sequence[Inputs], settings: Settings) 
 
 def _tag(predictor: Predictor, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
     tags = _by_kind(
-        [given for (given,) in inputs],
+        [given.split() if settings.words and isinstance(given, str) else given for (given,) in inputs],
         lambda given: isinstance(given, str),
         predictor.tag_batch,
         predictor.tag_sentences,

@@ -1,7 +1,8 @@
 """A table's file to rows, by the ending of its name; `.gz` may follow that of any text.
 
 CSV has quoting (RFC 4180); TSV has none, a tab always ends a field. JSON lines hold one object a line, Parquet typed
-columns (it needs the library pyarrow), and the formats of tagged text one word a line.
+columns (it needs the library pyarrow), and the formats of tagged text one word a line, under `.txt` too where all lines
+but few look like it.
 """
 
 import csv
@@ -17,7 +18,7 @@ from albert.runtime.progress import progress
 from albert.tasks.rows import Row, Rows
 from albert.tasks.sources import lines_of, read_tab_separated, read_text
 from albert.tasks.tables.json_fields import fields_of
-from albert.tasks.tables.tagged_text import read_tagged_text
+from albert.tasks.tables.tagged_text import looks_tagged, read_tagged_text
 
 csv.field_size_limit(2**31 - 1)  # a field is as long as a text may be; the module's own limit is 131,072 characters
 
@@ -28,10 +29,11 @@ def read_table(path: Path) -> Rows:
     """Every row of a table.
 
     Args:
-        path: `.csv`, `.tsv`, `.jsonl`, `.conll`, `.bio`, `.iob`, `.iob2` (or the same with `.gz`), or `.parquet`.
+        path: `.csv`, `.tsv`, `.jsonl`, `.conll`, `.bio`, `.iob`, `.iob2`, `.txt` (or the same with `.gz`), or
+            `.parquet`.
 
     Raises:
-        UsageError: another ending.
+        UsageError: another ending, or `.txt` with text that is not tagged.
         MissingInput: absent or without rows.
         Unavailable: a Parquet file, and pyarrow is not installed.
         DamagedData: a ragged row, broken quoting, a line that is no JSON object and the like, with file and line.
@@ -42,6 +44,7 @@ def read_table(path: Path) -> Rows:
         ".tsv": read_tab_separated,
         ".jsonl": _read_json_lines,
         **dict.fromkeys(TAGGED_TEXT, read_tagged_text),
+        ".txt": _read_text_that_is_tagged,
     }
     if ending == ".parquet" and path.suffix != ".gz":
         return load_by_name("albert.tasks.tables.parquet", "data").read_parquet(path)
@@ -59,6 +62,15 @@ def read_table(path: Path) -> Rows:
 def columns_of(rows: Rows) -> tuple[str, ...]:
     """The columns that any row has, in the order of their first appearance."""
     return tuple(dict.fromkeys(column for row in rows.rows for column in row.fields))
+
+
+def _read_text_that_is_tagged(path: Path) -> Rows:
+    if not looks_tagged(lines_of(path)):
+        why = "is text whose lines are no words with tags"
+        raise UsageError(
+            path, why, "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line"
+        )
+    return read_tagged_text(path)
 
 
 def _read_comma_separated(path: Path) -> Rows:

@@ -5,6 +5,8 @@ between are read too. Lines that begin with -DOCSTART- mark documents and are co
 2003).
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from albert.runtime.errors import DamagedData, MissingInput
@@ -14,6 +16,19 @@ from albert.tasks.sources import lines_of
 
 WORDS, TAGS = "words", "tags"
 _DOCUMENT = "-DOCSTART-"
+_EVIDENT = 0.95
+"""Of the lines with words: so many have one number of fields where a text is tagged. A line of prose has any."""
+
+
+def looks_tagged(lines: Sequence[str]) -> bool:
+    """Whether lines are words with their tags, by how many fields they have; a few lines may be damaged."""
+    separator = _separator(lines)
+    found = (_fields(line, separator) for line in lines if line.strip(" \t"))
+    sizes = Counter(len(fields) for fields in found if fields[0] != _DOCUMENT)
+    if not sizes:
+        return False
+    ((usual, count),) = sizes.most_common(1)
+    return usual > 1 and count >= _EVIDENT * sizes.total()
 
 
 def read_tagged_text(path: Path) -> Rows:
@@ -24,7 +39,7 @@ def read_tagged_text(path: Path) -> Rows:
         DamagedData: a line with another number of fields than the first has, or an empty one among them, by its line.
     """
     lines = lines_of(path)
-    separator = "\t" if any("\t" in line for line in lines) else " "
+    separator = _separator(lines)
     columns: tuple[str, ...] = ()
     rows: list[Row] = []
     sentence: list[list[str]] = []
@@ -32,8 +47,7 @@ def read_tagged_text(path: Path) -> Rows:
     with progress(f"Reading {path.name}", total=len(lines), unit="lines") as bar:
         for number, line in enumerate([*lines, ""], start=1):
             bar.advance()
-            fields = line.split("\t") if separator == "\t" else line.split(" ")
-            fields = fields if separator == "\t" else [field for field in fields if field]
+            fields = _fields(line, separator)
             if not line.strip(" \t"):
                 if sentence:
                     rows.append(_row(len(rows), f"{path}:{began}", columns, sentence))
@@ -53,6 +67,15 @@ def read_tagged_text(path: Path) -> Rows:
     if not rows:
         raise MissingInput(path, "has no rows")
     return Rows(rows, {"rows": len(rows), "document_marks": marks})
+
+
+def _separator(lines: Sequence[str]) -> str:
+    return "\t" if any("\t" in line for line in lines) else " "
+
+
+def _fields(line: str, separator: str) -> list[str]:
+    fields = line.split(separator)
+    return fields if separator == "\t" else [field for field in fields if field]
 
 
 def _columns(count: int) -> tuple[str, ...]:

@@ -15,13 +15,14 @@ from albert.finetuning.distillation import Distillation, open_teacher, soft_loss
 from albert.finetuning.evaluation import Computing
 from albert.finetuning.finetune import finetune
 from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.seeds import finetune_seeds
 from albert.finetuning.splits import read_examples
 from albert.finetuning.start import PretrainedEncoder
 from albert.finetuning.ways_of_learning import TaughtLoss
 from albert.model.albert import AlbertForMultipleChoice, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.encoder import Encoder
 from albert.model.packed_sequences import pack
-from albert.runtime.errors import CannotCreate, InvalidConfiguration
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 from albert.tasks.declared import DECLARED
 from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
@@ -114,6 +115,47 @@ def test_the_loss_is_that_of_labels_and_teacher_by_weight(short, data, teacher, 
     kept = json.loads((tmp_path / "run/recipe.json").read_text())["settings"]["distillation"]
     assert kept["teacher"] == "/".join(Path(teacher).parts[-2:]) and kept["temperature"] == 4.0
     assert any(note.startswith(f"learns from {kept['teacher']}") for note in result.report["notes"])
+
+
+def test_runs_of_several_seeds_ask_the_teacher_once(short, data, teacher, pretrained, tmp_path, monkeypatch):
+    calls = []
+    forward = Encoder.forward
+    monkeypatch.setattr(Encoder, "forward", lambda *given: calls.append(given[2].n_sequences) or forward(*given))
+    settings = FinetuningSettings(device="cpu", distillation=Distillation(teacher=teacher))
+    run = (short, PretrainedEncoder(str(pretrained)), data / "choice")
+    seeds = finetune_seeds(*run, tmp_path / "seeds", None, settings, 2)
+    assert sum(calls) == 48, "the teacher once over the training set, each student once over the development set"
+    alone = finetune(*run, tmp_path / "alone", settings=replace(settings, seed=1))
+    one, other = (Path(d, "model.safetensors") for d in (seeds.runs[1].directory / "model", alone.model_directory))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_another_question_is_asked_anew(short, data, teacher):
+    examples, _ = read_examples(short, data / "choice", "train")
+    said = {}
+
+    def logits(some, computing=CPU):
+        return open_teacher(short, Distillation(teacher=teacher), some, said).logits(computing)
+
+    whole, turned = logits(examples), logits(examples[::-1])
+    assert len(said) == 2
+    np.testing.assert_allclose(turned[::-1], whole, atol=1e-5)
+    assert logits(examples) is whole and len(said) == 2
+    logits(examples, Computing(torch.device("cpu"), "bf16"))
+    assert len(said) == 3
+
+
+def test_a_teacher_has_a_revision(short, data, teacher, pretrained, tmp_path):
+    asked = Distillation(teacher=teacher, revision="v1.0")
+    assert asked.source == "/".join(Path(teacher).parts[-2:]) + "@v1.0"
+    with pytest.raises(UsageError, match=r"revision: 'v1\.0' of .*teacher, which is a directory"):
+        finetune(
+            short,
+            PretrainedEncoder(str(pretrained)),
+            data / "choice",
+            tmp_path / "run",
+            settings=FinetuningSettings(device="cpu", distillation=asked),
+        )
 
 
 @pytest.mark.parametrize("name", ["sst-2", "race", "sts-b"])

@@ -61,6 +61,8 @@ class Finetune:
     """Only pooler and head learn; what the encoder gives is computed once an example, its dropout off."""
     teacher: str | None = None
     """A fine-tuned model for the same task to learn from as well (distillation): a directory, a run, or a Hub id."""
+    teacher_revision: str | None = None
+    """A branch, tag or commit of the teacher's Hub repository."""
     distillation_temperature: float | None = None
     """By which the logits of both are divided; 2 when not set."""
     distillation_weight: float | None = None
@@ -126,11 +128,16 @@ class Finetune:
         return replace(self.architecture, num_hidden_layers=self.depth)
 
     def _distillation(self) -> Distillation | None:
-        asked = {"temperature": self.distillation_temperature, "weight": self.distillation_weight}
+        asked = {
+            "temperature": self.distillation_temperature,
+            "weight": self.distillation_weight,
+            "revision": self.teacher_revision,
+        }
         given = {name: value for name, value in asked.items() if value is not None}
         if self.teacher is None:
             for name in given:
-                raise UsageError(f"--distillation-{name}", "goes with --teacher", "name a fine-tuned model with it")
+                switch = "--teacher-revision" if name == "revision" else f"--distillation-{name}"
+                raise UsageError(switch, "goes with --teacher", "name a fine-tuned model with it")
             return None
         return Distillation(teacher=self.teacher, **given)
 

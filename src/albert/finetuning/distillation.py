@@ -1,10 +1,12 @@
 """A fine-tuned teacher tells the student what it thinks of each example (Hinton et al., 2015).
 
 The teacher may be any model for the same task: deeper, wider, with another tokenizer, or the same block applied more
-often. Its labels are matched by name, and it is asked once an example, before the first update, its dropout off.
+often. Its labels are matched by name, and it is asked once an example, before the first update, its dropout off; runs
+that differ in their seed only learn from the same answers.
 """
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,8 @@ class Distillation:
 
     teacher: str
     """A fine-tuned model directory, a run, or a Hub id."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
     temperature: float = 2.0
     """By which the logits of both are divided: higher ones show more of what the teacher thinks of wrong labels."""
     weight: float = 0.5
@@ -41,16 +45,22 @@ class Distillation:
 
     @property
     def source(self) -> str:
-        """The teacher for a record: the last two parts of a path, or a Hub id."""
-        return "/".join(Path(self.teacher).parts[-2:])
+        """The teacher for a record: the last two parts of a path, or a Hub id with its revision."""
+        short = "/".join(Path(self.teacher).parts[-2:])
+        return f"{short}@{self.revision}" if self.revision else short
+
+
+Said = dict[str, Float[np.ndarray, "examples outputs"]]
+"""What teachers said, by who was asked what."""
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A teacher and the training set as it reads it."""
+    """A teacher and the training set as it reads it; what it said of that before is in `said`, or comes into it."""
 
     opened: OpenedForTask
     split: PreparedSplit
+    said: Said = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -59,6 +69,19 @@ class Teacher:
 
     def logits(self, computing: Computing) -> Float[np.ndarray, "examples outputs"]:
         """What it says to every training example: a logit for each of the task's labels or options, or a number."""
+        question = self._question(computing)
+        if question not in self.said:
+            self.said[question] = self._asked(computing)
+        return self.said[question]
+
+    def _question(self, computing: Computing) -> str:
+        sequences = self.split.features.sequences
+        digest = hashlib.sha256(f"{self.fingerprint} {computing.precision} {self.opened.label_columns}".encode())
+        for array in (sequences.tokens, sequences.starts, sequences.first_lengths):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def _asked(self, computing: Computing) -> Float[np.ndarray, "examples outputs"]:
         features, columns = self.split.features, self.opened.label_columns
         model = self.opened.model.to(computing.device)
         rows = model_outputs(model, features.sequences, computing, "Asking the teacher")
@@ -69,8 +92,14 @@ class Teacher:
         return found if columns is None else found[:, columns]
 
 
-def open_teacher(task: Task, distillation: Distillation, examples: list[Example]) -> Teacher:
+def open_teacher(task: Task, distillation: Distillation, examples: list[Example], said: Said | None = None) -> Teacher:
     """Open a teacher and encode the training examples with its own tokenizer and length.
+
+    Args:
+        task: what is learnt.
+        distillation: names the teacher.
+        examples: of the training set.
+        said: answers of earlier runs, to which new ones are added; None: there are none.
 
     Raises:
         InvalidConfiguration: the task asks for spans or tags, or the teacher has no head for it, or other labels.
@@ -79,8 +108,9 @@ def open_teacher(task: Task, distillation: Distillation, examples: list[Example]
     if isinstance(task.target, Span | Tags):
         why = "is asked for one answer a sequence, this task asks for places or tags in it"
         raise InvalidConfiguration("teacher", why, "leave it out")
-    opened = open_for_task(task, distillation.teacher)
-    return Teacher(opened, encode_split(task, "the teacher's", examples, {}, opened.tokenizer, opened.recipe))
+    opened = open_for_task(task, distillation.teacher, revision=distillation.revision)
+    split = encode_split(task, "the teacher's", examples, {}, opened.tokenizer, opened.recipe)
+    return Teacher(opened, split, {} if said is None else said)
 
 
 def soft_loss(

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from albert.finetuning.distillation import open_teacher
+from albert.finetuning.distillation import Said, open_teacher
 from albert.finetuning.evaluation import Computing
 from albert.finetuning.exits import exit_depths
 from albert.finetuning.held_out_threshold import hold_out
@@ -29,6 +29,7 @@ def finetune(
     output: Path,
     recipe: TaskRecipe | None = None,
     settings: FinetuningSettings | None = None,
+    said: Said | None = None,
 ) -> FinetuningResult:
     """Fine-tune an encoder on a task and evaluate it on the development set.
 
@@ -40,6 +41,8 @@ def finetune(
             returned as it is.
         recipe: how to train; None takes the task's own.
         settings: how to compute.
+        said: what teachers said in earlier runs, which need not be asked for again; what this run's teacher says is
+            added.
 
     Raises:
         MissingInput, DamagedData: the model or the data cannot be read.
@@ -79,7 +82,7 @@ def finetune(
             held_out = encode_split(task, "what is held out", held, {}, started.tokenizer, recipe)
         depths = exit_depths(settings.exits, started.config)
         distillation = settings.distillation
-        teacher = None if distillation is None else open_teacher(task, distillation, examples)
+        teacher = None if distillation is None else open_teacher(task, distillation, examples, said)
         train_split = encode_split(task, "train", examples, counts, started.tokenizer, recipe)
         dev_split = prepare_split(task, data, "dev", started.tokenizer, recipe)
         further, absent = _further_splits(task, data, started.tokenizer, recipe)

@@ -106,6 +106,7 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     values = to_json(settings)
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
+        del values["distillation"]["revision"]  # the source says it
     return {name: value for name, value in values.items() if value != _SINCE_THE_FIRST_RUNS.get(name, _ALWAYS)}
 
 

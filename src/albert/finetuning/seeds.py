@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from albert.finetuning.distillation import Said
 from albert.finetuning.finetune import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.start import Start
@@ -124,10 +125,11 @@ def finetune_seeds(
         raise CannotCreate(output, "holds one run, not those of several seeds", "choose another output")
     runs: list[SeedRun] = []
     report: Mapping[str, Any] = {}
+    said: Said = {}
     for seed in range(settings.seed, settings.seed + n_seeds):
         place = output / f"seed-{seed}"
         try:
-            result = finetune(task, start, data, place, recipe, replace(settings, seed=seed))
+            result = finetune(task, start, data, place, recipe, replace(settings, seed=seed), said)
         except Diverged as error:
             runs.append(SeedRun(seed=seed, directory=place, scores={}, failure=f"diverged: {error.why}"))
         else:

@@ -11,6 +11,7 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class Limits:
     """What one try may take.
 
     Args:
-        folder: the only place where it may write.
+        folder: the only place where it may write; temporary files go there.
         seconds: of a clock on the wall.
         memory: bytes beyond what the process had when it began.
     """
@@ -107,6 +108,7 @@ def _work_through(work: Callable[[int], str], numbers: range, limits: Limits, te
         os.dup2(silence, 2)
         if "torch" in sys.modules:  # its other threads did not come along
             sys.modules["torch"].set_num_threads(1)
+        tempfile.tempdir = str(limits.folder)
         acts = ForbiddenActs(limits.folder).install()
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + limits.memory

@@ -110,7 +110,7 @@ def _tensors(path: Path, entries: dict[str, Any], data: int, size: int) -> dict[
             raise _damaged(path, f"{name} has sizes that are none")
         if math.prod(max(size, 1) for size in shape) >= _LARGEST_NUMBER:  # none of it, but rows that cannot be counted
             raise _damaged(path, f"{name} has sizes that are none")
-        if kind not in DTYPES:
+        if not isinstance(kind, str) or kind not in DTYPES:
             raise DamagedData(path, f"{name} holds numbers of type {kind!r}", f"known: {', '.join(DTYPES)}")
         stored[name] = StoredTensor(path, data + begin, DTYPES[kind], shape)
         ends[name] = data + end

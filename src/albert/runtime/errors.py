@@ -21,7 +21,7 @@ class AlbertError(Exception):
 
     def __init__(self, subject: object, why: str, remedy: str | None = None) -> None:
         self.subject, self.why, self.remedy = str(subject), why, remedy
-        super().__init__(f"{subject}: {why}" + (f"; {remedy}" if remedy else ""))
+        super().__init__(printable(f"{subject}: {why}" + (f"; {remedy}" if remedy else "")))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """An error that crosses processes arrives whole, whatever its class takes to be made."""
@@ -92,6 +92,15 @@ class InvalidConfiguration(AlbertError):
     """A setting is unknown, impossible, or contradicts another."""
 
     exit_code = 78
+
+
+def printable(message: str) -> str:
+    """The message with every line end, control and other invisible character escaped: it may quote a file."""
+    if message.isprintable():
+        return message
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in message
+    )
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

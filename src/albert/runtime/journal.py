@@ -71,12 +71,14 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):  # a process died while appending it
                 break
             raise DamagedData(f"{path}:{number}", "is not JSON") from error
-        if not isinstance(record, dict) or "event" not in record:
+        if not isinstance(record, dict) or not isinstance(record.get("event"), str):
             raise DamagedData(f"{path}:{number}", "is not an event")
+        if not isinstance(record.get("step", 0), int):
+            raise DamagedData(f"{path}:{number}", "is of a step that is no number")
         key = (record["event"], record["step"]) if "step" in record else number
         records.pop(key, None)
         records[key] = record

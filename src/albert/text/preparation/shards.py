@@ -7,6 +7,7 @@ the other, the length of every sentence in tokens, and the length of every docum
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,8 @@ FORMAT = 1
 OPEN_SHARDS = 128
 """Most token files that are mapped at a time: each takes a file descriptor, of which many systems give out 1,024."""
 Split = Literal["train", "held_out"]
+_NPY = b"\x93NUMPY\x01\x00"
+"""What `numpy.save` begins a file with."""
 
 
 @dataclass(frozen=True)
@@ -265,9 +268,16 @@ class TokenCorpus:
 
 def _mapped_lengths(path: Path) -> np.ndarray:
     try:
-        return np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
-    except (OSError, ValueError, EOFError) as error:
+        with open(path, "rb") as file:
+            if file.read(len(_NPY)) != _NPY:  # other versions may claim a header of gigabytes
+                raise DamagedData(path, "is not an array of lengths")
+        lengths = np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError, TypeError, OverflowError) as error:
+        # the header is read as a word of Python's
         raise DamagedData(path, "is not an array of lengths") from error
+    if lengths.dtype != np.uint32 or lengths.ndim != 1:
+        raise DamagedData(path, f"holds {lengths.dtype} of shape {lengths.shape}, a row of uint32 is expected")
+    return lengths
 
 
 def _starts(lengths: list[np.ndarray]) -> np.ndarray:

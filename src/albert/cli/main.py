@@ -23,6 +23,7 @@ from albert.runtime.errors import (
     UsageError,
     WriteFailed,
     did_you_mean,
+    printable,
 )
 
 
@@ -165,9 +166,7 @@ def one_line(message: str, limit: int = 500) -> str:
 
     The end is kept because the remedy stands there.
     """
-    safe = "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in message
-    )
+    safe = printable(message)
     if len(safe) <= limit:
         return safe
     tail = limit // 2

@@ -11,7 +11,6 @@ from albert.experiments.tables.scales import Scale, Size
 from albert.model.config import AlbertConfig
 from albert.model.parameter_count import count_parameters
 from albert.model.presets import PRESETS, bert_control
-from albert.tasks.declared import find_task
 from albert.tasks.task import TaskRecipe
 
 SIZES: dict[str, tuple[Size, bool]] = {
@@ -44,79 +43,64 @@ def _count(config: AlbertConfig) -> int:
 
 def sizes(scale: Scale) -> Facts:
     """Table 1: the models, the paper's and those of a scale."""
-    rows = []
+    rows, notes = [], []
     for preset, (size, is_bert) in SIZES.items():
         here = bert_control(scale.sizes[size]) if is_bert else scale.sizes[size]
         paper, stated = PRESETS[preset], PUBLISHED_SIZES[preset][0]
-        dials = [
-            f"{config.num_hidden_layers}, {config.hidden_size}, {config.embedding_size}" for config in (paper, here)
-        ]
-        shared = "nothing" if is_bert else "all"
-        rows.append(
-            (
-                preset,
-                shared,
-                dials[0],
-                stated.stated,
-                f"{_count(paper):,}",
-                stated.reason,
-                dials[1],
-                f"{_count(here):,}",
-            )
-        )
+        rows.append((preset, _dials(paper), stated.stated, f"{_count(paper):,}", _dials(here), f"{_count(here):,}"))
+        if stated.counted is None:
+            notes.append(f"{preset}, {stated.stated}: {stated.reason}.")
     return Facts(
         table="1",
-        title="The models: layers, width H, embeddings E, and their parameters",
-        head=(
-            "model",
-            "shares",
-            "L, H, E: paper",
-            "paper",
-            "exact",
-            "how it was counted",
-            f"L, H, E: {scale.name}",
-            f"exact: {scale.name}",
-        ),
+        title="The models: layers L, width H, embeddings E, and their parameters",
+        head=("model", "L, H, E", "paper", "exact", f"L, H, E: {scale.name}", f"exact: {scale.name}"),
         rows=tuple(rows),
-        notes=(f"At the scale {scale.name} the vocabulary has {scale.recipe.model.vocab_size:,} pieces.",),
+        notes=(
+            "BERT shares nothing and is counted without its pooler, ALBERT shares all and is counted with it.",
+            *notes,
+            f"The scale {scale.name} has {scale.recipe.model.vocab_size:,} pieces.",
+        ),
     )
+
+
+def _dials(config: AlbertConfig) -> str:
+    return f"{config.num_hidden_layers}, {config.hidden_size}, {config.embedding_size}"
 
 
 def _told(recipe: TaskRecipe, examples: int | None) -> str:
-    """A recipe in the order of the paper's columns."""
-    dropout = "its own" if recipe.encoder_dropout is None else f"{recipe.encoder_dropout:g}"
-    if recipe.steps is not None:
-        long = f"{recipe.steps} updates, {round(recipe.warmup_share * recipe.steps)} of warm-up"
-    else:
-        epochs = "1 epoch" if recipe.epochs == 1 else f"{recipe.epochs:g} epochs"
-        long = f"{epochs}, {recipe.warmup_share:.0%} of warm-up"
-    sample = "" if examples is None else f", from {examples:,} examples"
-    return (
-        f"{recipe.learning_rate:.0e}, {recipe.batch_size}, {dropout}/{recipe.head_dropout:g}, {long}, "
-        f"{recipe.max_length} tokens{sample}"
-    )
+    """Rate, batch, how long, length, from how many examples."""
+    updates = "1 epoch" if recipe.epochs == 1 else f"{recipe.epochs:g} epochs" if recipe.epochs else recipe.steps
+    sample = "" if examples is None else f" of {examples:,} examples"
+    return f"{recipe.learning_rate:.0e}, {recipe.batch_size}, {updates}{sample}, {recipe.max_length} tokens"
 
 
 def finetuning(scale: Scale) -> Facts:
-    """Table 14: how each task is learnt, in the paper, here, and at a scale."""
+    """Table 14: how each task is learnt, in the paper and at a scale."""
     rows = []
     learnt = {task.task: task for task in scale.tasks}
     for task, paper in TABLE_14.items():
-        stated = (
-            f"{paper.learning_rate:.0e}, {paper.batch_size}, {paper.encoder_dropout:g}/{paper.head_dropout:g}, "
-            f"{paper.steps} updates, {paper.warmup} of warm-up, {paper.max_length} tokens"
-        )
         here = learnt.get(task)
-        at_scale = "not learnt" if here is None else _told(here.settled_recipe, here.max_train_examples)
-        rows.append((task, stated, _told(find_task(task).recipe, None), at_scale))
+        rows.append(
+            (
+                task,
+                f"{paper.learning_rate:.0e}",
+                f"{paper.batch_size}",
+                f"{paper.encoder_dropout:g}",
+                f"{paper.head_dropout:g}",
+                f"{paper.steps}",
+                f"{paper.warmup}",
+                f"{paper.max_length}",
+                "not learnt" if here is None else _told(here.settled_recipe, here.max_train_examples),
+            )
+        )
     return Facts(
         table="14",
-        title="Fine-tuning: rate, batch, dropout (ALBERT/head), length",
-        head=("task", "paper", "albert finetune", f"scale {scale.name}"),
+        title="How each task is fine-tuned",
+        head=("task", "rate", "batch", "dropout", "of the head", "updates", "warm-up", "tokens", f"scale {scale.name}"),
         rows=tuple(rows),
         notes=(
+            "`albert finetune` takes these; with another number of examples it keeps the epochs, not the updates.",
             "The second release learns RACE at 1e-05 and without dropout: `albert finetune race --second-release`.",
-            "With another number of training examples the epochs are kept, not the updates.",
         ),
     )
 

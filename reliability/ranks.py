@@ -80,7 +80,8 @@ def diverging(pair: Pair) -> Iterator[str]:
     runs = pair.server.start_world([pair.words] * 2, diverge_at={lost: batch})
     codes = [run.finish() for run in runs]
     if codes != [DIVERGED, DIVERGED]:
-        yield f"rank {lost} diverged after {batch} micro-batches, they end with {codes}: {runs[1 - lost].printed[-200:]!r}"
+        told = runs[1 - lost].printed[-200:]
+        yield f"rank {lost} diverged after {batch} micro-batches, they end with {codes}: {told!r}"
     yield from pair.goes_on()
 
 

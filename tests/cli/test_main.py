@@ -234,3 +234,27 @@ def test_what_one_rank_met_is_said_by_that_rank(failing_command, capsys, monkeyp
 @pytest.mark.parametrize("name", list(table.COMMANDS))
 def test_every_command_of_the_table_has_a_module(name):
     assert importlib.util.find_spec(table.COMMANDS[name].module) is not None
+
+
+def test_an_interrupt_during_imports_ends_at_once_with_one_line(tmp_path):
+    """Libraries in C turn the exception into a failed import; here it would be swallowed."""
+    (tmp_path / "slow.py").write_text(
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    for _ in range(1000): pass\n"
+        "except KeyboardInterrupt as error:\n"
+        "    raise ImportError('failed') from error\n"
+    )
+    program = (
+        "from albert.cli import main; main.COMMANDS['slow'] = main.Command('slow', '');"
+        "raise SystemExit(main.run(['slow']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "albert: error: interrupted\n")

@@ -8,9 +8,14 @@ import errno
 import importlib
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 
 from albert import __version__
 from albert.runtime.errors import (
@@ -97,7 +102,9 @@ def dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise UsageError(name, "no such command", did_you_mean(name, COMMANDS))
-    code = importlib.import_module(COMMANDS[name].module).main(rest)
+    with _interrupted_at_once():
+        module = importlib.import_module(COMMANDS[name].module)
+    code = module.main(rest)
     return int(code or 0)
 
 
@@ -171,6 +178,29 @@ def one_line(message: str, limit: int = 500) -> str:
         return safe
     tail = limit // 2
     return safe[: limit - tail - 3] + " … " + safe[-tail:]
+
+
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """SIGINT ends the process in the block: nothing has begun, and libraries take an exception for a failed import."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        if not _follows_another_rank():
+            _say("interrupted")
+        os._exit(128 + number)
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _in_main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _say(message: str) -> None:

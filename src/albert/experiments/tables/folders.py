@@ -4,7 +4,7 @@ ROOT/runs/KEY/                       a pre-training, as `albert pretrain` writes
     scores/KEY/arm.json              what the key stands for
                intrinsic.json        masked tokens, next sentences, sentence order, on held-out text
                TASK-seedN/           a fine-tuning, as `albert finetune` writes it
-    scores/speed.json                training speed of architectures on this machine
+    scores/speed-TABLE.json          training speed of a table's architectures on this machine
     failures/JOB.json                why a job was given up; remove it to try again
     claims/JOB/                      the lock of whoever works on a job
 """
@@ -37,10 +37,9 @@ class Folders:
         """A task learnt by an arm."""
         return RunFolder(self.root / "scores" / key / f"{task}-seed{seed}")
 
-    @property
-    def speed(self) -> Path:
-        """Training speed of architectures, as JSON."""
-        return self.root / "scores" / "speed.json"
+    def speed(self, table: str) -> Path:
+        """Training speed of a table's architectures, as JSON."""
+        return self.root / "scores" / f"speed-{table}.json"
 
     def failure(self, job: str) -> Path:
         """Why a job was given up, as JSON."""

@@ -1,0 +1,163 @@
+"""Runs the jobs of tables, one after the other, until all are done or given up.
+
+Everything that is finished lies in its folder, and a job under way goes on from its newest checkpoint: a killed table
+is continued by the same command. Several processes may work below one root: each takes the first job that nobody else
+has claimed, and they end together. A claim is a lock of the system, and dies with its owner.
+"""
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from albert.experiments.tables.folders import Folders
+from albert.experiments.tables.jobs import Finetuning, HeldOut, Job, Pretraining, Speed
+from albert.experiments.throughput import measure_throughput
+from albert.finetuning.finetune import finetune
+from albert.finetuning.start import PretrainedEncoder
+from albert.pretraining.cross_evaluation import evaluate_pretraining
+from albert.pretraining.pretrain import pretrain
+from albert.pretraining.warm_start import Init
+from albert.runtime.devices import fastest_precision, pick_device
+from albert.runtime.durable_files import remove_directory
+from albert.runtime.errors import Diverged
+from albert.runtime.locks import LOCK_NAME, claimed
+from albert.runtime.strict_json import save_json
+
+LOOK_AGAIN_SECONDS = 2.0
+"""Between looks at what other processes have done, when there is nothing else to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """What jobs need to run.
+
+    Args:
+        folders: where results lie.
+        jobs: in the order in which they are tried.
+        corpora: prepared corpora, the first one first; additional text is read by the arms that want it.
+        data: folder of each task's files.
+        device: "auto", "cpu" or "cuda".
+        report: told, for people, of what is begun, waited for and given up.
+    """
+
+    folders: Folders
+    jobs: Sequence[Job]
+    corpora: Sequence[Path]
+    data: Mapping[str, Path]
+    device: str = "auto"
+    report: Callable[[str], None] = lambda line: print(line, file=sys.stderr)
+
+    def complete(self) -> None:
+        """Run what is not done, until nothing is left that can be.
+
+        Raises:
+            Stopped: SIGTERM or SIGINT came during training; a checkpoint was saved.
+            WriteFailed, MissingInput, DamagedData and whatever else a run may raise but divergence.
+        """
+        waiting = False
+        while open_jobs := self.open_jobs():
+            if self._work_on_one_of(open_jobs):
+                waiting = False
+                continue
+            if not waiting:
+                self.report(f"waiting for other processes, which work on {len(open_jobs)} of the jobs left")
+                waiting = True
+            time.sleep(LOOK_AGAIN_SECONDS)
+
+    def open_jobs(self) -> list[Job]:
+        """What is neither done nor given up, nor waits for something that is."""
+        lost: set[str] = set()
+        found = []
+        for job in self.jobs:
+            if self.folders.failure(job.name).exists() or lost.intersection(job.needs):
+                lost.add(job.name)
+            elif not job.is_done(self.folders):
+                found.append(job)
+        return found
+
+    def _work_on_one_of(self, open_jobs: Sequence[Job]) -> bool:
+        """Claim the first job that can be had, and do it; whether there was one."""
+        names = {job.name for job in open_jobs}
+        for job in open_jobs:
+            if names.intersection(job.needs):
+                continue
+            with self._claimed(job) as mine:
+                if not mine:
+                    continue
+                if not job.is_done(self.folders):  # another process may have ended it a moment ago
+                    self._do(job)
+                return True
+        return False
+
+    @contextmanager
+    def _claimed(self, job: Job) -> Iterator[bool]:
+        """Whether a job is this process's now, and nobody is at its run by hand."""
+        with ExitStack() as held:
+            mine = held.enter_context(claimed(self.folders.claim(job.name)))
+            if mine and isinstance(job, Pretraining):
+                run = self.folders.pretraining(job.key).path
+                if (run / LOCK_NAME).exists():
+                    with claimed(run) as free:
+                        mine = free
+            yield mine
+
+    def _do(self, job: Job) -> None:
+        self.report(job.title)
+        try:
+            match job:
+                case Pretraining():
+                    self._pretrain(job)
+                case HeldOut():
+                    self._ask(job)
+                case Finetuning():
+                    self._finetune(job)
+                case Speed():
+                    self._time(job)
+        except Diverged as error:
+            save_json(self.folders.failure(job.name), {"job": job.title, "why": str(error)})
+            self.report(f"given up: {error}")
+
+    def _pretrain(self, job: Pretraining) -> None:
+        save_json(self.folders.arm(job.key), {"name": job.arm.name, "seed": job.arm.recipe.seed, "start": job.start})
+        run = self.folders.pretraining(job.key)
+        init = None if job.start is None else Init(model=str(self.folders.pretraining(job.start).model_path))
+        corpora = list(self.corpora) if job.arm.additional_text else [self.corpora[0]]
+        pretrain(job.arm.recipe, corpora, run.path, self.device, init=init)
+        gc.collect()  # the model is part of a cycle: the next one would come on top of it
+
+    def _ask(self, job: HeldOut) -> None:
+        model = self.folders.pretraining(job.key).model_path
+        found = evaluate_pretraining([model], self.corpora[0], limit=job.sequences, device=self.device)
+        save_json(self.folders.intrinsic(job.key), found.to_json())
+
+    def _finetune(self, job: Finetuning) -> None:
+        model = self.folders.pretraining(job.key).model_path
+        if job.intermediate is not None:
+            model = self.folders.finetuning(job.key, job.intermediate, job.seed).model_path
+        run, settings = job.run(self.folders), job.task.settings(job.seed)
+        finetune(
+            job.task.declared,
+            PretrainedEncoder(str(model)),
+            self.data[job.task.task],
+            run.path,
+            job.task.settled_recipe,
+            settings,
+        )
+        if run.checkpoints_path.is_dir():  # nothing goes on from them, and they are most of the disk
+            remove_directory(run.checkpoints_path)
+
+    def _time(self, job: Speed) -> None:
+        device = pick_device(self.device)
+        found = measure_throughput(
+            dict(job.architectures),
+            sequence_length=job.sequence_length,
+            device=device,
+            precision=fastest_precision(device),
+        )
+        seconds = {name: one.training_seconds / one.tokens for name, one in found.results.items()}
+        about = {"device": found.device, "precision": found.precision, "threads": found.threads}
+        save_json(self.folders.speed(job.table), {**about, "seconds_a_token": seconds})

@@ -1,0 +1,188 @@
+"""A figure for each table: scores of the arms with their spread above, and the paper's below."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from albert.experiments.figures import BLUE, GREY, ORANGE
+from albert.experiments.tables.columns import Column
+from albert.experiments.tables.curve_figures import draw_curves, draw_layer_movement
+from albert.experiments.tables.folders import Folders
+from albert.experiments.tables.grid import FigureKind
+from albert.experiments.tables.outcomes import Outcome, RowOutcome
+from albert.experiments.tables.report import heading
+from albert.runtime.durable_files import new_file
+
+matplotlib.use("Agg")
+SCORES = ("intrinsic", "downstream", "average")
+MOST_PANELS = 6
+PAPER = ORANGE
+
+
+def draw_outcome(outcome: Outcome, folders: Folders, folder: Path) -> Path | None:
+    """Draw `TABLE.png` into a folder; an older one is replaced.
+
+    Returns:
+        the picture; None where there is nothing to draw yet, or the table has no figure.
+    """
+    picture = folder / f"{outcome.grid.table}.png"
+    if outcome.grid.figure == "layers":
+        return picture if draw_layer_movement(outcome, folders, picture) else None
+    kinds: dict[FigureKind, Callable[[Outcome], Figure | None]] = {
+        "arms": draw_arms,
+        "depth": draw_depth,
+        "bars": draw_bars,
+        "curves": lambda one: draw_curves(one, folders),
+    }
+    figure = None if outcome.grid.figure is None else kinds[outcome.grid.figure](outcome)
+    if figure is None:
+        return None
+    with new_file(picture) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")
+    return picture
+
+
+def draw_arms(outcome: Outcome) -> Figure | None:
+    """Ours above, a panel for each score; the paper's below, with the same rows and an axis of their own."""
+    columns = scored_columns(outcome)
+    if not columns:
+        return None
+    rows = [one for one in outcome.rows if one.row.arm is not None]
+    below = [(column, paper) for column in columns if (paper := papers_column(outcome, column))]
+    has_average = any(name == "average" for _, name in below)
+    if not has_average and any(row.average is not None for row in _published(outcome)):
+        below.append((None, "average"))
+    across = max(len(columns), len(below))
+    height = 0.36 * len(rows) + 0.9
+    figure = Figure(figsize=(3.1 * across + 1.6, height * (2 if below else 1) + 0.6), layout="constrained")
+    figure.suptitle(title_of(outcome), x=0.01, ha="left", fontsize=12)
+    panels = figure.subplots(2 if below else 1, across, squeeze=False)
+    for axes, column in zip(panels[0], columns, strict=False):
+        _dots(axes, rows, column)
+        constant = outcome.constant.get(column.name)
+        if constant is not None:
+            axes.axvline(constant, color=GREY, linestyle="--", linewidth=1.2, label="a constant answer")
+        axes.set_title(f"ours: {heading(column)}", fontsize=10)
+    for axes, (_, name) in zip(panels[-1] if below else (), below, strict=False):
+        for place, one in enumerate(rows):
+            value = papers_value(outcome, one, name)
+            if value is not None:
+                axes.plot(value, place, "D", color=PAPER, markersize=6)
+        axes.set_title(f"paper: {name}", fontsize=10)
+    for line, filled in zip(panels, (len(columns), len(below)), strict=False):
+        for number, axes in enumerate(line):
+            axes.set_visible(number < filled)
+            names = [one.row.label if line is panels[0] else one.row.name for one in rows]
+            axes.set_yticks(range(len(rows)), names if number == 0 else [""] * len(rows))
+            axes.set_ylim(len(rows) - 0.5, -0.5)
+            _tidy(axes)
+    if outcome.constant:
+        panels[0][0].legend(frameon=False, fontsize=8, loc="best")
+    return figure
+
+
+def draw_depth(outcome: Outcome) -> Figure | None:
+    """Scores against depth or width, ours on the left, the paper's average on the right."""
+    columns = scored_columns(outcome)
+    if not columns:
+        return None
+    rows = [one for one in outcome.rows if one.row.arm is not None]
+    figure = Figure(figsize=(3.6 * (len(columns) + 1), 3.6), layout="constrained")
+    figure.suptitle(title_of(outcome), x=0.01, ha="left", fontsize=12)
+    *panels, last = figure.subplots(1, len(columns) + 1, squeeze=False)[0]
+    for axes, column in zip(panels, columns, strict=True):
+        known = [(place, one.cells[column.name]) for place, one in enumerate(rows) if one.cells[column.name].values]
+        medians = [cell.median for _, cell in known if cell.median is not None]
+        axes.plot([place for place, _ in known], medians, color=BLUE, marker="o")
+        for place, cell in known:
+            axes.vlines(place, cell.figures[0], cell.figures[-1], color=BLUE, linewidth=2)
+        axes.set_title(f"ours: {heading(column)}", fontsize=10)
+        axes.set_xticks(range(len(rows)), [one.row.label for one in rows], rotation=25)
+        axes.set_xlim(-0.4, len(rows) - 0.6)
+    papers = [(one.row.name, papers_value(outcome, one, "average")) for one in outcome.rows]
+    told = [(name, value) for name, value in papers if value is not None]
+    last.plot(range(len(told)), [value for _, value in told], color=PAPER, marker="D")
+    last.set_xticks(range(len(told)), [name for name, _ in told], rotation=25)
+    last.set_title("paper: average", fontsize=10)
+    for axes in (*panels, last):
+        _tidy(axes, "y")
+    return figure
+
+
+def draw_bars(outcome: Outcome) -> Figure | None:
+    """A bar for each row of the paper's, and beside it ours where there is one."""
+    names = list(dict.fromkeys(name for row in _published(outcome) for name in row.scores))
+    chosen = [name for name in names if sum(name in row.scores for row in _published(outcome)) > 2][:MOST_PANELS]
+    if not chosen:
+        return None
+    columns = {column.published or column.name: column for column in outcome.grid.columns}
+    height = 0.34 * len(outcome.rows) + 1.3
+    figure = Figure(figsize=(2.7 * len(chosen) + 2.6, height), layout="constrained")
+    figure.suptitle(title_of(outcome), x=0.01, ha="left", fontsize=12)
+    panels = figure.subplots(1, len(chosen), squeeze=False)[0]
+    for number, (axes, name) in enumerate(zip(panels, chosen, strict=True)):
+        for place, one in enumerate(outcome.rows):
+            value = papers_value(outcome, one, name)
+            if value is not None:
+                axes.barh(place, value, color="#f2c9a1", height=0.7)
+                axes.annotate(f"{value:g}", (value, place), xytext=(-3, 0), textcoords="offset points", ha="right",
+                              va="center", fontsize=8)  # fmt: skip
+        if name in columns:
+            _dots(axes, outcome.rows, columns[name])
+        axes.set_title(name, fontsize=10)
+        axes.set_yticks(range(len(outcome.rows)), [one.row.label for one in outcome.rows] if number == 0 else
+                        [""] * len(outcome.rows))  # fmt: skip
+        axes.set_ylim(len(outcome.rows) - 0.4, -0.6)
+        _tidy(axes)
+    return figure
+
+
+def title_of(outcome: Outcome) -> str:
+    """What stands above a figure."""
+    kinds = {kind: f"{outcome.done[kind]} of {n} {kind}" for kind, n in outcome.wanted.items()}
+    partial = f" (partial: {kinds.get('pre-trainings', '')})" if outcome.is_partial else ""
+    name = outcome.grid.table
+    return f"{f'Table {name}' if name[0].isdigit() else name.capitalize()}: {outcome.grid.title}{partial}"
+
+
+def scored_columns(outcome: Outcome) -> list[Column]:
+    """The scores that some run of ours has."""
+    found = [column for column in outcome.grid.columns if column.kind in SCORES]
+    return [c for c in found if any(one.cells[c.name].values for one in outcome.rows)][:MOST_PANELS]
+
+
+def papers_column(outcome: Outcome, column: Column) -> str | None:
+    """What the paper calls a column of ours; None where it has none."""
+    name = column.published or column.name
+    if column.kind == "average":
+        return "average"
+    return name if any(name in row.scores for row in _published(outcome)) else None
+
+
+def papers_value(outcome: Outcome, one: RowOutcome, name: str) -> float | None:
+    """The paper's figure of a row."""
+    row = outcome.grid.published_row(one.row.name)
+    if row is None:
+        return None
+    return row.average if name == "average" and name not in row.scores else row.scores.get(name)
+
+
+def _published(outcome: Outcome) -> Sequence:
+    return () if outcome.grid.published is None else outcome.grid.published.rows
+
+
+def _dots(axes: Axes, rows: Sequence[RowOutcome], column: Column) -> None:
+    for place, one in enumerate(rows):
+        cell = one.cells[column.name]
+        if cell.median is not None:
+            axes.hlines(place, cell.figures[0], cell.figures[-1], color=BLUE, linewidth=3, alpha=0.5)
+            axes.plot(cell.figures, [place] * len(cell.figures), "|", color=BLUE, markersize=9)
+            axes.plot(cell.median, place, "o", color=BLUE, markersize=7)
+
+
+def _tidy(axes: Axes, along: str = "x") -> None:
+    axes.grid(axis="x" if along == "x" else "y", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)

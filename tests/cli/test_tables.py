@@ -1,0 +1,152 @@
+"""`albert tables`, on a toy scale: from the plan to the report; killed it goes on, and two processes divide it."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.experiments.tables.toy_scale import TOY
+
+from albert.cli.main import run
+from albert.experiments.tables import scales
+from albert.experiments.tables.grids import GRIDS
+from albert.runtime.manifests import file_hash
+
+KILLED = Path(__file__).with_name("killed_tables.py")
+
+
+@pytest.fixture(autouse=True)
+def toy_scale(monkeypatch):
+    """The scale tiny, made a matter of seconds."""
+    monkeypatch.setitem(scales.SCALES, "tiny", TOY)
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory) -> Path:
+    """A folder of GLUE with SST-2 alone, of 16 rows."""
+    folder = tmp_path_factory.mktemp("glue")
+    (folder / "SST-2").mkdir()
+    rows = "".join(f"{word} bale mo du\t{number % 2}\n" for number, word in enumerate(["ba", "co"] * 8))
+    for split in ("train", "dev"):
+        (folder / "SST-2" / f"{split}.tsv").write_text(f"sentence\tlabel\n{rows}")
+    return folder
+
+
+def words(command: str, scene, sentences: Path, root: Path, table: str = "5") -> list[str]:
+    return ["tables", command, table, "--data", str(scene.corpus), "--glue-data", str(sentences), "--output", str(root),
+            "--device", "cpu", "--threads", "1"]  # fmt: skip
+
+
+def weights(root: Path) -> dict[str, str]:
+    return {path.parent.parent.name: file_hash(path) for path in root.glob("runs/*/model/model.safetensors")}
+
+
+@pytest.fixture(scope="module")
+def finished(scene, sentences, tmp_path_factory) -> Path:
+    """The root of Table 5, run to its end."""
+    root = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(scales.SCALES, "tiny", TOY)
+        assert run(words("run", scene, sentences, root)) == 0
+    return root
+
+
+def test_a_finished_table_has_every_figure(finished, scene, sentences, capsys):
+    assert run(words("show", scene, sentences, finished)) == 0
+    shown = capsys.readouterr().out
+    assert "complete: 6 of 6 pre-trainings, 6 of 6 evaluations on held-out text, 6 of 6 fine-tunings" in shown
+    with open(finished / "tables" / "5.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    found = {(row["row"], row["column"]): row for row in rows}
+    assert found["sop", "sop"]["paper"] == "86.5" and found["sop", "mnli"]["paper"] == "82"
+    for objective in ("none", "nsp", "sop"):
+        for column in ("masked tokens", "sst-2"):
+            row = found[objective, column]
+            assert row["seeds"] == row["wanted"] == "2" and 0 <= float(row["median"]) <= 100
+    assert found["none", "sop"]["median"] == ""  # it has no head for it
+    report = (finished / "tables" / "5.md").read_text(encoding="utf-8")
+    assert "NSP training does not help sentence order" in report and "![" in report
+    assert (finished / "tables" / "5.png").read_bytes().startswith(b"\x89PNG")
+    assert not list(finished.glob("scores/*/*/checkpoints"))
+
+
+def test_nothing_is_done_twice(finished, scene, sentences, capsys):
+    before = {path: path.stat().st_mtime_ns for path in finished.glob("*/**/*") if "tables" not in path.parts}
+    assert run(words("run", scene, sentences, finished)) == 0
+    assert "0.00 hours left" in capsys.readouterr().out
+    after = {path: path.stat().st_mtime_ns for path in finished.glob("*/**/*") if "tables" not in path.parts}
+    assert after == before
+
+
+def test_killed_in_the_middle_it_goes_on_and_two_processes_divide_what_is_left(
+    finished, scene, sentences, checkout, tmp_path
+):
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    command = [sys.executable, str(KILLED), str(tmp_path), *words("run", scene, sentences, tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    said = [(tmp_path / f"said-{number}").read_text(encoding="utf-8") for number in range(2)]
+    assert done.returncode == 0, done.stderr + "".join(said)
+    assert weights(tmp_path) == weights(finished) and len(weights(tmp_path)) == 6
+    titles = [{line for line in text.splitlines() if line.startswith("albert-base")} for text in said]
+    assert titles[0] and titles[1] and not titles[0] & titles[1]
+    for name in ("5.md", "5.csv"):
+        assert (tmp_path / "tables" / name).read_text() == (finished / "tables" / name).read_text()
+
+
+def test_a_plan_starts_nothing_and_writes_nothing(scene, sentences, tmp_path, capsys):
+    root = tmp_path / "root"
+    assert run([*words("plan", scene, sentences, root), "--price-per-hour", "2", "--watts", "100"]) == 0
+    shown = capsys.readouterr().out
+    assert "albert-base-nsp" in shown and "hours left of" in shown and "0% done" in shown
+    assert "memory: " in shown and "disk: " in shown and "dollars at 2 an hour" in shown and "kWh" in shown
+    assert not root.exists()
+
+
+def test_what_another_table_has_run_is_not_planned_again(finished, scene, sentences, capsys):
+    words_of_both = words("plan", scene, sentences, finished)
+    words_of_both.insert(3, "3")
+    assert run(words_of_both) == 0
+    shown = capsys.readouterr().out
+    line = next(line for line in shown.splitlines() if line.startswith("albert-base "))
+    assert line.split()[1:3] == ["2", "2"] and line.split()[-2:] == ["5,", "3"]
+
+
+def test_the_list_has_every_table(capsys):
+    assert run(["tables", "list"]) == 0
+    first = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert {*GRIDS, "1", "14", "cost"} <= first
+
+
+def test_a_table_without_runs_is_shown_with_the_papers_figures(tmp_path, capsys):
+    assert run(["tables", "show", "5", "1", "cost", "--output", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "partial: 0 of 6 pre-trainings" in shown and "86.5" in shown and "11,683,584" in shown
+    assert "not known yet" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["run", "5"], 2, "--data: is needed: what `albert prepare` wrote"),
+        (["run", "5", "--data", "{here}/absent"], 66, "{here}/absent: "),
+        (["run", "55", "--data", "{corpus}"], 2, "table 55: unknown; did you mean '5'?"),
+        (["run", "--data", "{corpus}"], 2, "albert tables: no table is named"),
+        (["run", "5", "--data", "{corpus}", "--glue-data", "{here}/absent"], 66, "{here}/absent: is no folder"),
+        (["plan", "5", "--data", "{corpus}", "--threads", "0"], 2, "--threads: is 0, at least 1 is needed"),
+        (["runs"], 2, "albert tables: runs: no such command; did you mean 'run'?"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(arguments, code, line, scene, tmp_path, capsys):
+    words = [scene.fill(word, tmp_path) for word in arguments]
+    assert run(["tables", *words, *(["--output", str(tmp_path / "root")] if len(words) > 1 else [])]) == code
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith(f"albert: error: {scene.fill(line, tmp_path)}")
+    assert not (tmp_path / "root").exists()
+
+
+def test_another_corpus_below_the_same_root_is_refused(finished, scene, sentences, capsys):
+    arguments = ["tables", "run", "5", "--data", str(scene.other_corpus), "--output", str(finished)]
+    assert run(arguments) == 78
+    assert "holds runs on corpus" in capsys.readouterr().err

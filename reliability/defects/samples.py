@@ -71,10 +71,7 @@ SAMPLES = (
         file=_SAMPLES,
         old="self.masked_positions[first:last] - before,",
         new="self.masked_positions[first:last] - before + 1,",
-        tests=(
-            "pretraining/test_batches.py::test_positions_point_at_the_masked_tokens",
-            "pretraining/test_samples.py::test_parts_of_a_batch_are_its_samples",
-        ),
+        tests=("pretraining/test_samples.py::test_parts_of_a_batch_are_its_samples",),
     ),
     Defect(
         name="the same tokens are masked in every epoch",
@@ -118,7 +115,9 @@ SAMPLES = (
         file="pretraining/epoch_order.py",
         old='stream("order", self._seed, epoch, number)',
         new='stream("order", self._seed, number)',
-        tests=("pretraining/test_epoch_order.py::test_epochs_seeds_and_windows_are_shuffled_differently",),
+        tests=(
+            "pretraining/test_samples.py::test_sequences_that_are_always_cut_alike_come_in_another_order_in_every_epoch",
+        ),
     ),
     Defect(
         name="every process trains on the samples of the first one",
@@ -152,6 +151,6 @@ SAMPLES = (
         file="pretraining/corpus_record.py",
         old="if [each.manifest for each in kept.corpora] != [each.manifest for each in now.corpora]:",
         new="if False:",
-        tests=("pretraining/test_mixture.py::test_a_run_over_a_mixture_ends_in_a_model_and_minds_its_corpora",),
+        tests=("pretraining/test_run_limits.py::test_another_corpus_is_refused_with_what_differs",),
     ),
 )

@@ -133,7 +133,10 @@ def test_parts_of_a_batch_are_its_samples(corpus):
         if begin < end:
             joined = Samples.joined(one_by_one)
             assert all(np.array_equal(a, b) for a, b in zip(batch.part(begin, end), joined, strict=True))
-        assert len(batch.part(begin, end).lengths) == end - begin
+        part, before = batch.part(begin, end), batch.lengths[:begin].sum()
+        within = (batch.masked_positions >= before) & (batch.masked_positions < before + part.lengths.sum())
+        assert part.masked_positions.tolist() == (batch.masked_positions[within] - before).tolist()
+        assert len(part.lengths) == end - begin
 
 
 def test_a_sample_survives_pickling_of_its_source(corpus):
@@ -148,6 +151,12 @@ def test_epochs_and_seeds_differ_in_order_masks_and_swaps(corpus):
     first = [samples.sample(0, n) for n in range(samples.per_epoch)]
     for source, epoch in ((samples, 1), (of_another_seed, 0)):
         assert not any(equal(sample, source.sample(epoch, n)) for n, sample in enumerate(first))
+
+
+def test_sequences_that_are_always_cut_alike_come_in_another_order_in_every_epoch(corpus_of):
+    samples = samples_of(corpus_of([[np.arange(20, 25)] for _ in range(60)]))
+    first, second = (samples.segments(np.arange(60) + 60 * epoch).first.begin for epoch in (0, 1))
+    assert sorted(first) == sorted(second) and (first == second).mean() < 0.2
 
 
 def test_the_same_text_is_masked_differently_in_every_epoch(corpus_of):

@@ -29,11 +29,11 @@ def start(words: list[str], said: Path) -> int:
 
 
 def main(root: Path, words: list[str]) -> int:
-    """Kill one as soon as its second run has a checkpoint; the exit codes of the other two."""
+    """Kill one while it is at its second run, with a checkpoint; the exit codes of the other two."""
     scales.SCALES["tiny"] = TOY
     execution.LOOK_AGAIN_SECONDS = 0.05
     first = start(words, root / "said-first")
-    while len(list(root.glob("runs/*/checkpoints/step-00000002"))) < 2:
+    while not (list(root.glob("runs/*/model")) and list(root.glob("runs/*/checkpoints/step-00000002"))):
         if os.waitpid(first, os.WNOHANG)[0]:
             return 1
         time.sleep(0.002)

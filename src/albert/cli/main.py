@@ -56,6 +56,7 @@ COMMANDS: dict[str, Command] = {
     "convert": Command("albert.cli.convert", "a TensorFlow checkpoint or a Hugging Face model to a model directory"),
     "export": Command("albert.cli.export", "a model as one ONNX file, or for sentence-transformers"),
     "quantize": Command("albert.cli.quantize", "a model with 8-bit integers for matrices, a quarter of the size"),
+    "tables": Command("albert.cli.tables", "the paper's tables and figures, run again, ours beside theirs"),
     "info": Command("albert.cli.info", "what a model, a dataset or this machine is"),
     "verify": Command("albert.cli.verify", "every file checked against its manifest"),
 }

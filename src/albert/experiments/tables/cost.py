@@ -17,7 +17,7 @@ from albert.pretraining.batches import PretrainingBatch, batch_of
 from albert.pretraining.intrinsic_evaluation import SENTENCE_TESTS
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples
-from albert.runtime.devices import fastest_precision
+from albert.runtime.devices import Precision, fastest_precision
 from albert.runtime.errors import MissingInput
 from albert.text.preparation.shards import TokenCorpus
 
@@ -65,7 +65,7 @@ class Costs:
     def __init__(self, corpora: Sequence[Path], data: Mapping[str, Path], device: torch.device) -> None:
         self._corpus = TokenCorpus.open(corpora[0], verify=False) if corpora else None
         self._data, self._device = data, device
-        self._precision = fastest_precision(device)
+        self._precision: Precision = fastest_precision(device)
         self._paces: dict[PretrainingRecipe, Pace] = {}
         self._samples: dict[int, PretrainingSamples | None] = {}
         self._tasks: dict[str, tuple[int, float, float]] = {}
@@ -114,6 +114,7 @@ class Costs:
 
     def _shape(self, recipe: PretrainingRecipe) -> PretrainingRecipe:
         """A recipe without what makes no difference to the time of an update."""
+        precision: Precision = self._precision if recipe.precision == "auto" else recipe.precision
         vocabulary = recipe.model.vocab_size if self._corpus is None else self._corpus.vocab_size
         return PretrainingRecipe(
             model=replace(recipe.model, vocab_size=vocabulary),
@@ -122,7 +123,7 @@ class Costs:
             batch_size=recipe.batch_size,
             micro_batch_size=min(recipe.micro_batch_size, recipe.batch_size),
             activation_checkpointing=recipe.activation_checkpointing,
-            precision=self._precision if recipe.precision == "auto" else recipe.precision,
+            precision=precision,
         )
 
     def _batch(self, shape: PretrainingRecipe) -> PretrainingBatch:

@@ -7,16 +7,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from albert.experiments.layer_figure import draw_layers
-from albert.experiments.layer_similarity import cut_passages, measure_layers, write_layers
+from albert.experiments.layer_similarity import LayerSimilarity, write_layers
 from albert.experiments.run_curves import COLORS, RunCurves, read_runs
-from albert.experiments.sample_corpus import split_chapters
 from albert.experiments.tables.folders import Folders
 from albert.experiments.tables.outcomes import Outcome
-from albert.runtime.devices import pick_device
-from albert.runtime.manifests import MANIFEST_NAME
-from albert.runtime.progress import progress
-
-PASSAGES, PASSAGE_WORDS = 200, 100
+from albert.runtime.strict_json import load_json
 
 
 def draw_curves(outcome: Outcome, folders: Folders) -> Figure | None:
@@ -57,22 +52,15 @@ def draw_curves(outcome: Outcome, folders: Folders) -> Figure | None:
 
 
 def draw_layer_movement(outcome: Outcome, folders: Folders, picture: Path) -> bool:
-    """Measure and draw every finished model of the first seed, with a CSV beside the picture; whether there is one."""
-    models = {}
+    """Draw every finished model of the first seed, with a CSV beside the picture; whether there is one."""
+    measured = []
     for one in outcome.rows:
-        finished = [folders.pretraining(key).model_path for key in one.keys.values()]
-        finished = [model for model in finished if (model / MANIFEST_NAME).is_file()]
+        finished = [key for key in one.keys.values() if folders.layers(key).is_file()]
         if finished:
-            models[one.row.label] = finished[0]
-    if not models:
+            kept = load_json(LayerSimilarity, folders.layers(finished[0]))
+            measured.append(replace(kept, model=one.row.label))
+    if not measured:
         return False
-    texts = (chapter.text for chapter in split_chapters().held_out)
-    passages = cut_passages(texts, PASSAGES, PASSAGE_WORDS)
-    device, measured = pick_device("auto"), []
-    with progress("Reading", len(passages) * len(models), "passages") as bar:
-        for label, model in models.items():
-            found = measure_layers(model, passages, device=device, advance=bar.advance)
-            measured.append(replace(found, model=label))
     draw_layers(measured, picture)
     write_layers(measured, picture.with_name(f"{picture.stem}-layers.csv"))
     return True

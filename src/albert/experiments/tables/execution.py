@@ -131,7 +131,16 @@ class Execution:
 
     def _ask(self, job: HeldOut) -> None:
         model = self.folders.pretraining(job.key).model_path
-        found = evaluate_pretraining([model], self.corpora[0], limit=job.sequences, device=self.device)
+        recipe = job.arm.recipe
+        found = evaluate_pretraining(
+            [model],
+            self.corpora[0],
+            max_length=recipe.sequences.max_length,
+            keep_pairs=recipe.sequences.keep_pairs,
+            masking=recipe.masking,
+            limit=job.sequences,
+            device=self.device,
+        )
         save_json(self.folders.intrinsic(job.key), found.to_json())
 
     def _finetune(self, job: Finetuning) -> None:

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from albert.experiments.figures import BLUE, GREY, ORANGE
+from albert.experiments.published_scores import PublishedRow
 from albert.experiments.tables.columns import Column
 from albert.experiments.tables.curve_figures import draw_curves, draw_layer_movement
 from albert.experiments.tables.folders import Folders
@@ -51,33 +52,35 @@ def draw_arms(outcome: Outcome) -> Figure | None:
     if not columns:
         return None
     rows = [one for one in outcome.rows if one.row.arm is not None]
-    below = [(column, paper) for column in columns if (paper := papers_column(outcome, column))]
-    has_average = any(name == "average" for _, name in below)
-    if not has_average and any(row.average is not None for row in _published(outcome)):
-        below.append((None, "average"))
-    across = max(len(columns), len(below))
+    below = [papers_column(outcome, column) for column in columns]
+    if "average" not in below and any(row.average is not None for row in _published(outcome)):
+        below.append("average")
+    across = len(below)
     height = 0.36 * len(rows) + 0.9
-    figure = Figure(figsize=(3.1 * across + 1.6, height * (2 if below else 1) + 0.6), layout="constrained")
+    figure = Figure(figsize=(3.1 * across + 1.6, height * (2 if any(below) else 1) + 0.6), layout="constrained")
     figure.suptitle(title_of(outcome), x=0.01, ha="left", fontsize=12)
-    panels = figure.subplots(2 if below else 1, across, squeeze=False)
+    panels = figure.subplots(2 if any(below) else 1, across, squeeze=False)
     for axes, column in zip(panels[0], columns, strict=False):
         _dots(axes, rows, column)
         constant = outcome.constant.get(column.name)
         if constant is not None:
             axes.axvline(constant, color=GREY, linestyle="--", linewidth=1.2, label="a constant answer")
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
-    for axes, (_, name) in zip(panels[-1] if below else (), below, strict=False):
+    for axes, name in zip(panels[-1] if any(below) else (), below, strict=False):
         for place, one in enumerate(rows):
-            value = papers_value(outcome, one, name)
+            value = None if name is None else papers_value(outcome, one, name)
             if value is not None:
                 axes.plot(value, place, "D", color=PAPER, markersize=6)
+                _number(axes, value, place, f"{value:g}")
         axes.set_title(f"paper: {name}", fontsize=10)
-    for line, filled in zip(panels, (len(columns), len(below)), strict=False):
+    shown = ([True] * len(columns), [name is not None for name in below])
+    for line, kept in zip(panels, shown, strict=False):
         for number, axes in enumerate(line):
-            axes.set_visible(number < filled)
+            axes.set_visible(number < len(kept) and kept[number])
             names = [one.row.label if line is panels[0] else one.row.name for one in rows]
-            axes.set_yticks(range(len(rows)), names if number == 0 else [""] * len(rows))
-            axes.set_ylim(len(rows) - 0.5, -0.5)
+            first = number == kept.index(True) if True in kept else False
+            axes.set_yticks(range(len(rows)), names if first else [""] * len(rows))
+            axes.set_ylim(len(rows) - 0.5, -0.6)
             _tidy(axes)
     if outcome.constant:
         panels[0][0].legend(frameon=False, fontsize=8, loc="best")
@@ -170,7 +173,7 @@ def papers_value(outcome: Outcome, one: RowOutcome, name: str) -> float | None:
     return row.average if name == "average" and name not in row.scores else row.scores.get(name)
 
 
-def _published(outcome: Outcome) -> Sequence:
+def _published(outcome: Outcome) -> Sequence[PublishedRow]:
     return () if outcome.grid.published is None else outcome.grid.published.rows
 
 
@@ -181,6 +184,11 @@ def _dots(axes: Axes, rows: Sequence[RowOutcome], column: Column) -> None:
             axes.hlines(place, cell.figures[0], cell.figures[-1], color=BLUE, linewidth=3, alpha=0.5)
             axes.plot(cell.figures, [place] * len(cell.figures), "|", color=BLUE, markersize=9)
             axes.plot(cell.median, place, "o", color=BLUE, markersize=7)
+            _number(axes, cell.median, place, f"{cell.median:.1f}")
+
+
+def _number(axes: Axes, value: float, place: int, text: str) -> None:
+    axes.annotate(text, (value, place), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
 
 
 def _tidy(axes: Axes, along: str = "x") -> None:

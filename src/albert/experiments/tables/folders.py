@@ -3,6 +3,7 @@
 ROOT/runs/KEY/                       a pre-training, as `albert pretrain` writes it
     scores/KEY/arm.json              what the key stands for
                intrinsic.json        masked tokens, next sentences, sentence order, on held-out text
+               layers.json           how far each layer moves its input (Figure 1), once it was shown
                TASK-seedN/           a fine-tuning, as `albert finetune` writes it
     scores/speed-TABLE.json          training speed of a table's architectures on this machine
     failures/JOB.json                why a job was given up; remove it to try again
@@ -32,6 +33,10 @@ class Folders:
     def intrinsic(self, key: str) -> Path:
         """What an arm knows of held-out text, as JSON."""
         return self.root / "scores" / key / "intrinsic.json"
+
+    def layers(self, key: str) -> Path:
+        """How far its layers move what comes into them, as JSON."""
+        return self.root / "scores" / key / "layers.json"
 
     def finetuning(self, key: str, task: str, seed: int) -> RunFolder:
         """A task learnt by an arm."""

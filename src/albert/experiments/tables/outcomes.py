@@ -13,11 +13,13 @@ from albert.experiments.tables.folders import Folders
 from albert.experiments.tables.grid import Grid, Row
 from albert.experiments.tables.jobs import Finetuning, HeldOut, Job, Pretraining, Speed, has_text, jobs_of, task_seeds
 from albert.experiments.tables.scales import Scale
+from albert.experiments.tables.smoothness import SMOOTHNESS, kept_layers
 from albert.experiments.tables.spread import Scored, Scores, held_out_error
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.parameter_count import count_parameters
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.runtime.journal import read_journal
+from albert.runtime.manifests import MANIFEST_NAME
 from albert.runtime.strict_json import load_json, read_json_object
 
 
@@ -191,6 +193,8 @@ class _Reading:
                 return None if hours is None else Scored(hours)
             case "speed-up":
                 return self._speed_up(row)
+            case "layers":
+                return self._layers(column, arm, key)
 
     def _parameters(self, arm: Arm, key: str) -> float:
         """In millions, counted as the paper does, with the vocabulary of the corpus where the run has begun."""
@@ -229,6 +233,14 @@ class _Reading:
             return None
         error = math.hypot(*(one.error for name, one in known.items() if name in DOWNSTREAM)) / len(FIVE_TASKS)
         return Scored(average_of({name: one.score for name, one in known.items()}), error)
+
+    def _layers(self, column: Column, arm: Arm, key: str) -> Scored | None:
+        """In percent; at a fixed point nothing would move."""
+        model = self.folders.pretraining(key).model_path
+        if not (model / MANIFEST_NAME).is_file():
+            return None
+        layers = kept_layers(model, self.folders.layers(key), arm.recipe.sequences.max_length)
+        return Scored(SMOOTHNESS[column.name](layers), constant=0.0)
 
     def _speed_up(self, row: Row) -> Scored | None:
         """How many times as fast as the row that the paper takes for 1."""

@@ -15,11 +15,13 @@ from albert.experiments.tables.outcomes import Cell, Outcome
 from albert.experiments.tables.scales import SCALES
 from albert.runtime.durable_files import write_text
 
-DECIMALS = {"intrinsic": 1, "downstream": 1, "average": 1, "parameters": 1, "speed-up": 2, "hours": 2}
+DECIMALS = {"intrinsic": 1, "downstream": 1, "average": 1, "parameters": 1, "speed-up": 2, "hours": 2, "layers": 1}
 UNITS = {"parameters": "parameters, million", "speed-up": "speed of training", "hours": "hours of training"}
 CONSTANT = "a constant answer"
-CSV_COLUMNS = ("table", "scale", "row", "label", "arm", "column", "paper", "median", "lowest", "highest", "seeds",
-               "wanted", "constant")  # fmt: skip
+CSV_COLUMNS: tuple[str, ...] = (
+    "table", "scale", "row", "label", "arm", "column", "paper", "median", "lowest", "highest", "seeds", "wanted",
+    "constant",
+)  # fmt: skip
 
 
 def judgements(outcome: Outcome) -> tuple[Judged, ...]:
@@ -100,7 +102,8 @@ def body(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
         head += [f"{heading(column)}: paper", "ours"]
     rows = []
     for one in outcome.rows:
-        label = one.row.label if one.row.label == one.row.name else f"{one.row.label} (paper: {one.row.name})"
+        same = one.row.label.casefold() == one.row.name.casefold()
+        label = one.row.label if same else f"{one.row.label} (paper: {one.row.name})"
         line = [label]
         for column in grid.columns:
             line += [published(grid, one.row, column), ours(one.cells[column.name], column)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from albert.model import packed_sequences
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.attention import AttentionBlock
-from albert.model.packed_sequences import WASTE, pack
+from albert.model.packed_sequences import FREE_SCORES, LENGTH_STEP, WASTE, pack
 from albert.model.plain_attention import plain_attention
 
 LENGTHS = [(7,), (5, 5, 5), (1, 40, 2, 39, 17, 16, 15, 1), (3, 20, 4, 19, 4), (12, 11, 10, 9)]
@@ -45,12 +45,23 @@ def test_every_token_has_one_cell_and_every_cell_its_token(lengths):
 
 
 @given(st.lists(st.integers(1, 512), min_size=1, max_size=60))
-def test_no_group_wastes_more_than_its_share(lengths):
+def test_no_group_wastes_more_than_its_share_or_what_a_group_costs(lengths):
     packed = pack([np.zeros(length, dtype=np.int64) for length in lengths], [np.zeros(n, np.int64) for n in lengths])
     for group in packed.groups:
         if group.padded is not None:
-            assert 0 < float(group.padded.float().mean()) <= WASTE + 1e-6
+            assert 0 < int(group.padded.sum()) <= max(FREE_SCORES / group.padded.shape[1], WASTE * group.padded.numel())
+            assert group.padded.shape[1] % LENGTH_STEP == 0
             assert not group.padded[:, 0].any()
+
+
+def test_short_sentences_of_all_lengths_are_few_groups_and_equal_lengths_are_never_padded():
+    def groups(lengths):
+        return pack([np.zeros(n, np.int64) for n in lengths], [np.zeros(n, np.int64) for n in lengths]).groups
+
+    assert len(groups(range(5, 37))) <= 3
+    assert [group.positions.shape[0] for group in groups([500, 300, 200, 100])] == [1, 1, 1, 1]
+    (alike,) = groups([13] * 40)
+    assert alike.padded is None and alike.positions.shape == (40, 13)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -103,13 +114,15 @@ def test_the_result_does_not_depend_on_the_grouping(config, sequences_of, monkey
     model = AlbertModel(config).double().eval()
     sequences = sequences_of((3, 20, 4, 19, 4, 11, 1))
     found, groups = [], []
-    for waste in (0.0, 0.15, 1.0):
+    monkeypatch.setattr(packed_sequences, "LENGTH_STEP", 1)
+    for waste, free in ((0.0, 0), (0.15, 0), (0.15, 40), (1.0, 0)):
         monkeypatch.setattr(packed_sequences, "WASTE", waste)
+        monkeypatch.setattr(packed_sequences, "FREE_SCORES", 20 * free)
         packed = pack(*sequences)
         groups.append(len(packed.groups))
         with torch.inference_mode():
             found.append(model(packed))
-    assert groups == [6, 4, 1]
+    assert groups == [6, 4, 2, 1]
     for other in found[1:]:
         assert_close(other, found[0], 1e-12)
 
@@ -141,8 +154,9 @@ def test_padded_cells_get_no_attention(config, sequences_of):
     packed = pack(*sequences_of((20, 19, 18, 17, 16)))
     assert len(packed.groups) == 1 and packed.groups[0].padded is not None
     padded = packed.groups[0].padded[:, None, None, :]
-    query, key = (torch.randn(5, config.num_attention_heads, 20, 20) for _ in range(2))
-    each_place = torch.eye(20).expand(5, config.num_attention_heads, 20, 20)  # values that show the probabilities
+    length = padded.shape[-1]
+    query, key = (torch.randn(5, config.num_attention_heads, length, length) for _ in range(2))
+    each_place = torch.eye(length).expand(5, config.num_attention_heads, length, length)  # they show the probabilities
     probabilities = plain_attention(query, key, each_place, ~padded)
     padded = padded.expand_as(probabilities)
     assert (probabilities[padded] == 0).all()

@@ -14,6 +14,11 @@ from torch import Tensor
 
 WASTE = 0.15
 """At most this share of a group's rectangle may be padding, before a new group is opened."""
+FREE_SCORES = 4096
+"""Padded cells, times the length, that a group may have in any case: a group of its own costs more than they do, since
+each of its products is a call, and on a CPU in bfloat16 a kernel that is made for this very shape."""
+LENGTH_STEP = 8
+"""Padded rectangles are multiples of this long, so that the same shapes come again and again."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +128,11 @@ def _attention_groups(
     first_cells = np.empty_like(starts)
     while first < len(order):
         last = _end_of_group(descending, first)
-        members, length = order[first:last], descending[first]
+        members, ragged = order[first:last], descending[last - 1] < descending[first]
+        length = _padded_length(descending[first]) if ragged else descending[first]
         columns = np.arange(length)
         padded = columns >= lengths[members, None]
         positions = np.where(padded, 0, columns) + starts[members, None]
-        ragged = descending[last - 1] < length
         groups.append(AttentionGroup(torch.from_numpy(positions), torch.from_numpy(padded) if ragged else None))
         first_cells[members] = offset + length * np.arange(len(members))
         first, offset = last, offset + positions.size
@@ -138,6 +143,13 @@ def _end_of_group(descending: list[int], first: int) -> int:
     longest, real = descending[first], 0
     for last in range(first, len(descending)):
         real += descending[last]
-        if 1 - real / (longest * (last - first + 1)) > WASTE:
-            return last
+        if descending[last] < longest:
+            length = _padded_length(longest)
+            cells = length * (last - first + 1)
+            if cells - real > max(FREE_SCORES / length, WASTE * cells):
+                return last
     return len(descending)
+
+
+def _padded_length(longest: int) -> int:
+    return -(-longest // LENGTH_STEP) * LENGTH_STEP

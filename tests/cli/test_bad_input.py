@@ -1,17 +1,20 @@
 """Bad input, wherever it is: one line that says what, where, why and what to do; its exit code; and nothing left."""
 
 import gzip
+import importlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from albert.cli.main import run
+from albert.cli.main import COMMANDS, run
 
 TINY = (
     "--model.embedding-size 16 --model.hidden-size 32 --model.num-hidden-layers 2 --model.num-attention-heads 2 "
@@ -410,28 +413,12 @@ def test_one_line_its_code_and_nothing_left(case, scene, here, capfd):
     assert everything_below(here) == before
 
 
-IN_A_PROCESS = """
-import importlib, resource, sys
-from albert.cli.main import COMMANDS, run
-importlib.import_module(COMMANDS[sys.argv[2]].module)  # first, or the limit would meet Python's own caches
-if int(sys.argv[1]):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
-sys.exit(run(sys.argv[2:]))
-"""
-
-
-def in_a_process(words: list[str], limit: int = 0, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, whose files may not grow beyond `limit` bytes."""
-    command = [*prefix, sys.executable, "-c", IN_A_PROCESS, str(limit), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
-
-
 @pytest.mark.parametrize("name", ["no JSON", "one label"])
 def test_a_real_process_says_the_same(name, scene, here):
     (case,) = (case for case in ALL if case.name == name)
     words = arrange(case, scene, here)
     before = everything_below(here)
-    done = in_a_process(words)
+    done = subprocess.run([sys.executable, "-m", "albert", *words], capture_output=True, text=True, timeout=300)
     assert re.search(expected(case, scene, here), error_of(done.stderr))
     assert done.returncode == case.code and done.stdout == ""
     assert everything_below(here) == before
@@ -447,10 +434,26 @@ FULL = [
 """What does not fit first, by the size that files may have: a tokenizer, or the weights, which a library writes."""
 
 
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file of this process or its children grows beyond so many bytes."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+
+
 @pytest.mark.parametrize(("limit", "case"), [pytest.param(*pair, id=pair[1].name) for pair in FULL])
-def test_a_full_disk_is_one_line_and_leaves_no_half(case, limit, scene, here):
-    done = in_a_process(arrange(case, scene, here), limit)
-    assert re.search(expected(case, scene, here), error_of(done.stderr)), done.stderr
-    assert done.returncode == 74
+def test_a_full_disk_is_one_line_and_leaves_no_half(case, limit, scene, here, capfd):
+    words = arrange(case, scene, here)
+    importlib.import_module(COMMANDS[words[0]].module)  # first, or the limit would meet Python's own caches
+    capfd.readouterr()
+    with files_of_at_most(limit):
+        code = run(words)
+    said = capfd.readouterr().err
+    assert re.search(expected(case, scene, here), error_of(said)), said
+    assert code == 74
     left = everything_below(here)
     assert not [name for name in left if ".tmp-" in name or name.endswith(".safetensors")]

@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from reliability.crash_points import SAVES, contents
+from albert.runtime.manifests import MANIFEST_NAME
+from albert.training.training_state import TENSORS_NAME
+from reliability.crash_points import SAVES
 from reliability.promises import SAME_BYTES
 from reliability.report import CHECKOUT
-from reliability.small_material import PIECES, Material, small_material
+from reliability.small_material import PIECES, Material, small_material, sums
 from reliability.trial import Asked, Outcome, Trial
 
 LOCALES = ("C", "C.UTF-8", "tr_TR.UTF-8", "de_DE.UTF-8")
@@ -120,9 +122,16 @@ def made(material: Material, folder: Path, around: Surroundings) -> dict[str, st
     )
     if done.returncode != 0:
         return done.stderr[-500:]
-    parts = {name: contents(place / name) for name in ("tokenizer", "corpus", "run", "fine")}
-    found = {f"{part}/{name}": total for part, files in parts.items() for name, total in files.items()}
-    return found | {name: total for name, total in contents(place).items() if name == "answers.jsonl"}
+    return sums(place, is_a_result)
+
+
+def is_a_result(name: str) -> bool:
+    """Whether a file holds what was computed, and not also where, when and how: cards and settings name the place."""
+    path = Path(name)
+    if path.parts[0] in ("tokenizer", "corpus"):
+        return True
+    of_a_model = "model" in path.parts and path.name not in ("README.md", MANIFEST_NAME)
+    return of_a_model or path.name in ("answers.jsonl", "predictions-dev.jsonl", TENSORS_NAME)
 
 
 def differences(first: dict[str, str], other: dict[str, str] | str) -> Iterator[str]:

@@ -14,11 +14,12 @@ Relation = Literal["higher", "not higher", "alike"]
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two rows of a table, or a row and what always giving the most frequent answer would score (`second` None)."""
+    """Two rows of a table, or (`second` None) a row and what can be had for nothing, as `nothing` calls it."""
 
     first: str
     relation: Relation
     second: str | None
+    nothing: str = "the constant answer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +205,26 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         Claim(
             sentence="A wide model need not be deep: twice the layers bring nothing.",
             contrasts=(Contrast("24", "not higher", "12"),),
+        ),
+    ),
+    "figure-1": (
+        Claim(
+            sentence="From layer to layer the distance of input and output changes less in ALBERT than in BERT.",
+            contrasts=(Contrast("bert-large", "higher", "albert-large"),),
+            columns=("unevenness of distances",),
+            smallest=5.0,
+        ),
+        Claim(
+            sentence="So is the angle between them.",
+            contrasts=(Contrast("bert-large", "higher", "albert-large"),),
+            columns=("unevenness of angles",),
+            smallest=5.0,
+        ),
+        Claim(
+            sentence="ALBERT's layers do not come to rest: the last one still moves its input.",
+            contrasts=(Contrast("albert-large", "higher", None, "a fixed point"),),
+            columns=("movement of the last layer",),
+            smallest=5.0,
         ),
     ),
     "figure-2a": (

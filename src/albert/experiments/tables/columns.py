@@ -5,9 +5,10 @@ from typing import Literal
 
 from albert.experiments.published_scores import DOWNSTREAM, INTRINSIC
 from albert.experiments.tables.scales import Scale
+from albert.experiments.tables.smoothness import SMOOTHNESS
 from albert.pretraining.intrinsic_evaluation import MASKED_TOKENS, SENTENCE_TESTS
 
-ColumnKind = Literal["intrinsic", "downstream", "average", "parameters", "speed-up", "hours"]
+ColumnKind = Literal["intrinsic", "downstream", "average", "parameters", "speed-up", "hours", "layers"]
 
 AVERAGE = "average"
 PARAMETERS = "parameters"
@@ -25,7 +26,8 @@ class Column:
 
     Args:
         name: as the paper's tables as data have it.
-        kind: where the figure comes from: held-out text, a task, the mean of the five tasks, a formula, a measurement.
+        kind: where the figure comes from: held-out text, a task, the mean of the five tasks, a formula, a measurement,
+            the movement of layers.
         source: of "intrinsic" the test; of "downstream" the task.
         score: of "downstream" the score of the task.
         published: what the paper's table calls it, where that is something else.
@@ -36,6 +38,11 @@ class Column:
     source: str = ""
     score: str = ""
     published: str | None = None
+
+
+def layer_columns() -> tuple[Column, ...]:
+    """What is read off Figure 1, in percent."""
+    return tuple(Column(name, "layers") for name in SMOOTHNESS)
 
 
 def intrinsic_columns() -> tuple[Column, ...]:

@@ -42,7 +42,7 @@ class JudgedContrast:
     @property
     def figures(self) -> str:
         """In words: "sop against nsp: +12.3 points (95 %: +10.1 to +14.5; 2 seeds)"."""
-        sides = f"{self.contrast.first} against {self.contrast.second or 'the constant answer'}"
+        sides = f"{self.contrast.first} against {self.contrast.second or self.contrast.nothing}"
         found = self.difference
         if found is None:
             return f"{sides}: not run"

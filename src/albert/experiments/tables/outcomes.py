@@ -95,10 +95,11 @@ class Outcome:
     def constant(self) -> dict[str, float]:
         """By column, what the best constant answer scores on the same data."""
         found = {}
-        for column, rows in self.scores.items():
-            told = [one.constant for seeds in rows.values() for one in seeds.values() if one.constant is not None]
+        for column in self.grid.columns:
+            rows = self.scores[column.name].values() if column.kind != "layers" else ()
+            told = [one.constant for seeds in rows for one in seeds.values() if one.constant is not None]
             if told:
-                found[column] = told[0]
+                found[column.name] = told[0]
         return found
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from albert.experiments.tables.arms import arm
-from albert.experiments.tables.columns import HOURS, PARAMETERS, SPEED_UP, Column, score_columns
+from albert.experiments.tables.columns import HOURS, PARAMETERS, SPEED_UP, Column, layer_columns, score_columns
 from albert.experiments.tables.grid import Grid, Row, published_table
 from albert.experiments.tables.scales import Scale, Size
 from albert.experiments.tables.shared_arms import albert, flagship, xxlarge
@@ -116,7 +116,7 @@ def layer_movement(scale: Scale) -> Grid:
             Row(name="bert-large", label="BERT-large", arm=arm(scale, "large", bert=True), preset="bert-large"),
             Row(name="albert-large", label="ALBERT-large", arm=arm(scale, "large"), preset="albert-large"),
         ),
-        columns=(),
+        columns=layer_columns(),
         published=None,
         compute="equal updates",
         figure="layers",

@@ -250,6 +250,7 @@ def test_a_checkpoint_holds_the_model_the_moments_and_how_far_it_had_come(learn,
         "training_state.json",
         "training_state.safetensors",
     }
+    assert len({entry.stat().st_mode for entry in checkpoint.iterdir()}) == 1, "readable to whom new files are"
     state = read_json_object(checkpoint / "training_state.json")
     assert (state["step"], state["tokens"], state["identity"]) == (10, 480, {"recipe": "r1", "corpus": "c1"})
     assert {"torch", "threads", "world_size", "device"} <= set(state["circumstances"])

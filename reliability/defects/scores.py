@@ -12,7 +12,7 @@ SCORES = (
         file="tasks/squad.py",
         old='context = _get(paragraph, "context", str, place)',
         new='context = _get(paragraph, "context", str, place).strip()',
-        tests=("tasks/test_sources.py::test_answers_are_checked_located_and_counted_and_no_question_is_dropped",),
+        tests=("tasks/test_sources.py::test_blanks_around_a_context_belong_to_it",),
     ),
     Defect(
         name="windows skip tokens between them",
@@ -47,7 +47,7 @@ SCORES = (
         file=_ANSWERS,
         old="last = first[:, None] + np.arange(max_tokens)",
         new="last = first[:, None] - np.arange(max_tokens)",
-        tests=("tasks/test_windows.py::test_the_best_allowed_span_wins",),
+        tests=("tasks/test_answers.py::test_independent_logits_give_every_allowed_span_its_share",),
     ),
     Defect(
         name="the threshold of no answer has the wrong sign",
@@ -62,7 +62,7 @@ SCORES = (
         old='target=Choice(("contradiction", "entailment", "neutral"), "gold_label"),',
         new='target=Choice(("contradiction", "entailment", "neutral"), "gold_label",\n'
         '        names=("entailment", "contradiction", "neutral")),',
-        tests=("tasks/test_declarations.py", "tasks/test_submission.py"),
+        tests=("tasks/test_declarations.py::test_labels_are_shown_in_their_own_words_and_numbers_as_what_they_mean",),
     ),
     Defect(
         name="outputs are matched with labels by place, not by name",

@@ -73,6 +73,19 @@ def test_every_published_score_is_of_a_metric_of_the_task():
             assert len(task.target.shown) == len(task.target.labels)
 
 
+def test_labels_are_shown_in_their_own_words_and_numbers_as_what_they_mean():
+    numbered = {
+        "cola": ("unacceptable", "acceptable"),
+        "sst-2": ("negative", "positive"),
+        "mrpc": ("not_equivalent", "equivalent"),
+        "qqp": ("not_duplicate", "duplicate"),
+        "wnli": ("not_entailment", "entailment"),
+    }
+    for name, task in DECLARED.items():
+        if isinstance(task.target, Choice):
+            assert task.target.shown == numbered.get(name, task.target.labels)
+
+
 def test_the_second_release_learns_race_more_gently():
     first, second = DECLARED["race"].recipe, DECLARED["race"].second_recipe
     assert second == replace(first, learning_rate=1e-5, encoder_dropout=0.0)

@@ -109,6 +109,15 @@ def test_answers_are_checked_located_and_counted_and_no_question_is_dropped(tmp_
     assert to_examples(SQUAD_1, found.rows)[0].texts == ("which?", "one two three two")
 
 
+def test_blanks_around_a_context_belong_to_it(tmp_path):
+    """Answers are counted from its first character (huggingface/datasets#2585: gold spans were off by one)."""
+    path, context = tmp_path / "dev.json", "  one two\n"
+    path.write_text(json.dumps(questions([{"text": "one", "answer_start": 2}], context=context)))
+    found = read_questions(path)
+    assert found.rows[0].fields["context"] == context
+    assert found.rows[0].answers[0].start == 2 and found.counts["answers_relocated"] == 0
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -17,6 +17,7 @@ from albert.experiments.tables.grids import GRIDS, grid_of
 from albert.experiments.tables.jobs import learnt_tasks
 from albert.experiments.tables.scales import SCALES, Scale, ScaleName
 from albert.experiments.tables.study import Study, study_of
+from albert.experiments.tables.task_files import TaskFiles, own_files, with_files
 from albert.runtime.errors import MissingInput, UsageError, did_you_mean
 from albert.tasks import glue, race, squad
 
@@ -41,6 +42,8 @@ class TablesOptions:
     """The folder of SQuAD's files, likewise."""
     race_data: Path | None = None
     """The folder of RACE, likewise."""
+    files: tuple[str, ...] = ()
+    """TASK/SPLIT=FILE: a file in the place of the published one, in its layout (qnli/train=mine.tsv)."""
     output: Path | None = None
     """The root of all runs and results; runs/tables-SCALE when not set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -81,8 +84,8 @@ class TablesOptions:
         """What the root's runs are of, or will be."""
         return study_of(self.folders.root, self.scale, self.data)
 
-    def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, Path], list[str]]:
-        """The folder of each task that tables need and that is there, and a line for each that is not.
+    def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, TaskFiles], list[str]]:
+        """The files of each task that tables need and that are there, and a line for each that is not.
 
         Raises:
             MissingInput: a folder is no folder.
@@ -97,11 +100,10 @@ class TablesOptions:
             if folder is not None and not folder.is_dir():
                 raise MissingInput(folder, "is no folder", f"{option} names where the files of the tasks lie")
         wanted = {one.task for grid in grids for one in learnt_tasks(grid, self.declared, [*task_names(self.declared)])}
+        own = own_files(self.files)
         found, lacking = {}, []
         for option, folder, tasks in places:
-            for task in tasks:
-                if task.name not in wanted:
-                    continue
+            for task in (with_files(one, own.get(one.name)) for one in tasks if one.name in wanted):
                 if folder is None:
                     lacking.append(f"{task.name} is not learnt: there is no {option}")
                     continue
@@ -111,7 +113,7 @@ class TablesOptions:
                 except MissingInput as error:
                     lacking.append(f"{task.name} is not learnt: {error}")
                 else:
-                    found[task.name] = folder
+                    found[task.name] = TaskFiles(task, folder)
         return found, lacking
 
     def set_threads(self) -> None:

@@ -35,6 +35,7 @@ TOY = replace(
         checkpoint_every=2,
     ),
     embedding_sizes=(4, 8, 12, 16),
+    seeds=(0,),
     held_out_sequences=24,
     tasks=(Downstream(task="sst-2", columns={"sst-2": "accuracy"}, recipe=_TASK),),
 )

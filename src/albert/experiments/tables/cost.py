@@ -10,6 +10,7 @@ import torch
 from albert.experiments.tables.downstream import Downstream
 from albert.experiments.tables.jobs import Finetuning, HeldOut, Job, Pretraining, Speed
 from albert.experiments.tables.pace import Pace, encoder_flops, measure_pace
+from albert.experiments.tables.task_files import TaskFiles
 from albert.experiments.throughput import random_batch
 from albert.finetuning.splits import Subset, encode_split, read_examples
 from albert.model.parameter_count import count_parameters
@@ -58,11 +59,11 @@ class Costs:
     Args:
         corpora: prepared corpora, of the first of which the held-out part says how long sequences are; none: all are
             full.
-        data: folder of each task's files.
+        data: where each task's files are, by its name.
         device: where to compute.
     """
 
-    def __init__(self, corpora: Sequence[Path], data: Mapping[str, Path], device: torch.device) -> None:
+    def __init__(self, corpora: Sequence[Path], data: Mapping[str, TaskFiles], device: torch.device) -> None:
         self._corpus = TokenCorpus.open(corpora[0], verify=False) if corpora else None
         self._data, self._device = data, device
         self._precision: Precision = fastest_precision(device)
@@ -148,7 +149,7 @@ class Costs:
     def _of_task(self, task: Downstream) -> tuple[int, float, float]:
         """Training examples, tokens of one, and how many are answered over all evaluations."""
         if task.task not in self._tasks:
-            declared, data = task.declared, self._data[task.task]
+            declared, data = self._data[task.task].task, self._data[task.task].folder
             examples, counts = read_examples(declared, data, "train", Subset(SAMPLED_EXAMPLES, 0))
             rows = len(examples) + counts["left_out_by_choice"]
             rows = rows if task.max_train_examples is None else min(rows, task.max_train_examples)

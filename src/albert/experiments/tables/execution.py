@@ -15,6 +15,7 @@ from pathlib import Path
 
 from albert.experiments.tables.folders import Folders
 from albert.experiments.tables.jobs import Finetuning, HeldOut, Job, Pretraining, Speed
+from albert.experiments.tables.task_files import TaskFiles
 from albert.experiments.throughput import measure_throughput
 from albert.finetuning.finetune import finetune
 from albert.finetuning.start import PretrainedEncoder
@@ -39,7 +40,7 @@ class Execution:
         folders: where results lie.
         jobs: in the order in which they are tried.
         corpora: prepared corpora, the first one first; additional text is read by the arms that want it.
-        data: folder of each task's files.
+        data: where each task's files are, by its name.
         device: "auto", "cpu" or "cuda".
         report: told, for people, of what is begun, waited for and given up.
     """
@@ -47,7 +48,7 @@ class Execution:
     folders: Folders
     jobs: Sequence[Job]
     corpora: Sequence[Path]
-    data: Mapping[str, Path]
+    data: Mapping[str, TaskFiles]
     device: str = "auto"
     report: Callable[[str], None] = lambda line: print(line, file=sys.stderr)
 
@@ -147,15 +148,9 @@ class Execution:
         model = self.folders.pretraining(job.key).model_path
         if job.intermediate is not None:
             model = self.folders.finetuning(job.key, job.intermediate, job.seed).model_path
-        run, settings = job.run(self.folders), job.task.settings(job.seed)
-        finetune(
-            job.task.declared,
-            PretrainedEncoder(str(model)),
-            self.data[job.task.task],
-            run.path,
-            job.task.settled_recipe,
-            settings,
-        )
+        run, files = job.run(self.folders), self.data[job.task.task]
+        start, settings = PretrainedEncoder(str(model)), job.task.settings(job.seed)
+        finetune(files.task, start, files.folder, run.path, job.task.settled_recipe, settings)
         if run.checkpoints_path.is_dir():  # nothing goes on from them, and they are most of the disk
             remove_directory(run.checkpoints_path)
 

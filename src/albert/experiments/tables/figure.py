@@ -1,5 +1,6 @@
 """A figure for each table: scores of the arms with their spread above, and the paper's below."""
 
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -52,35 +53,34 @@ def draw_arms(outcome: Outcome) -> Figure | None:
     if not columns:
         return None
     rows = [one for one in outcome.rows if one.row.arm is not None]
-    below = [papers_column(outcome, column) for column in columns]
+    below = [name for column in columns if (name := papers_column(outcome, column)) is not None]
     if "average" not in below and any(row.average is not None for row in _published(outcome)):
         below.append("average")
-    across = len(below)
+    across = max(len(columns), len(below))
     height = 0.36 * len(rows) + 0.9
-    figure = Figure(figsize=(3.1 * across + 1.6, height * (2 if any(below) else 1) + 0.6), layout="constrained")
-    figure.suptitle(title_of(outcome), x=0.01, ha="left", fontsize=12)
-    panels = figure.subplots(2 if any(below) else 1, across, squeeze=False)
+    figure = Figure(figsize=(3.1 * across + 1.6, height * (2 if below else 1) + 0.6), layout="constrained")
+    _title(figure, outcome)
+    panels = figure.subplots(2 if below else 1, across, squeeze=False)
     for axes, column in zip(panels[0], columns, strict=False):
         _dots(axes, rows, column)
         constant = outcome.constant.get(column.name)
         if constant is not None:
             axes.axvline(constant, color=GREY, linestyle="--", linewidth=1.2, label="a constant answer")
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
-    for axes, name in zip(panels[-1] if any(below) else (), below, strict=False):
+    for axes, name in zip(panels[-1] if below else (), below, strict=False):
         for place, one in enumerate(rows):
-            value = None if name is None else papers_value(outcome, one, name)
+            value = papers_value(outcome, one, name)
             if value is not None:
                 axes.plot(value, place, "D", color=PAPER, markersize=6)
                 _number(axes, value, place, f"{value:g}")
         axes.set_title(f"paper: {name}", fontsize=10)
-    shown = ([True] * len(columns), [name is not None for name in below])
-    for line, kept in zip(panels, shown, strict=False):
+    labels, papers = [one.row.label for one in rows], [one.row.name for one in rows]
+    for line, filled, names in zip(panels, (len(columns), len(below)), (labels, papers), strict=False):
         for number, axes in enumerate(line):
-            axes.set_visible(number < len(kept) and kept[number])
-            names = [one.row.label if line is panels[0] else one.row.name for one in rows]
-            first = number == kept.index(True) if True in kept else False
-            axes.set_yticks(range(len(rows)), names if first else [""] * len(rows))
+            axes.set_visible(number < filled)
+            axes.set_yticks(range(len(rows)), names if number == 0 else [""] * len(rows))
             axes.set_ylim(len(rows) - 0.5, -0.6)
+            axes.margins(x=0.12)
             _tidy(axes)
     if outcome.constant:
         panels[0][0].legend(frameon=False, fontsize=8, loc="best")
@@ -94,7 +94,7 @@ def draw_depth(outcome: Outcome) -> Figure | None:
         return None
     rows = [one for one in outcome.rows if one.row.arm is not None]
     figure = Figure(figsize=(3.6 * (len(columns) + 1), 3.6), layout="constrained")
-    figure.suptitle(title_of(outcome), x=0.01, ha="left", fontsize=12)
+    _title(figure, outcome)
     *panels, last = figure.subplots(1, len(columns) + 1, squeeze=False)[0]
     for axes, column in zip(panels, columns, strict=True):
         known = [(place, one.cells[column.name]) for place, one in enumerate(rows) if one.cells[column.name].values]
@@ -124,7 +124,7 @@ def draw_bars(outcome: Outcome) -> Figure | None:
     columns = {column.published or column.name: column for column in outcome.grid.columns}
     height = 0.34 * len(outcome.rows) + 1.3
     figure = Figure(figsize=(2.7 * len(chosen) + 2.6, height), layout="constrained")
-    figure.suptitle(title_of(outcome), x=0.01, ha="left", fontsize=12)
+    _title(figure, outcome)
     panels = figure.subplots(1, len(chosen), squeeze=False)[0]
     for number, (axes, name) in enumerate(zip(panels, chosen, strict=True)):
         for place, one in enumerate(outcome.rows):
@@ -143,12 +143,14 @@ def draw_bars(outcome: Outcome) -> Figure | None:
     return figure
 
 
-def title_of(outcome: Outcome) -> str:
-    """What stands above a figure."""
-    kinds = {kind: f"{outcome.done[kind]} of {n} {kind}" for kind, n in outcome.wanted.items()}
-    partial = f" (partial: {kinds.get('pre-trainings', '')})" if outcome.is_partial else ""
-    name = outcome.grid.table
-    return f"{f'Table {name}' if name[0].isdigit() else name.capitalize()}: {outcome.grid.title}{partial}"
+def _title(figure: Figure, outcome: Outcome) -> None:
+    """What the figure is of, and whether something is missing."""
+    table, title = outcome.grid.table, outcome.grid.title
+    text = f"Table {table}: {title}" if table[0].isdigit() else title
+    if outcome.is_partial:
+        text += f" (partial: {', '.join(f'{outcome.done[kind]} of {n} {kind}' for kind, n in outcome.wanted.items())})"
+    width = round(11 * figure.get_figwidth())
+    figure.suptitle(textwrap.fill(text, width), x=0.01, ha="left", fontsize=12)
 
 
 def scored_columns(outcome: Outcome) -> list[Column]:

@@ -1,0 +1,124 @@
+"""What tables have to run: shared runs once, what is needed first, and figures read from what lies on the disk."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from albert.experiments.tables.cost import Cost
+from albert.experiments.tables.folders import Folders
+from albert.experiments.tables.grids import grid_of
+from albert.experiments.tables.jobs import Finetuning, Pretraining, has_text, jobs_of
+from albert.experiments.tables.outcomes import outcome_of
+from albert.experiments.tables.plan import Plan, PlannedJob, share_done
+from albert.experiments.tables.report import as_csv, body, markdown, progress_of
+from albert.experiments.tables.scales import PAPER, SCALES, TINY
+from albert.experiments.tables.task_files import own_files
+from albert.runtime.errors import UsageError
+
+CORPORA = ("first", "second")
+
+
+def pretrainings(*tables: str, scale=TINY) -> list[Pretraining]:
+    jobs = jobs_of([grid_of(table, scale) for table in tables], scale, CORPORA, ())
+    return [job for job in jobs if isinstance(job, Pretraining)]
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
+def test_a_run_that_tables_share_is_made_once(scale):
+    apart = [job for table in ("3", "4", "5") for job in pretrainings(table, scale=scale)]
+    together = pretrainings("3", "4", "5", scale=scale)
+    assert len({job.key for job in apart}) == len(together) < len(apart)
+    assert {job.key for job in together} == {job.key for job in apart}
+
+
+def test_a_model_comes_before_the_one_that_begins_as_it():
+    jobs = pretrainings("11")
+    places = {job.name: place for place, job in enumerate(jobs)}
+    assert sum(bool(job.needs) for job in jobs) == 2 * (len(TINY.depths) - 1)
+    for job in jobs:
+        assert all(places[need] < places[job.name] for need in job.needs)
+
+
+def test_one_seed_of_all_arms_comes_before_the_next():
+    seeds = [job.arm.recipe.seed for job in pretrainings("3", "5")]
+    assert seeds == sorted(seeds) and set(seeds) == set(TINY.seeds)
+
+
+def test_tasks_begin_with_the_model_of_another_where_the_paper_has_it_so():
+    jobs = jobs_of([grid_of("9", PAPER)], PAPER, CORPORA, ("mnli", "rte", "sst-2"))
+    found = [job for job in jobs if isinstance(job, Finetuning)]
+    assert {job.task.task: job.intermediate for job in found} == {"mnli": None, "rte": "mnli", "sst-2": None}
+    names = [job.name for job in jobs]
+    assert all(names.index(need) < names.index(job.name) for job in found for need in job.needs)
+    assert {job.seed for job in found} == set(PAPER.task_seeds)
+
+
+def test_additional_text_is_a_second_corpus():
+    grid = grid_of("7", TINY)
+    assert [has_text(arm, CORPORA[:1]) for arm in grid.arms()] == [True, False]
+    alone = jobs_of([grid], TINY, CORPORA[:1], ())
+    assert len([job for job in alone if isinstance(job, Pretraining)]) == len(TINY.seeds)
+
+
+def written(folders: Folders, jobs, scores: dict[int, float]) -> None:
+    """What held-out text says of every arm, by seed."""
+    for job in (job for job in jobs if isinstance(job, Pretraining)):
+        accuracy = scores.get(job.arm.recipe.seed)
+        if accuracy is not None:
+            score = {"accuracy": accuracy, "count": 400, "baseline": 0.065}
+            path = folders.intrinsic(job.key)
+            path.parent.mkdir(parents=True)
+            path.write_text(json.dumps({"models": [{"scores": {"masked_tokens": score}}]}))
+
+
+def test_figures_have_their_spread_and_what_is_missing_is_counted(tmp_path):
+    folders, grid = Folders(tmp_path), grid_of("5", TINY)
+    written(folders, pretrainings("5"), {0: 0.30, 1: 0.34})
+    outcome = outcome_of(grid, TINY, CORPORA, folders)
+    cell = outcome.rows[0].cells["masked tokens"]
+    assert cell.figures == (30.0, 34.0) and cell.median == 32.0 and outcome.constant["masked tokens"] == 6.5
+    assert outcome.is_partial and progress_of(outcome).startswith("partial: 0 of 6 pre-trainings, 6 of 6 evaluations")
+    head, rows = body(outcome)
+    assert head[1:3] == ["masked tokens: paper", "ours"]
+    assert rows[0][1:5] == ["54.9", "32.0 (30.0–34.0)", "52.4", ""]
+    assert "86.5" in markdown(outcome) and "| squad-1.1 f1 |" in markdown(outcome)
+    assert "5,tiny,sop,SOP,albert-base,masked tokens,54,32.0000,30.0000,34.0000,2,2,6.5000" in as_csv(outcome)
+
+
+def test_a_row_of_some_seeds_says_how_many(tmp_path):
+    folders = Folders(tmp_path)
+    written(folders, pretrainings("5"), {1: 0.34})
+    _, rows = body(outcome_of(grid_of("5", TINY), TINY, CORPORA, folders))
+    assert rows[0][2] == "34.0 [1 of 2]"
+
+
+def test_what_was_given_up_is_told_and_not_waited_for(tmp_path):
+    folders, job = Folders(tmp_path), pretrainings("5")[0]
+    path = folders.failure(job.name)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"job": job.title, "why": "the loss is nan"}))
+    cost = Cost(steps=10, tokens=10, seconds=60.0, memory=1, disk=5, measured=True)
+    assert share_done(job, cost, folders) == 1.0
+    outcome = outcome_of(grid_of("5", TINY), TINY, CORPORA, folders)
+    assert f"Given up: {job.title}: the loss is nan." in markdown(outcome)
+
+
+def test_a_plan_takes_off_what_is_done_and_counts_for_each_table():
+    job = pretrainings("5")[0]
+    cost = Cost(steps=10, tokens=10, seconds=60.0, memory=7, disk=5, measured=True)
+    parts = [
+        PlannedJob(job=job, cost=cost, done=done, tables=tables)
+        for done, tables in ((1.0, ("5",)), (0.5, ("3", "5")), (0.0, ("3",)))
+    ]
+    plan = Plan(tuple(parts))
+    assert (plan.seconds, plan.seconds_left, plan.disk_left, plan.memory) == (180.0, 90.0, 5, 7)
+    assert (plan.seconds_alone("3"), plan.seconds_alone("5")) == (90.0, 30.0)
+    assert not Plan((replace(parts[0], cost=replace(cost, measured=False)),)).all_measured
+
+
+def test_own_files_are_told_by_task_and_split():
+    found = own_files(["qnli/train=mine.tsv", "QNLI/dev=dev.tsv"])
+    assert {split: path.name for split, path in found["qnli"].items()} == {"train": "mine.tsv", "dev": "dev.tsv"}
+    with pytest.raises(UsageError, match="is not TASK/SPLIT=FILE"):
+        own_files(["qnli=mine.tsv"])

@@ -3,7 +3,7 @@ import signal
 import pytest
 
 from albert.runtime import errors
-from albert.runtime.errors import AlbertError, MissingInput, did_you_mean
+from albert.runtime.errors import AlbertError, DamagedData, MissingInput, did_you_mean
 from albert.training.stop_signals import Stopped
 
 CODES = {
@@ -44,3 +44,15 @@ def test_a_near_miss_is_offered_and_else_everything_known():
     assert did_you_mean("stepz", ["steps", "seed"]) == "did you mean 'steps'?"
     assert did_you_mean("zzz", ["steps", "seed"]) == "known: steps, seed"
     assert did_you_mean("zzz", []) == ""
+
+
+def test_an_error_that_quotes_a_file_is_one_line():
+    error = DamagedData("a\nb", "holds \x1b[2J and \u2028", "look\r")
+    assert str(error) == r"a\nb: holds \x1b[2J and \u2028; look\r"
+
+
+def test_a_long_list_of_what_is_known_is_cut_with_its_count():
+    words = [f"option-{number:03d}" for number in range(100)]
+    said = did_you_mean("nothing alike", words)
+    assert said.startswith("known: option-000, option-001, ") and said.endswith(" and 87 more")
+    assert len(said) < 200

@@ -152,3 +152,28 @@ def test_not_a_number_survives(tmp_path):
     """A diverged figure must not make a report unreadable."""
     save_json(tmp_path / "figures.json", {"loss": math.nan})
     assert math.isnan(read_json_object(tmp_path / "figures.json")["loss"])
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"b": [{"a": 1, "a": 1}]}'])
+def test_a_key_that_is_there_twice_is_refused(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(DamagedData, match=r"is not JSON \(the key 'a' stands there twice\)"):
+        read_json_object(tmp_path / "a.json")
+
+
+@dataclass(frozen=True)
+class _Placed:
+    rate: float = 1.0
+    place: Path = Path("a")
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1" + "0" * 400])
+def test_a_number_that_is_not_finite_is_refused(number):
+    with pytest.raises(InvalidConfiguration, match=r"a\.json: rate: is (-?inf|nan), a finite number is expected"):
+        from_json(_Placed, json.loads(f'{{"rate": {number}}}'), "a.json")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800.csv"])
+def test_a_name_that_no_file_can_have_is_refused(name):
+    with pytest.raises(InvalidConfiguration, match=r"a\.json: place: is no name that a file can have"):
+        from_json(_Placed, {"place": name}, "a.json")

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.strict_json import each_key_once
 
 DTYPES = {
     "F64": torch.float64,
@@ -80,13 +81,8 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
 
 
 def _entries(path: Path, header: bytes) -> dict[str, Any]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({name for name, _ in pairs}) < len(pairs):
-            raise ValueError("a name stands there twice")
-        return dict(pairs)
-
     try:
-        entries = json.loads(header, object_pairs_hook=once)
+        entries = json.loads(header, object_pairs_hook=each_key_once)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"its header is not JSON: {error}") from error
     if not isinstance(entries, dict):

@@ -1,5 +1,6 @@
 """The optimiser as a value, and the optimiser itself."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,7 +34,7 @@ class OptimizerRecipe:
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "eps"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
         if not self.weight_decay >= 0:
             raise InvalidConfiguration("weight_decay", f"is {self.weight_decay}, at least 0 is needed")

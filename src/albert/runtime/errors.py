@@ -7,6 +7,9 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+MOST_LISTED = 160
+"""Characters of the known words that an error lists; help and docs have them all."""
+
 
 class AlbertError(Exception):
     """Something a user can understand and mend.
@@ -109,4 +112,16 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
-    return "known: " + ", ".join(known) if known else ""
+    return f"known: {_abridged(known)}" if known else ""
+
+
+def _abridged(words: list[str]) -> str:
+    """As many words as find room in a line beside what is wrong."""
+    shown: list[str] = []
+    length = 0
+    for word in words:
+        length += len(word) + 2
+        if length > MOST_LISTED:
+            return f"{', '.join(shown)} and {len(words) - len(shown)} more"
+        shown.append(word)
+    return ", ".join(shown)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import os
 import types
 import typing
 from collections import Counter
@@ -71,7 +73,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_JSON:
             raise DamagedData(path, f"has {path.stat().st_size:,} bytes, {LARGEST_JSON:,} are read at most")
-        data = json.loads(path.read_bytes())
+        data = json.loads(path.read_bytes(), object_pairs_hook=each_key_once)
     except OSError as error:
         raise MissingInput(path, error.strerror or "cannot be read") from error
     except (ValueError, RecursionError) as error:
@@ -79,6 +81,26 @@ def read_json_object(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise DamagedData(path, f"holds {_kind(data)}, an object is expected")
     return data
+
+
+class RepeatedKey(ValueError):
+    """An object of JSON with two values under one key: nobody can know which was meant."""
+
+    def __init__(self, key: str) -> None:
+        self.msg = f"the key {key[:40]!r} stands there twice"
+        super().__init__(self.msg)
+
+
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What `json.loads` is to make of an object, as its `object_pairs_hook`.
+
+    Raises:
+        RepeatedKey: a key is there twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise RepeatedKey(next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1))
+    return found
 
 
 def load_json(cls: type[T], path: Path) -> T:
@@ -117,14 +139,35 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         kind = typing.get_args(hint)[1] if origin is dict else int
         return origin({key: _convert(kind, item, f"{where}: {key}") for key, item in value.items()})
     if hint is Path and isinstance(value, str):
-        return Path(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _path(value, where)
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return _finite(value, where)
     if hint is Any:
         return value
     if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
         raise InvalidConfiguration(where, f"is {_kind(value)}, {hint.__name__} is expected")
     return value
+
+
+def _path(value: str, where: str) -> Path:
+    try:
+        named = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        named = False
+    if not named:
+        raise InvalidConfiguration(where, "is no name that a file can have")
+    return Path(value)
+
+
+def _finite(value: float, where: str) -> float:
+    """JSON has no other numbers, but Python reads 1e999 and NaN."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidConfiguration(where, f"is {number}, a finite number is expected")
+    return number
 
 
 def _convert_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:

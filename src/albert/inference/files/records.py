@@ -11,6 +11,7 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData
 from albert.runtime.late_modules import load_by_name
+from albert.runtime.strict_json import each_key_once
 from albert.text.readers.corpus_files import CorpusFile
 from albert.text.readers.delimited_text import quoted_rows, unquoted_rows
 from albert.text.readers.unpacking import open_corpus_file
@@ -82,7 +83,7 @@ def _json_rows(file: CorpusFile, content: BufferedIOBase) -> Iterator[Record]:
             continue
         text = decoded(line, where)
         try:
-            fields = json.loads(text)
+            fields = json.loads(text, object_pairs_hook=each_key_once)
         except (ValueError, RecursionError) as error:
             reason = getattr(error, "msg", None) or "too deep or too large a value"
             raise DamagedData(where, f"is not JSON ({reason})", "one object a line is expected") from error

@@ -15,6 +15,7 @@ from pathlib import Path
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.late_modules import load_by_name
 from albert.runtime.progress import progress
+from albert.runtime.strict_json import each_key_once
 from albert.tasks.rows import Row, Rows
 from albert.tasks.sources import lines_of, read_tab_separated, read_text
 from albert.tasks.tables.json_fields import fields_of
@@ -105,7 +106,7 @@ def _read_json_lines(path: Path) -> Rows:
         for number, line in enumerate(lines, start=1):
             where = f"{path}:{number}"
             try:
-                value = json.loads(line)
+                value = json.loads(line, object_pairs_hook=each_key_once)
             except (ValueError, RecursionError) as error:
                 raise DamagedData(where, f"not JSON ({error})") from error
             if not isinstance(value, dict):

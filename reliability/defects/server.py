@@ -39,7 +39,7 @@ SERVER = (
         file=_BATCHER,
         old="except BaseException as error:  # a panic",
         new="except Exception as error:  # a panic",
-        tests=(_OF_BATCHER + "test_a_text_that_cannot_be_computed_fails_alone",),
+        tests=(_OF_BATCHER + "test_a_panic_fails_its_text_and_the_worker_goes_on",),
     ),
     Defect(
         name="one text that cannot be computed fails all that share its batch",

@@ -13,8 +13,12 @@ from albert.runtime.errors import InvalidConfiguration
 SQUARE, CUBE = Call("square"), Call("cube", (("exact", True),))
 
 
+class Panic(BaseException):
+    """As of a library in Rust: no Exception."""
+
+
 class Arithmetic:
-    """Squares and cubes, once it may begin; 13 is more than it bears."""
+    """Squares and cubes, once it may begin; 13 is more than it bears, and 26 a reason to panic."""
 
     def __init__(self) -> None:
         self.may_begin, self.batches = threading.Event(), []
@@ -24,6 +28,8 @@ class Arithmetic:
         self.batches.append((call.name, [number for (number,) in inputs]))
         if (13,) in inputs:
             raise ValueError("13")
+        if (26,) in inputs:
+            raise Panic
         return [number ** (2 if call == SQUARE else 3) for (number,) in inputs]
 
 
@@ -85,6 +91,16 @@ def test_a_text_that_cannot_be_computed_fails_alone():
         with pytest.raises(ValueError, match="13"):
             await bad.answers
         assert [await request.answers for request in (*good, later)] == [[1], [4], [16]]
+
+    run(scenario)
+
+
+def test_a_panic_fails_its_text_and_the_worker_goes_on():
+    async def scenario(batcher, arithmetic):
+        arithmetic.may_begin.set()
+        with pytest.raises(Panic):
+            await asyncio.wait_for(batcher.submit(SQUARE, inputs(26)).answers, 10)
+        assert await asyncio.wait_for(batcher.submit(SQUARE, inputs(4)).answers, 10) == [16]
 
     run(scenario)
 

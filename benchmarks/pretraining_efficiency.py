@@ -36,7 +36,7 @@ from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples, Sample
 from albert.pretraining.sentence_order import NO_LABEL
-from albert.runtime.devices import autocast, fastest_precision
+from albert.runtime.devices import Precision, autocast, fastest_precision
 from albert.runtime.errors import UsageError
 from albert.runtime.progress import progress
 from albert.text.preparation.shards import TokenCorpus
@@ -132,7 +132,7 @@ class HeldOut:
         ]
         batches = [collate(rows[begin : begin + 32]) for begin in range(0, len(rows), 32)]
         self._sets: dict[str, Sequence[PretrainingBatch]] = {"whole_words": ours.batches, "tokens": batches}
-        self._precision = recipe.settled_precision
+        self._precision: Precision = recipe.settled_precision
 
     def measure(self, model: AlbertForPreTraining) -> dict[str, float]:
         """Mean loss in nats and accuracy of masked tokens, of each set."""

@@ -202,7 +202,8 @@ class _TrainerThread(TrainerCallback):
     """A Trainer that learns when it is told to."""
 
     def __init__(self, contest: Contest, system: System, start: Path, told: Progressed) -> None:
-        self._contest, self._system, self._told = contest, system, told
+        self._contest, self._told = contest, told
+        self._system: System = system
         self._folder = start.parent / system
         torch.manual_seed(contest.recipe.seed)
         drawn = AlbertForMaskedLM(TheirConfig.from_pretrained(start))

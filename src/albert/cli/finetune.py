@@ -28,9 +28,9 @@ from albert.text.tokenizer_directory import load_tokenizer
 DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
 
 TASK is one of {", ".join(DECLARED)}, or {" or ".join(BENCHMARKS)} for a whole benchmark beside the paper's row. Without
-TASK, --train names your own file (.csv, .tsv, .jsonl, .parquet, .conll), and --text and --label its columns: what kind
-of task it is, and its labels, are inferred from the rows and shown first, with the flags that say otherwise. The same
-command goes on with a run that was stopped.
+TASK, --train names your own file (.csv, .tsv, .jsonl, .parquet; .conll or .txt with a word and its tag a line);
+its columns are named by --text and --label. What kind of task it is, and its labels, are inferred from the rows and
+shown first, with the flags that say otherwise. The same command goes on with a run that was stopped.
 
 The model's encoder learns with a new head. Its architecture may change before it does: other depth or sharing, more
 positions; what became of the weights is told.

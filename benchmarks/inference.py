@@ -70,7 +70,7 @@ with torch.inference_mode():
 class Benchmark:
     """Compare encoders on a CPU.
 
-    Example: python benchmarks/inference.py --hidden-size 64 --layers 2 --rounds 2 --runtimes False
+    Example: python benchmarks/inference.py --hidden-size 64 --layers 2 --rounds 2 --no-memory
     """
 
     model: Path | None = None

@@ -101,7 +101,7 @@ def test_a_layer_is_applied_only_to_the_sequences_inside(deep, sequences, monkey
     model = wandering(AlbertForSequenceClassification, deep, 4)
     seen = []
     apply = FastEncoder._layer
-    monkeypatch.setattr(FastEncoder, "_layer", lambda *given: seen.append(len(given[2])) or apply(*given))
+    monkeypatch.setattr(FastEncoder, "_layer", lambda *given: seen.append(given[3].n_tokens) or apply(*given))
     found = EarlyExit(PackedModel(model, CPU), 1, range(1, 9)).rows(*sequences)
     assert sum(seen) == sum(length * depth for length, (_, depth) in zip(LENGTHS, found, strict=True))
     assert sum(seen) < 8 * sum(LENGTHS)

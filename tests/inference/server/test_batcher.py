@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from albert.inference.server.batcher import Batcher, Call, Input, QueueFull, is_finite
+from albert.inference.server.batcher import Batcher, Call, Input, NotFinite, QueueFull, is_finite
 from albert.inference.server.limits import Limits
 from albert.inference.server.measurements import Measurements
 from albert.runtime.errors import InvalidConfiguration
@@ -70,6 +70,18 @@ def test_calls_of_one_kind_go_together_and_the_oldest_goes_first():
     run(scenario)
 
 
+def test_the_same_question_with_other_options_is_another_call():
+    async def scenario(batcher, arithmetic):
+        await begun(batcher)
+        roughly = Call("cube", (("exact", False),))
+        requests = [batcher.submit(call, inputs(n)) for n, call in enumerate((CUBE, roughly, CUBE), start=1)]
+        arithmetic.may_begin.set()
+        assert [await request.answers for request in requests] == [[1], [8], [27]]
+        assert arithmetic.batches[1:] == [("cube", [1, 3]), ("cube", [2])]
+
+    run(scenario)
+
+
 def test_a_batch_keeps_to_its_tokens():
     async def scenario(batcher, arithmetic):
         await begun(batcher)
@@ -101,6 +113,18 @@ def test_a_panic_fails_its_text_and_the_worker_goes_on():
         with pytest.raises(Panic):
             await asyncio.wait_for(batcher.submit(SQUARE, inputs(26)).answers, 10)
         assert await asyncio.wait_for(batcher.submit(SQUARE, inputs(4)).answers, 10) == [16]
+
+    run(scenario)
+
+
+def test_a_number_that_is_not_finite_is_no_answer():
+    async def scenario(batcher, arithmetic):
+        await begun(batcher)
+        bad, good = batcher.submit(SQUARE, inputs(float("nan"))), batcher.submit(SQUARE, inputs(2))
+        arithmetic.may_begin.set()
+        with pytest.raises(NotFinite, match="square"):
+            await bad.answers
+        assert await good.answers == [4] and len(arithmetic.batches) == 2
 
     run(scenario)
 

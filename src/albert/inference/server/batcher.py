@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from albert.inference.server.backlog import Backlog
 from albert.inference.server.limits import Limits
 from albert.inference.server.measurements import Measurements
-
-GRADUAL = 0.1  # how much the newest batch counts in the rate that Retry-After is computed from
 
 
 class QueueFull(Exception):
@@ -52,6 +51,11 @@ class Input(NamedTuple):
     longest: int = 0
     """Characters of its longest text."""
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Texts and tokens."""
+        return self.counted, self.tokens
+
 
 @dataclass
 class Request:
@@ -77,7 +81,7 @@ class Batcher:
 
     Args:
         compute: answers a call for some inputs, in their order; it runs in the worker alone.
-        limits: how many texts may wait, and how many tokens are computed together.
+        limits: how many texts may wait and how long, and how many tokens are computed together.
         measurements: told of batches, waits and drops.
     """
 
@@ -87,9 +91,9 @@ class Batcher:
         limits: Limits,
         measurements: Measurements,
     ) -> None:
-        self._compute, self._limits, self._measurements = compute, limits, measurements
+        self._compute, self._measurements = compute, measurements
         self._waiting: deque[_Item] = deque()
-        self._texts, self._seconds_per_text = 0, 0.0
+        self._backlog = Backlog(limits)
         self._changed, self._closed = threading.Condition(), False
         self._loop = asyncio.get_running_loop()
         self._worker = threading.Thread(target=self._work, name="albert batches", daemon=True)
@@ -103,41 +107,41 @@ class Batcher:
     @property
     def is_full(self) -> bool:
         """Whether not even one text finds room."""
-        return self._texts >= self._limits.queue_texts
+        return self._backlog.is_full
 
     @property
     def retry_after(self) -> int:
-        """Whole seconds in which the texts that wait now will have been computed, at the rate of late."""
-        return max(1, math.ceil(self._texts * self._seconds_per_text))
+        """Whole seconds in which the texts that wait now will have been computed, at the pace of late."""
+        return self._backlog.retry_after
 
     def submit(self, call: Call, inputs: Sequence[Input]) -> Request:
         """Take a request as a whole.
 
         Raises:
-            QueueFull: its texts do not all find room.
+            QueueFull: its texts do not all find room, or would wait too long.
         """
         request = Request(self._loop.create_future(), [None] * len(inputs), len(inputs))
-        counted = sum(each.counted for each in inputs)
+        sizes = [each.size for each in inputs]
         with self._changed:
-            if self._texts + counted > self._limits.queue_texts:
+            if not self._backlog.has_room(sizes):
                 raise QueueFull(self.retry_after)
-            self._texts += counted
+            self._backlog.add(sizes)
             self._waiting.extend(_Item(call, each, request, place) for place, each in enumerate(inputs))
-            self._measurements.queued.set(self._texts)
+            self._measurements.queued.set(self._backlog.texts)
             self._changed.notify()
         return request
 
     def drop(self, request: Request, reason: str) -> int:
         """Forget what was not started of a request that nobody waits for any more; how many texts that were."""
         with self._changed:
-            kept = deque(item for item in self._waiting if item.request is not request)
-            dropped = sum(item.input.counted for item in self._waiting) - sum(item.input.counted for item in kept)
-            self._waiting = kept
-            self._texts -= dropped
-            self._measurements.queued.set(self._texts)
+            dropped = [item.input.size for item in self._waiting if item.request is request]
+            self._waiting = deque(item for item in self._waiting if item.request is not request)
+            self._backlog.remove(dropped)
+            self._measurements.queued.set(self._backlog.texts)
+        texts = sum(counted for counted, _ in dropped)
         request.answers.cancel()
-        self._measurements.dropped.labels(reason).inc(dropped)
-        return dropped
+        self._measurements.dropped.labels(reason).inc(texts)
+        return texts
 
     def close(self) -> None:
         """End the worker, once it has computed what waits."""
@@ -164,17 +168,17 @@ class Batcher:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             batch: list[_Item] = []
             left: deque[_Item] = deque()
-            tokens = 0
+            tokens, most = 0, self._backlog.batch_tokens
             for item in self._waiting:
-                fits = not batch or tokens + item.input.tokens <= self._limits.batch_tokens
+                fits = not batch or tokens + item.input.tokens <= most
                 if fits and (not batch or item.call == batch[0].call):
                     batch.append(item)
                     tokens += item.input.tokens
                 else:
                     left.append(item)
             self._waiting = left
-            self._texts -= sum(item.input.counted for item in batch)
-            self._measurements.queued.set(self._texts)
+            self._backlog.remove(item.input.size for item in batch)
+            self._measurements.queued.set(self._backlog.texts)
         return batch
 
     def _outcomes(self, batch: Sequence[_Item]) -> list[Any]:
@@ -191,13 +195,12 @@ class Batcher:
 
     def _note(self, batch: Sequence[_Item], seconds: float) -> None:
         counted = sum(item.input.counted for item in batch)
-        newest = seconds / counted
-        before = self._seconds_per_text or newest
-        self._seconds_per_text = before + GRADUAL * (newest - before)
+        tokens = sum(item.input.tokens for item in batch)
+        self._backlog.note(tokens, seconds)
         ability = batch[0].call.name
         self._measurements.batch_seconds.labels(ability).observe(seconds)
         self._measurements.batch_texts.observe(counted)
-        self._measurements.batch_tokens.observe(sum(item.input.tokens for item in batch))
+        self._measurements.batch_tokens.observe(tokens)
         self._measurements.texts.labels(ability).inc(counted)
 
 

@@ -29,6 +29,8 @@ class Limits:
     """Until a body must have come, and until a reply must have been read (408)."""
     queue_texts: int = 256
     """Texts that may wait; a request is taken as a whole or not at all (429)."""
+    queue_seconds: float = 4.0
+    """Seconds that a text may have to wait, at the pace of late; where nothing waits, any request is taken (429)."""
     request_seconds: float = 30.0
     """Until a request is answered, the time in the queue included (504)."""
     batch_tokens: int = 8192

@@ -3,7 +3,7 @@
 Each run is killed in every phase of its work: while it starts, in an update, in a save, while an old checkpoint goes,
 in an evaluation; then it goes on to its end. Its final weights, moments and journal are compared, byte for byte, with
 those of the undisturbed run. Most starts are processes forked from one that has imported everything; one in each
-`FRESH_EVERY` is a Python process of its own, as a user starts it, killed at a moment drawn over its whole life.
+`FRESH_EVERY` is a Python process of its own, as a user starts it, killed at a moment from its first to a checkpoint.
 """
 
 import os
@@ -28,8 +28,6 @@ STEPS_LOST = 16
 """Most updates that a run comes forward while it is killed once in each phase."""
 KILLS_OF_A_RUN = 25
 FRESH_EVERY = 20
-LIKELY_START = 12.0
-"""Seconds from which the moment of a kill is drawn for a process of its own."""
 
 
 def run(asked: Asked) -> Outcome:
@@ -44,6 +42,8 @@ def run(asked: Asked) -> Outcome:
         raise RuntimeError(undisturbed.printed)
     expected = final_files(asked.folder / "undisturbed"), told(asked.folder / "undisturbed")
     killer = Killer(server, undisturbed, draws)
+    rehearsal = material.pretrain(asked.folder / "rehearsal", recipe)
+    to_a_checkpoint = seconds_to_a_checkpoint(rehearsal) if asked.count >= FRESH_EVERY else 0.0
     died_in: Counter[str] = Counter()
     failures: list[str] = []
     runs = 0
@@ -52,9 +52,13 @@ def run(asked: Asked) -> Outcome:
         killed = 0
         for turn in range(min(of_a_run, asked.count - died_in.total())):
             phase = PHASES[turn % len(PHASES)]
-            fresh = turn % FRESH_EVERY == FRESH_EVERY - 1
-            met = kill_fresh(words, draws.uniform(0, LIKELY_START)) if fresh else killer.start_and_kill(words, phase)
-            died_in[met or "after its end"] += 1
+            if turn % FRESH_EVERY < FRESH_EVERY - 1:
+                met = killer.start_and_kill(words, phase)
+            else:
+                met = kill_fresh(words, draws.uniform(0, to_a_checkpoint))
+            if met is None:  # it had come to its end, and there is nothing more to kill
+                break
+            died_in[met] += 1
             killed += 1
             failures += [f"run {runs}, kill {killed}: {what}" for what in damaged(asked.folder / f"run-{runs}")]
             asked.report(1)
@@ -72,20 +76,37 @@ def run(asked: Asked) -> Outcome:
 
 def kill_fresh(words: list[str], after: float) -> str | None:
     """Start a Python process as a user does, and kill its group after so many seconds; None when it had ended."""
-    command = [sys.executable, "-m", "albert", *words]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command,
-        cwd=CHECKOUT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
+    with fresh_process(words) as process:
         time.sleep(after)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     return "a process of its own" if process.returncode == -signal.SIGKILL else None
+
+
+def fresh_process(words: list[str]) -> subprocess.Popen[str]:
+    """`albert` in a Python process and a group of its own; what it says on standard error can be read."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "albert", *words],
+        cwd=CHECKOUT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def seconds_to_a_checkpoint(words: list[str]) -> float:
+    """From the start of such a process to its first checkpoint, on this machine now."""
+    run = RunFolder(Path(words[words.index("--output") + 1]))
+    started = time.monotonic()
+    with fresh_process(words) as process:
+        while not run.checkpoints() and process.poll() is None:
+            time.sleep(0.01)
+        seconds = time.monotonic() - started
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    return seconds
 
 
 def damaged(folder: Path) -> list[str]:

@@ -9,8 +9,6 @@ import os
 import random
 import signal
 import statistics
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,8 +16,7 @@ from dataclasses import replace
 
 from reliability.killable_runs import PHASES, ForkServer, Run, final_files, lengths, told
 from reliability.promises import SIGNALS_SAVE
-from reliability.random_kills import LIKELY_START, ending
-from reliability.report import CHECKOUT
+from reliability.random_kills import ending, fresh_process, seconds_to_a_checkpoint
 from reliability.small_material import small_material, with_steps
 from reliability.trial import Asked, Outcome, Trial
 
@@ -41,6 +38,7 @@ def run(asked: Asked) -> Outcome:
         raise RuntimeError(undisturbed.printed)
     expected = final_files(asked.folder / "undisturbed"), told(asked.folder / "undisturbed")
     seconds = {phase: statistics.median(lengths(undisturbed, phase)) for phase in PHASES}
+    to_a_checkpoint = seconds_to_a_checkpoint(material.pretrain(asked.folder / "rehearsal", recipe))
     met: Counter[str] = Counter()
     failures: list[str] = []
     longest = 0.0
@@ -52,7 +50,7 @@ def run(asked: Asked) -> Outcome:
             phase = PHASES[turn % len(PHASES)]
             if turn % FRESH_EVERY == FRESH_EVERY - 1:
                 phase = "imports or soon after"
-                code, took, printed = signal_fresh(words, number, draws.uniform(0, LIKELY_START))
+                code, took, printed = signal_fresh(words, number, draws.uniform(0, to_a_checkpoint))
             else:
                 code, took, printed = signal_forked(server.start(words), number, phase, draws, seconds[phase])
             longest = max(longest, took)
@@ -89,15 +87,7 @@ def signal_forked(run: Run, number: int, phase: str, draws: random.Random, secon
 
 def signal_fresh(words: list[str], number: int, after: float) -> tuple[int, float, str]:
     """The same of a Python process of its own, after so many seconds."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "albert", *words],
-        cwd=CHECKOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    with fresh_process(words) as process:
         time.sleep(after)
         signalled = time.monotonic()
         if process.poll() is None:

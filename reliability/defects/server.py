@@ -60,7 +60,7 @@ SERVER = (
         file=_BATCHER,
         old="item.call == batch[0].call",
         new="item.call.name == batch[0].call.name",
-        tests=(_OF_BATCHER + "test_calls_of_one_kind_go_together_and_the_oldest_goes_first",),
+        tests=(_OF_BATCHER + "test_the_same_question_with_other_options_is_another_call",),
     ),
     Defect(
         name="what nobody waits for is computed all the same",
@@ -74,7 +74,7 @@ SERVER = (
         file=_BATCHER,
         old="[answer if is_finite(answer) else NotFinite(batch[0].call.name) for answer in answers]",
         new="answers",
-        tests=(_OF_LIMITS + "test_a_poisoned_text_fails_alone",),
+        tests=(_OF_BATCHER + "test_a_number_that_is_not_finite_is_no_answer",),
     ),
     Defect(
         name="the server ends before it has answered what it accepted",

@@ -8,16 +8,16 @@ _OF_BATCHER, _OF_LIMITS = "inference/server/test_batcher.py::", "inference/serve
 SERVER = (
     Defect(
         name="a request of many texts finds room in the queue as one",
-        file=_BATCHER,
-        old="if self._texts + counted > self._limits.queue_texts:",
-        new="if self._texts + 1 > self._limits.queue_texts:",
+        file="inference/server/backlog.py",
+        old="return self.texts + texts <= self._most_texts and",
+        new="return self.texts + 1 <= self._most_texts and",
         tests=(_OF_BATCHER + "test_a_request_finds_room_as_a_whole_or_not_at_all",),
     ),
     Defect(
         name="options are not counted in the queue",
         file=_BATCHER,
-        old="counted = sum(each.counted for each in inputs)",
-        new="counted = len(inputs)",
+        old="return self.counted, self.tokens",
+        new="return 1, self.tokens",
         tests=(_OF_BATCHER + "test_options_count_as_texts",),
     ),
     Defect(
@@ -65,7 +65,7 @@ SERVER = (
     Defect(
         name="what nobody waits for is computed all the same",
         file=_BATCHER,
-        old="            self._waiting = kept\n",
+        old="            self._waiting = deque(item for item in self._waiting if item.request is not request)\n",
         new="",
         tests=(_OF_BATCHER + "test_what_was_dropped_is_not_computed",),
     ),

@@ -27,6 +27,10 @@ COMMANDS = {
     "export onnx": "[OPTIONS] MODEL",
     "export sentence-transformers": "[OPTIONS] MODEL",
     "quantize": "MODEL --output PATH",
+    "tables list": "albert tables list",
+    "tables plan": "TABLE...",
+    "tables run": "TABLE...",
+    "tables show": "TABLE...",
     "info": "[WHAT]",
     "verify": "PATH...",
 }

@@ -1,6 +1,7 @@
 """`albert tables`: the paper's tables and figures, run again at the scale at hand, ours beside theirs."""
 
 import sys
+from dataclasses import dataclass
 
 from rich.console import Console
 
@@ -19,6 +20,7 @@ from albert.experiments.tables.outcomes import hours_by_arm, outcome_of
 from albert.experiments.tables.overall_progress import overall_progress
 from albert.experiments.tables.plan import Plan, plan_tables
 from albert.experiments.tables.report import write_facts, write_report
+from albert.experiments.tables.scales import SCALES, ScaleName
 from albert.experiments.tables.study import Study, keep_study
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import UsageError
@@ -43,9 +45,8 @@ Examples:
 RUN = """Run what tables need and what is not done yet, then show them.
 
 Runs that tables share are made once. Whatever stops the command, the same one goes on. The same command in a second
-terminal takes its share of the runs: give both --threads 1 where they share two cores. Each pre-training is a run of
-`albert pretrain` below OUTPUT/runs, each fine-tuning one of `albert finetune` below OUTPUT/scores; one made by hand in
-its place counts.
+terminal takes its share of the runs: give both --threads 1 where they share two cores. OUTPUT/runs holds each
+pre-training as `albert pretrain` writes it, OUTPUT/scores each fine-tuning; a run made by hand in its place counts.
 
 Examples:
   albert tables run 5 --data corpus --glue-data glue
@@ -70,6 +71,14 @@ LIST = """List the tables and figures.
 Example: albert tables list --scale small"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ListTables:
+    """What is listed."""
+
+    scale: ScaleName = "tiny"
+    """At which scale: it says how many runs a table takes."""
+
+
 def main(arguments: list[str]) -> int:
     """Run `albert tables`."""
     parts = {"list": list_tables, "plan": plan, "run": run, "show": show}
@@ -78,8 +87,7 @@ def main(arguments: list[str]) -> int:
 
 def list_tables(arguments: list[str]) -> int:
     """Run `albert tables list`."""
-    asked = parse(TablesOptions, arguments, "albert tables list", LIST)
-    scale = asked.declared
+    scale = SCALES[parse(ListTables, arguments, "albert tables list", LIST).scale]
     made = table(f"tables at the scale {scale.name}: {scale.decides}", "name", "pre-trainings", "title")
     made.columns[2].justify = "left"
     for name in GRIDS:

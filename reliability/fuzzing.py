@@ -100,4 +100,4 @@ def read_watched(parser: Parser, path: Path) -> str:
     return "read"
 
 
-TRIAL = Trial("fuzzing", LOADING_RUNS_NOTHING, {"quick": 96, "full": 44_000, "soak": 2_000_000}, run)
+TRIAL = Trial("fuzzing", LOADING_RUNS_NOTHING, {"quick": 96, "full": 24_000, "soak": 2_000_000}, run)

@@ -7,7 +7,7 @@ import pytest
 
 from albert.experiments.tables.cost import Cost
 from albert.experiments.tables.folders import Folders
-from albert.experiments.tables.grids import grid_of
+from albert.experiments.tables.grids import GRIDS, grid_of
 from albert.experiments.tables.jobs import Finetuning, Pretraining, has_text, jobs_of
 from albert.experiments.tables.outcomes import outcome_of
 from albert.experiments.tables.plan import Plan, PlannedJob, share_done
@@ -59,6 +59,13 @@ def test_additional_text_is_a_second_corpus():
     assert [has_text(arm, CORPORA[:1]) for arm in grid.arms()] == [True, False]
     alone = jobs_of([grid], TINY, CORPORA[:1], ())
     assert len([job for job in alone if isinstance(job, Pretraining)]) == len(TINY.seeds)
+
+
+@pytest.mark.parametrize("table", GRIDS)
+def test_no_score_of_ours_stands_beside_one_of_another_task(table):
+    for scale in SCALES.values():
+        renamed = {column.name: column.published for column in grid_of(table, scale).columns if column.published}
+        assert set(renamed.items()) <= {("race", "race test")}
 
 
 def written(folders: Folders, jobs, scores: dict[int, float]) -> None:

@@ -81,9 +81,10 @@ def watch(below: str, watcher: Watcher) -> None:
         if not place.startswith(below) or NOT_COUNTED in Path(place).parts:
             return call()
         watcher("before", name, place)
-        result = call()
-        watcher("after", name, place)
-        return result
+        try:
+            return call()
+        finally:
+            watcher("after", name, place)  # of a call that failed, too: what is there already cannot be made
 
     for name in OF_OS:
         setattr(os, name, _telling(name, told))

@@ -32,6 +32,7 @@ SHORTER = {
     "predict": [],
     "info": [],
     "convert": [],
+    "tables": [],
     "verify": [],
 }
 """What is added to each command: the same path through the code, in seconds."""

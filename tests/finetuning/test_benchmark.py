@@ -124,10 +124,10 @@ def test_a_failed_model_begins_no_other(tmp_path):
 
 
 def test_a_task_that_diverges_ends_no_other_and_another_model_may_be_given(glue, pretrained, tmp_path, monkeypatch):
-    def diverges(task, start, data, output, recipe, settings):
+    def diverges(task, start, data, output, recipe, settings, said):
         if task.name == "mnli":
             raise Diverged("step 3", "the loss is nan")
-        return finetune(task, start, data, output, recipe, settings)
+        return finetune(task, start, data, output, recipe, settings, said)
 
     monkeypatch.setattr(seeds, "finetune", diverges)
     settings = FinetuningSettings(device="cpu")

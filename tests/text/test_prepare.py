@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from albert.runtime.durable_files import new_directory
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.text.fingerprints import byte_fingerprint
 from albert.text.preparation.prepare import prepare
@@ -278,7 +279,11 @@ def test_a_cut_file_is_found_even_without_hashes(copy_of_prepared, name):
 
 
 def test_a_foreign_tokenizer_is_found_even_without_hashes(copy_of_prepared):
-    config = copy_of_prepared / "tokenizer_config.json"
-    config.write_text(config.read_text().replace('"keep_accents": false', '"keep_accents": true'))
+    foreign = copy_of_prepared.parent / "foreign"
+    with new_directory(foreign) as directory:  # whole by its manifest
+        shutil.copytree(copy_of_prepared, directory, dirs_exist_ok=True)
+        (directory / "MANIFEST.json").unlink()
+        config = directory / "tokenizer_config.json"
+        config.write_text(config.read_text().replace('"keep_accents": false', '"keep_accents": true'))
     with pytest.raises(DamagedData, match="tokenizer files are not those"):
-        TokenCorpus.open(copy_of_prepared, verify=False)
+        TokenCorpus.open(foreign, verify=False)

@@ -57,7 +57,7 @@ class ExportOnnx:
 class ExportSentenceTransformers:
     """Copy a model to a directory that sentence-transformers opens, and albert and transformers as before.
 
-    `SentenceTransformer(PATH).encode(texts)` gives the vectors of `albert.load(PATH).embed(texts)`.
+    Its `encode` gives the vectors that `albert.load(PATH).embed` gives.
 
     Example: albert export sentence-transformers runs/mine/model --output models/vectors --normalize
     """

@@ -153,6 +153,6 @@ def finished(server: ForkServer, words: list[str], output: Path, fault: Fault | 
 TRIAL = Trial(
     name="crash-points",
     guarantee=KILL_IT_ANY_TIME,
-    counts={"quick": 6, "full": 600, "soak": 4000},
+    counts={"quick": 3, "full": 600, "soak": 4000},
     run=run,
 )

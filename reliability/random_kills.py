@@ -139,6 +139,6 @@ def ending(server: ForkServer, words: list[str], expected: tuple[object, object]
 TRIAL = Trial(
     name="random-kills",
     guarantee=KILL_IT_ANY_TIME,
-    counts={"quick": 5, "full": 200, "soak": 2000},
+    counts={"quick": 2, "full": 200, "soak": 2000},
     run=run,
 )

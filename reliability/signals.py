@@ -110,6 +110,6 @@ def what_is_wrong(number: int, code: int, seconds: float, printed: str) -> Itera
 TRIAL = Trial(
     name="signals",
     guarantee=SIGNALS_SAVE,
-    counts={"quick": 6, "full": 120, "soak": 1200},
+    counts={"quick": 3, "full": 120, "soak": 1200},
     run=run,
 )

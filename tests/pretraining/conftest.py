@@ -4,6 +4,7 @@
 """
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,32 +59,10 @@ def tiny_corpus(tiny_texts, tiny_tokenizer, tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_recipe():
     """Two layers of 32, sequences of 32, batches of 8, twelve updates; no dropout, in float32."""
-    from albert.model.config import AlbertConfig
-    from albert.optim.optimizer import OptimizerRecipe
-    from albert.optim.schedule import ScheduleRecipe
-    from albert.pretraining.recipes import PretrainingRecipe
-    from albert.pretraining.samples import SequenceRecipe
+    from reliability.small_material import RECIPE
 
-    return PretrainingRecipe(
-        model=AlbertConfig(
-            vocab_size=300,
-            embedding_size=16,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=64,
-            max_position_embeddings=64,
-        ),
-        sequences=SequenceRecipe(max_length=32),
-        optimizer=OptimizerRecipe(learning_rate=4e-3, beta2=0.99),
-        schedule=ScheduleRecipe(total_steps=12, warmup_steps=3),
-        batch_size=8,
-        micro_batch_size=4,
-        precision="fp32",
-        log_every=4,
-        evaluate_every=6,
-        evaluation_sequences=24,
-    )
+    model = replace(RECIPE.model, vocab_size=300, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    return replace(RECIPE, model=model, evaluate_every=6, checkpoint_every=None)
 
 
 @pytest.fixture(scope="session")

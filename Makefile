@@ -32,14 +32,14 @@ floors: .venv/.installed-dev
 check: lint types floors test
 
 # The promises of README put to the proof: every trial with the counts that its table shows, about 90 minutes on two
-# cores; writes results/reliability.json and the table.
+# cores, WORKERS trials at a time; writes results/reliability.json and the table.
 reliability: .venv/.installed-dev
-	$(BIN)/python -m reliability --lane full
+	$(BIN)/python -m reliability --lane full --jobs $(WORKERS)
 	$(BIN)/python -m reliability --table results/reliability.json
 
 # The same trials with ten times the tries and more, for a night; writes runs/reliability-soak.json.
 soak: .venv/.installed-dev
-	$(BIN)/python -m reliability --lane soak
+	$(BIN)/python -m reliability --lane soak --jobs $(WORKERS)
 
 clean:
 	rm -rf .venv build dist

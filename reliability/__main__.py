@@ -6,10 +6,11 @@ from pathlib import Path
 
 from albert.cli.command_line import parse
 from albert.cli.main import one_line, translate
-from albert.runtime.errors import CheckFailed
+from albert.runtime.errors import CheckFailed, InvalidConfiguration
 from reliability.guarantees import write_table
 from reliability.lanes import chosen, find_trials, has_failed, run_trial, told
 from reliability.report import CHECKOUT, Entry, new_report, read_report, write_report
+from reliability.side_by_side import run_side_by_side
 from reliability.trial import Lane
 
 
@@ -27,6 +28,8 @@ class Reliability:
     """How much is tried: seconds, an hour and a half, or a night."""
     only: tuple[str, ...] = ()
     """Trials by name; all by default."""
+    jobs: int = 1
+    """Trials at a time, each in a process of its own; as many as there are cores, say."""
     seed: int = 0
     """Where all draws come from; a failure comes again with the same seed."""
     output: Path | None = None
@@ -42,12 +45,14 @@ def main(arguments: list[str]) -> int:
 
     Raises:
         CheckFailed: a promise was broken.
-        InvalidConfiguration: an unknown trial, a README without markers, a report that is none.
+        InvalidConfiguration: no jobs, an unknown trial, a README without markers, a report that is none.
     """
     asked = parse(Reliability, arguments, "python -m reliability")
     if asked.table is not None:
         write_table(CHECKOUT / "README.md", read_report(asked.table))
         return 0
+    if asked.jobs < 1:
+        raise InvalidConfiguration(f"--jobs {asked.jobs}", "at least one trial runs at a time", "pass 1 or more")
     trials = chosen(find_trials(), asked.only)
     if asked.names:
         print("\n".join(f"{trial.name:<24}{trial.counts[asked.lane]:>10,}  {trial.guarantee}" for trial in trials))
@@ -57,8 +62,12 @@ def main(arguments: list[str]) -> int:
     )
     older = read_report(output) if output.exists() else None
     entries: list[Entry] = []
-    for trial in trials:  # written after each: what a night found is not lost with the night
-        entries.append(run_trial(trial, asked.lane, asked.seed))
+    if asked.jobs > 1:
+        ended = run_side_by_side(trials, asked.lane, asked.seed, asked.jobs)
+    else:
+        ended = (run_trial(trial, asked.lane, asked.seed) for trial in trials)
+    for entry in ended:  # written after each: what a night found is not lost with the night
+        entries.append(entry)
         write_report(output, new_report(asked.lane, asked.seed, tuple(entries), older))
     print(told(entries))
     failed = [entry.name for entry in entries if has_failed(entry)]

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import reliability
@@ -36,7 +36,9 @@ def chosen(trials: dict[str, Trial], only: Sequence[str]) -> list[Trial]:
     return [trials[name] for name in only] if only else list(trials.values())
 
 
-def run_trial(trial: Trial, lane: Lane, seed: int, scratch: Path | None = None) -> Entry:
+def run_trial(
+    trial: Trial, lane: Lane, seed: int, scratch: Path | None = None, report: Callable[[int], None] | None = None
+) -> Entry:
     """Run one trial with the count of a lane.
 
     Whatever it raises is told with its traceback and counts as a failure: the trials behind it still run. The scratch
@@ -47,13 +49,14 @@ def run_trial(trial: Trial, lane: Lane, seed: int, scratch: Path | None = None) 
         lane: how many tries.
         seed: where its draws come from.
         scratch: where its scratch folder is made; the system's temporary folder by default.
+        report: called with how many more tries are done; a bar is shown by default.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"reliability-{trial.name}-", dir=scratch))
     count = trial.counts[lane]
     started = time.monotonic()
-    with progress(trial.name, count, "tries") as bar:
+    with progress(trial.name, count, "tries", quiet=report is not None) as bar:
         try:
-            outcome = trial.run(Asked(count=count, seed=seed, folder=folder, report=bar.advance))
+            outcome = trial.run(Asked(count=count, seed=seed, folder=folder, report=report or bar.advance))
         except Exception as error:
             traceback.print_exception(error)
             broken = f"the trial itself broke off: {type(error).__name__}: {error}"

@@ -15,15 +15,15 @@ from albert.runtime.manifests import verify_directory
 from albert.runtime.strict_json import save_json
 from albert.training.run_folder import RunFolder
 
-KILLS = 5 * len(PHASES)
-"""The trial `random-kills` of the reliability programme does the same with hundreds."""
+KILLS = 2 * len(PHASES)
+"""The trial `random-kills` of the reliability programme does the same with two hundred."""
 
 
 @pytest.fixture(scope="module")
 def arguments_for(tiny_recipe, tiny_corpus, tmp_path_factory):
     """The words of the command for a run's directory."""
     model = replace(tiny_recipe.model, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
-    schedule = replace(tiny_recipe.schedule, total_steps=100)  # five kills cost 16 steps at most
+    schedule = replace(tiny_recipe.schedule, total_steps=48)  # five kills cost 16 steps at most
     recipe = replace(tiny_recipe, model=model, schedule=schedule, checkpoint_every=2, evaluate_every=3)
     path = tmp_path_factory.mktemp("recipe") / "recipe.json"
     save_json(path, recipe)

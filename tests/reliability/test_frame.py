@@ -3,6 +3,7 @@
 import ast
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from reliability.guarantees import MARKER, table_of, write_table, written_table
 from reliability.lanes import find_trials, run_trial
 from reliability.promises import IN_ORDER, NO_WRONG_LOAD, ORDER_IS_FIXED
 from reliability.report import Entry, Report, new_report, read_report, write_report
+from reliability.side_by_side import run_side_by_side
 from reliability.trial import Asked, Outcome, Trial
 
 from albert.runtime.errors import InvalidConfiguration
@@ -97,6 +99,21 @@ def test_a_lane_can_run_in_parts(lane):
     assert [entry.name for entry in report.trials] == ["flips", "more"]
     _, report = lane("--lane", "soak", "--only", "more", trials=trials)
     assert [(entry.name, entry.tried) for entry in report.trials] == [("more", 300)]
+
+
+def test_trials_side_by_side_find_what_they_find_alone():
+    """In a process that knows a trial by its name; one of them, as its start is what costs here."""
+    trials = [find_trials()[name] for name in ("nothing-is-run", "offsets")]
+    entries = {entry.name: entry for entry in run_side_by_side(trials, "quick", seed=3, jobs=1)}
+    alone = {each.name: run_trial(each, "quick", seed=3) for each in trials}
+    assert {name: replace(entry, seconds=0.0) for name, entry in entries.items()} == {
+        name: replace(entry, seconds=0.0) for name, entry in alone.items()
+    }
+
+
+def test_no_jobs_are_refused(capsys):
+    assert program.run(["--jobs", "0"]) == 78
+    assert "--jobs 0: at least one trial runs at a time" in capsys.readouterr().err
 
 
 def test_an_unknown_trial_is_refused_with_the_nearest_name(monkeypatch, capsys, tmp_path):

@@ -19,7 +19,7 @@ def depth(scale: Scale) -> Grid:
         if layers is not None:
             before = arm(scale, "large", layers=layers, start=before)
         made = before if layers is not None else None
-        label = f"{layers} layers" if layers is not None else "not run"
+        label = _layers(layers) if layers is not None else "not run"
         preset = "albert-large" if papers == "24" else f"albert-large-L{papers}"
         rows.append(Row(name=papers, label=label, arm=made, preset=preset))
     return Grid(
@@ -68,7 +68,7 @@ def depth_of_xxlarge(scale: Scale) -> Grid:
         rows=tuple(
             Row(
                 name=papers,
-                label=f"{layers} layers",
+                label=_layers(layers),
                 arm=xxlarge(scale, layers=layers),
                 preset="albert-xxlarge" if papers == "12" else f"albert-xxlarge-L{papers}",
             )
@@ -79,3 +79,7 @@ def depth_of_xxlarge(scale: Scale) -> Grid:
         compute="equal updates",
         figure="depth",
     )
+
+
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from albert.tasks.answer_metrics import answer_exact_match
 from albert.tasks.answerability import OpenAnswer
 from albert.tasks.baseline import task_scores
 from albert.tasks.declared import DECLARED
 from albert.tasks.examples import to_examples
-from albert.tasks.metrics import answer_exact_match
 from albert.tasks.task import Span
 from albert.tasks.windows import token_span
 from albert.text.tokenizer_directory import load_tokenizer

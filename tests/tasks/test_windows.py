@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.answer_metrics import span_exact_match, span_f1
 from albert.tasks.answers import best_answers
 from albert.tasks.examples import Example, to_examples
-from albert.tasks.metrics import span_exact_match, span_f1
 from albert.tasks.squad import SQUAD_1
 from albert.tasks.task import Answer
 from albert.tasks.windows import best_windows, cut_windows, span_features, token_span

@@ -230,7 +230,8 @@ def _identity_map(content: Mapping[str, Tensor], config: AlbertConfig, where: st
         return []
     weight, bias = content[weight_name], content[bias_name]
     width = config.hidden_size
-    identity = torch.eye(width, dtype=weight.dtype, device=weight.device)
+    # On the meta device only the shape counts, and torch.eye would import torch's compiler there for a second.
+    identity = weight.new_empty(width, width) if weight.is_meta else torch.eye(width, dtype=weight.dtype)
     if differ(weight, identity) or differ(bias, bias.new_zeros(width)):
         raise DamagedData(
             where,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from albert.tasks.metrics import answer_exact_match, answer_f1, normalize_answer
+from albert.tasks.answer_metrics import answer_exact_match, answer_f1, normalize_answer
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from albert.tasks.answer_metrics import normalize_answer
 from albert.tasks.answerability import never_answered
-from albert.tasks.metrics import normalize_answer
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Task
 
 

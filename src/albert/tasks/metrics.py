@@ -1,16 +1,12 @@
 """Scores as pure functions of (gold, predicted), in points of 100 as papers print them.
 
 `accuracy`, `f1`, `matthews_correlation` are scikit-learn's, `pearson` and `spearman` SciPy's, times 100; an
-undefined value (no rows, a constant column in a correlation) is None and never NaN. SQuAD's exact match and
-F1 follow the official script's definition (Rajpurkar et al. 2016): lower case, no ASCII punctuation, no
-articles, single spaces, the best over the gold answers.
+undefined value (no rows, a constant column in a correlation) is None and never NaN. Those of answers in words stand
+apart (answer_metrics.py): a model is used without scikit-learn and SciPy, which take longer to import than to open it.
 """
 
 import math
-import re
-import string
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +15,7 @@ from sklearn import metrics as sklearn_metrics
 
 from albert.runtime.errors import DamagedData
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 _NO_DIVISION: Any = 0.0  # F1 of a class that is nowhere; scikit-learn's stubs know only its "warn"
-_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def accuracy(gold: Any, predicted: Any) -> float | None:
@@ -97,45 +91,6 @@ def mean_absolute_error(gold: Any, predicted: Any) -> float | None:
 
 def _finite_points(value: Any) -> float | None:
     return 100.0 * float(value) if math.isfinite(value) else None
-
-
-def normalize_answer(text: str) -> str:
-    """Lower case, without ASCII punctuation and articles, runs of whitespace made one space."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
-
-
-def answer_exact_match(gold: Iterable[str], predicted: str) -> float:
-    """1.0 when the prediction equals one gold answer after normalisation, else 0.0."""
-    normal = normalize_answer(predicted)
-    return max((float(normalize_answer(answer) == normal) for answer in gold), default=0.0)
-
-
-def answer_f1(gold: Iterable[str], predicted: str) -> float:
-    """The best word-overlap F1 (0..1) between the prediction and a gold answer, after normalisation."""
-    return max((_overlap(answer, predicted) for answer in gold), default=0.0)
-
-
-def _overlap(answer: str, predicted: str) -> float:
-    answer_words, predicted_words = normalize_answer(answer).split(), normalize_answer(predicted).split()
-    same = sum((Counter(answer_words) & Counter(predicted_words)).values())
-    if same == 0:
-        return 0.0
-    precision, recall = same / len(predicted_words), same / len(answer_words)
-    return (2 * precision * recall) / (precision + recall)
-
-
-def span_exact_match(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
-    """SQuAD 1.1's exact match over questions. None without questions."""
-    return _mean_points([answer_exact_match(answers, text) for answers, text in zip(gold, predicted, strict=True)])
-
-
-def span_f1(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
-    """SQuAD 1.1's F1 over questions. None without questions."""
-    return _mean_points([answer_f1(answers, text) for answers, text in zip(gold, predicted, strict=True)])
-
-
-def _mean_points(values: list[float]) -> float | None:
-    return None if not values else 100.0 * sum(values) / len(values)
 
 
 def in_order(identifiers: Sequence[str], predictions: Mapping[str, Any], where: str) -> list[Any]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.tasks.answer_metrics import span_exact_match, span_f1
 from albert.tasks.answer_places import COUNTED, placed_answer
 from albert.tasks.answerability import open_question_scores
-from albert.tasks.metrics import span_exact_match, span_f1
 from albert.tasks.sources import absolute_names, find_split, is_unicode, read_text
 from albert.tasks.task import Answer, Published, QuestionInContext, Row, Rows, Span, Task, TaskRecipe
 

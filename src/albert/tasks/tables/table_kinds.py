@@ -1,6 +1,7 @@
 """What each kind of task on a table is made of: inputs, target, metrics, and the recipe to begin with."""
 
 from albert.runtime.errors import InvalidConfiguration, did_you_mean
+from albert.tasks.answer_metrics import span_exact_match, span_f1
 from albert.tasks.answerability import open_question_scores
 from albert.tasks.entities import entity_scores, run_scores, tag_metrics, word_scores
 from albert.tasks.metrics import (
@@ -11,8 +12,6 @@ from albert.tasks.metrics import (
     mean_absolute_error,
     multi_label_scores,
     pearson,
-    span_exact_match,
-    span_f1,
     spearman,
 )
 from albert.tasks.tables.table_task import Kind, TableTask

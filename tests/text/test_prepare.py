@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -207,6 +208,17 @@ def test_nothing_is_left_of_a_preparation_that_finished_nothing(tokenizer, tmp_p
     with pytest.raises(DamagedData):
         prepare([path], tokenizer, tmp_path / "data", workers=1)
     assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_what_a_kill_after_the_last_moment_left_goes_with_the_next_command(corpus_file, tokenizer, tmp_path):
+    """The corpus was whole, the work that it was made of half removed."""
+    prepare([corpus_file], tokenizer, tmp_path / "data", workers=1)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / f".data.unfinished.tmp-{dead.pid}-0123abcd" / "train").mkdir(parents=True)
+    with pytest.raises(CannotCreate, match="exists already"):
+        prepare([corpus_file], tokenizer, tmp_path / "data", workers=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_unfinished_work_of_other_settings_is_not_mixed_in(documents, tokenizer, tmp_path):

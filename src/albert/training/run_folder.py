@@ -82,10 +82,9 @@ class RunFolder:
             keep: checkpoints to keep, at least 1.
         """
         path = self.checkpoints_path / f"step-{step:08d}"
-        if is_whole(path):  # by the run that this one resumes
-            return path
-        with new_directory(path, replace=True) as directory:
-            write(directory)
+        if not is_whole(path):  # or the run that this one resumes wrote it, and died before older ones were gone
+            with new_directory(path, replace=True) as directory:
+                write(directory)
         for _, old in self.checkpoints()[:-keep]:
             remove_directory(old)
         return path

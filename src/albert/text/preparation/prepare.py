@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from albert import __version__
-from albert.runtime.durable_files import remove_directory
+from albert.runtime.durable_files import remove_directory, remove_leftovers
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
 from albert.runtime.late_modules import load_by_name
 from albert.runtime.locks import locked
@@ -110,6 +110,8 @@ def prepare(
     workers = workers if workers is not None else (os.cpu_count() or 1)
     _check(settings, workers)
     begin = time.monotonic()
+    if output.parent.is_dir():
+        remove_leftovers(output.parent)
     if os.path.lexists(output) and not (replace or append):
         raise CannotCreate(output, "exists already", "choose another name, or remove it first")
     base = [prepared_part(output)] if append else []

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import albert
+from albert.inference.asked_texts import check_texts
 from albert.inference.encoding import UnansweredTexts
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
@@ -136,6 +137,10 @@ def test_what_is_no_text_is_named(predictors: Any) -> None:
     classify: Any = predictors["classify"].classify_batch
     with pytest.raises(UsageError, match="texts: is one text"):
         classify("He came.")
+    with pytest.raises(UsageError, match="texts, number 2: is float, a text is expected$"):
+        check_texts("texts", ["He came.", float("nan")])
+    with pytest.raises(UsageError, match="texts, number 1: is list, a text is expected; methods that end in _batch"):
+        check_texts("texts", [["He came."]])
     with pytest.raises(UsageError, match="pairs: 1 for 2 texts"):
         classify(["a", "b"], ["c"])
     with pytest.raises(UsageError, match="contexts: 1 for 2 questions"):

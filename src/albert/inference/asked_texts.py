@@ -16,7 +16,8 @@ def check_texts(name: str, texts: Sequence[Any]) -> None:
         raise UsageError(name, "is one text, a list of them is expected", "put it into brackets")
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
-            raise UsageError(f"{name}, number {number}", f"is {type(text).__name__}, a text is expected")
+            remedy = "methods that end in _batch take lists" if isinstance(text, list | tuple) else None
+            raise UsageError(f"{name}, number {number}", f"is {type(text).__name__}, a text is expected", remedy)
 
 
 def check_pairs(name: str, texts: Sequence[Any], other: str, others: Sequence[Any]) -> None:

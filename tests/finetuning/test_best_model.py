@@ -43,6 +43,9 @@ def test_the_result_is_the_first_of_the_best_evaluations(short, data, pretrained
     assert again.evaluation.scores == result.scores
     assert "is somewhat high" in (result.model_directory / "README.md").read_text()
     assert not (tmp_path / "run/best").exists()
+    (tmp_path / "run/best").mkdir()  # as a run leaves it that dies between its last result and its last removal
+    assert finetune(short, start, data / "score", tmp_path / "run", settings=BEST).scores == result.scores
+    assert not (tmp_path / "run/best").exists()
 
 
 @pytest.mark.parametrize("step", [5, 8])

@@ -76,6 +76,8 @@ class TaskRun:
         identity = run_identity(self.task, self.started, self.batches, self.recipe, self.settings, self.teacher)
         finished = complete_run(self.run.path, self.run.model_path, identity)
         if finished is not None:
+            if self.here.is_first:
+                self._remove_needless()  # which the call that finished it may not have lived to do
             return finished
         self.model.to(self.computing.device)
         best = BestModel(self.run.path / "best", self._save) if self.settings.select == "best" else None
@@ -197,6 +199,10 @@ class TaskRun:
             replace=True,
         )
         save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
+        self._remove_needless()
+
+    def _remove_needless(self) -> None:
+        """What only served to go on, or to choose the model."""
         for needless in (self.run.checkpoints_path, self.run.path / "best"):
             if needless.is_dir():
                 remove_directory(needless)

@@ -1,6 +1,7 @@
 """Windows hold every token, every gold answer is reachable, and an answer is a slice of its context."""
 
 import string
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -35,6 +36,32 @@ def test_a_token_is_judged_where_it_has_most_context():
     first, second = best_windows(pieces, 10)
     assert first.tolist() == [True] * 5 + [False]  # token 4 has one to its right there, none to its left here
     assert second.tolist() == [False, True, True, True, True, True]
+
+
+@given(n_tokens=st.integers(1, 60), room=st.integers(1, 24), stride=st.integers(1, 24))
+def test_the_window_with_most_context_is_the_first_of_the_best_of_all(n_tokens, room, stride):
+    pieces = cut_windows(n_tokens, room, stride)
+    context = np.array(
+        [
+            [
+                min(at - start, stop - 1 - at) + 0.01 * (stop - start) if start <= at < stop else -1.0
+                for at in range(n_tokens)
+            ]
+            for start, stop in pieces
+        ]
+    )
+    for row, ((start, stop), best) in enumerate(zip(pieces, best_windows(pieces, n_tokens), strict=True)):
+        assert best.tolist() == (context.argmax(axis=0)[start:stop] == row).tolist()
+
+
+def test_a_long_context_of_short_windows_takes_memory_in_proportion_to_its_length():
+    """Windows times tokens would be 4 GB, asked for by one request of a server."""
+    pieces = cut_windows(50_000, 20, 5)
+    tracemalloc.start()
+    best_windows(pieces, 50_000)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 10e6
 
 
 def test_a_stride_that_would_skip_tokens_is_refused(tokenizer):

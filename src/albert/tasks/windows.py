@@ -129,11 +129,12 @@ def best_windows(pieces: Sequence[tuple[int, int]], n_tokens: int) -> list[np.nd
     Context is the smaller of the tokens to the left and to the right, plus 0.01 x the length of the piece, as
     in the reference; the earlier piece wins a tie.
     """
-    scores = np.full((len(pieces), n_tokens), -1.0)
+    most, winner = np.full(n_tokens, -1.0), np.zeros(n_tokens, np.int64)
     for row, (start, stop) in enumerate(pieces):
         left = np.arange(stop - start)
-        scores[row, start:stop] = np.minimum(left, left[::-1]) + 0.01 * (stop - start)
-    winner = scores.argmax(axis=0)
+        context = np.minimum(left, left[::-1]) + 0.01 * (stop - start)
+        more = np.flatnonzero(context > most[start:stop])
+        most[start + more], winner[start + more] = context[more], row
     return [winner[start:stop] == row for row, (start, stop) in enumerate(pieces)]
 
 

@@ -17,7 +17,7 @@ def test_a_signal_saves_and_the_run_goes_on(tmp_path):
     [
         (143, "albert: error: stopped", False),
         (-15, "", False),  # before it could answer
-        (0, "", False),
+        (0, "", True),
         (1, "", True),
         (130, "", True),
         (143, "Traceback (most recent call last)", True),

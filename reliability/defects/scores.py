@@ -31,8 +31,8 @@ SCORES = (
     Defect(
         name="a token is judged where it has least context",
         file=_WINDOWS,
-        old="    winner = scores.argmax(axis=0)\n",
-        new="    winner = np.where(scores < 0, np.inf, scores).argmin(axis=0)\n",
+        old="context = np.minimum(left, left[::-1])",
+        new="context = -np.minimum(left, left[::-1]) / n_tokens",
         tests=("tasks/test_windows.py::test_a_token_is_judged_where_it_has_most_context",),
     ),
     Defect(
@@ -118,10 +118,10 @@ SCORES = (
     ),
     Defect(
         name="articles count in an answer",
-        file="tasks/metrics.py",
+        file="tasks/answer_metrics.py",
         old='_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION))',
         new="text.lower().translate(_WITHOUT_PUNCTUATION)",
-        tests=("tasks/test_metrics.py::test_span_scores_by_hand",),
+        tests=("tasks/test_answer_metrics.py::test_span_scores_by_hand",),
     ),
     Defect(
         name="rows without a prediction are left out of the score",

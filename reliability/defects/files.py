@@ -117,21 +117,18 @@ FILES = (
     Defect(
         name="the oldest checkpoint goes before the newest is written",
         file=_RUN,
-        old="            with new_directory(path, replace=True) as directory:\n                write(directory)\n"
-        "        for _, old in self.checkpoints()[:-keep]:\n            remove_directory(old)\n",
-        new="            for _, old in self.checkpoints()[: 1 - keep or None]:\n                remove_directory(old)\n"
-        "            with new_directory(path, replace=True) as directory:\n                write(directory)\n",
+        old="        with new_directory(path, replace=True) as directory:\n            write(directory)\n"
+        "        self.keep_newest(keep)\n",
+        new="        self.keep_newest(keep - 1)\n"
+        "        with new_directory(path, replace=True) as directory:\n            write(directory)\n",
         tests=("training/test_run_folder.py::test_the_oldest_goes_only_after_the_newest_is_whole",),
     ),
     Defect(
         name="older checkpoints stay where a run died after its last save",
-        file=_RUN,
-        old="        for _, old in self.checkpoints()[:-keep]:\n            remove_directory(old)\n",
-        new="            for _, old in self.checkpoints()[:-keep]:\n                remove_directory(old)\n",
-        tests=(
-            "training/test_run_folder.py"
-            "::test_a_run_that_died_between_a_save_and_the_end_of_the_older_ones_lets_them_go",
-        ),
+        file="training/loop.py",
+        old="            run.keep_newest(plan.keep_checkpoints)\n",
+        new="            pass\n",
+        tests=("training/test_resume.py::test_a_run_that_died_right_after_a_save_lets_older_checkpoints_go",),
     ),
     Defect(
         name="checkpoints are put in order as words, not as numbers",

@@ -101,6 +101,14 @@ def test_a_run_that_died_goes_on_as_if_it_had_not(learn, objective, run, tmp_pat
     assert told(run) == told(RunFolder(tmp_path / "reference"))
 
 
+def test_a_run_that_died_right_after_a_save_lets_older_checkpoints_go(learn, run):
+    """Also where nothing is left to train, and so nothing to save."""
+    learn(checkpoint_every=3, keep_checkpoints=3)
+    assert steps_kept(run) == [6, 9, 10]
+    learn(checkpoint_every=3, keep_checkpoints=2)
+    assert steps_kept(run) == [9, 10]
+
+
 def test_a_finished_run_is_not_trained_further(learn, run):
     learn()
     before = final_bytes(run)

@@ -32,16 +32,6 @@ def test_the_oldest_goes_only_after_the_newest_is_whole(run, tmp_path):
     assert steps_kept(run) == [2, 3]
 
 
-def test_a_run_that_died_between_a_save_and_the_end_of_the_older_ones_lets_them_go(run):
-    def write(directory):
-        (directory / "file").touch()
-
-    for step in (1, 2):
-        run.save_checkpoint(step, write, keep=2)
-    run.save_checkpoint(2, write, keep=1)  # the run that goes on from there, and has nothing more to do
-    assert steps_kept(run) == [2]
-
-
 def test_a_checkpoint_that_was_damaged_is_written_anew(run):
     path = run.save_checkpoint(1, lambda directory: (directory / "file").touch(), keep=2)
     (path / "file").write_text("damage")

@@ -82,6 +82,8 @@ def train(
     state = TrainingState(identity=identity)
     if newest is not None:
         state = read_training_state(newest[1], model, optimizer, identity, step=newest[0])
+        if here.is_first:  # a run that died right after a save has not let the older ones go
+            run.keep_newest(plan.keep_checkpoints)
     note_changes(state.circumstances, now := circumstances(here, device, model), here)
     state.circumstances = now
     curves = Curves(run, state.step, active=here.is_first, more=loggers)

@@ -82,12 +82,17 @@ class RunFolder:
             keep: checkpoints to keep, at least 1.
         """
         path = self.checkpoints_path / f"step-{step:08d}"
-        if not is_whole(path):  # or the run that this one resumes wrote it, and died before older ones were gone
-            with new_directory(path, replace=True) as directory:
-                write(directory)
+        if is_whole(path):  # by the run that this one resumes
+            return path
+        with new_directory(path, replace=True) as directory:
+            write(directory)
+        self.keep_newest(keep)
+        return path
+
+    def keep_newest(self, keep: int) -> None:
+        """Let all checkpoints go but the newest `keep`."""
         for _, old in self.checkpoints()[:-keep]:
             remove_directory(old)
-        return path
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """All checkpoints by step, oldest first."""

@@ -40,9 +40,10 @@ def run_side_by_side(trials: Sequence[Trial], lane: Lane, seed: int, jobs: int) 
                 while not tries.empty():
                     name, more = tries.get()
                     done[name] += more
+                    bar.advance(more / counts[name])
                 for future in ended:
-                    del done[waiting.pop(future)]
-                    bar.advance()
+                    name = waiting.pop(future)
+                    bar.advance(1 - done.pop(name) / counts[name])
                     yield future.result()
                 bar.note(", ".join(f"{name} {n:,}/{counts[name]:,}" for name, n in done.items() if n))
         finally:  # an interrupt does not wait for the trials that have not begun

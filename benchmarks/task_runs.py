@@ -84,7 +84,7 @@ GRID = (
     Cell("sts-b", epochs=5),
     Cell("squad-1.1", epochs=2, max_train_examples=4000, max_length=384),
     Cell("squad-2.0", epochs=2, max_train_examples=4000, max_length=384),
-    Cell("race-middle", epochs=2, max_train_examples=1500, max_length=256),
+    Cell("race-middle", epochs=2, max_train_examples=500, max_length=256),
 )
 
 

@@ -31,6 +31,8 @@ LONGEST = 30.0
 
 def run(asked: Asked) -> Outcome:
     """Signal, go on, compare."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs, and all that they start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     draws = random.Random(asked.seed)
     material = small_material(asked.folder / "material")
     of_a_run = min(SIGNALS_OF_A_RUN, asked.count)

@@ -31,7 +31,7 @@ MODEL = (
         file="model/attention.py",
         old="None if group.padded is None else ~group.padded[:, None, None, :]",
         new="None",
-        tests=("model/test_packed_sequences.py::test_padded_cells_get_no_attention",),
+        tests=("model/test_packed_sequences.py::test_padded_cells_get_no_gradient",),
     ),
     Defect(
         name="positions go on from sequence to sequence",

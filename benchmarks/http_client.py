@@ -31,7 +31,8 @@ class Connection:
         head = f"POST {address} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
         started = time.perf_counter()
         try:
-            if self._streams is None:
+            if self._streams is None or self._streams[0].at_eof():  # closed while it was idle
+                self.close()
                 self._streams = await asyncio.open_connection(HOST, self._port)
             reader, writer = self._streams
             writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)

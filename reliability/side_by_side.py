@@ -1,10 +1,12 @@
 """Trials beside one another, each in a process of its own: two cores do a lane in little more than half the time."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 
+from albert.runtime.errors import TryAgain
 from albert.runtime.progress import progress
 from reliability.lanes import find_trials, run_trial
 from reliability.report import Entry
@@ -24,6 +26,9 @@ def run_side_by_side(trials: Sequence[Trial], lane: Lane, seed: int, jobs: int) 
         lane: how many tries.
         seed: where the draws of each come from: the same as when it runs alone.
         jobs: processes.
+
+    Raises:
+        TryAgain: a process died, as it does when the memory is full.
     """
     context = get_context("spawn")
     tries: SimpleQueue[tuple[str, int]] = context.SimpleQueue()
@@ -44,10 +49,23 @@ def run_side_by_side(trials: Sequence[Trial], lane: Lane, seed: int, jobs: int) 
                 for future in ended:
                     name = waiting.pop(future)
                     bar.advance(1 - done.pop(name) / counts[name])
-                    yield future.result()
+                    yield entry_of(future, name)
                 bar.note(", ".join(f"{name} {n:,}/{counts[name]:,}" for name, n in done.items() if n))
         finally:  # an interrupt does not wait for the trials that have not begun
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def entry_of(future: Future[Entry], name: str) -> Entry:
+    """What came of a trial.
+
+    Raises:
+        TryAgain: its process died, or another one of the pool.
+    """
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        why = "did not end: a process of --jobs died, and the others with it"
+        raise TryAgain(name, why, "run what is left with --only, fewer at a time") from error
 
 
 def _tell_here(tries: SimpleQueue[tuple[str, int]]) -> None:

@@ -80,6 +80,28 @@ def test_nothing_is_done_twice(finished, scene, sentences, capsys):
     assert after == before
 
 
+def test_without_its_weights_a_folder_is_shown_and_what_needs_them_has_them_made_again(
+    finished, scene, sentences, tmp_path, capsys
+):
+    root = tmp_path / "kept"
+    assert run(["tables", "keep", str(root), "--output", str(finished)]) == 0
+    assert f"{root}: " in capsys.readouterr().out
+    assert sum(path.stat().st_size for path in root.rglob("*")) < 200_000
+    assert run(words("run", scene, sentences, root)) == 0
+    assert "0.00 hours left" in capsys.readouterr().out and not weights(root)
+    for name in ("5.md", "5.csv"):
+        assert (root / "tables" / name).read_text() == (finished / "tables" / name).read_text()
+    arm = next(path.parent for path in root.glob("scores/*/arm.json") if "nsp" in path.read_text(encoding="utf-8"))
+    (arm / "intrinsic.json").unlink()
+    assert run(words("plan", scene, sentences, root)) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("albert-base-nsp "))
+    assert "100%" not in line
+    assert run(words("run", scene, sentences, root)) == 0
+    assert weights(root) == {arm.name: weights(finished)[arm.name]}
+    for name in ("5.md", "5.csv"):
+        assert (root / "tables" / name).read_text() == (finished / "tables" / name).read_text()
+
+
 def test_killed_in_the_middle_it_goes_on_and_two_processes_divide_what_is_left(
     finished, scene, sentences, checkout, tmp_path
 ):
@@ -138,6 +160,7 @@ def test_a_table_without_runs_is_shown_with_the_papers_figures(tmp_path, capsys)
         (["run", "5", "--data", "{corpus}", "--glue-data", "{here}/absent"], 66, "{here}/absent: is no folder"),
         (["plan", "5", "--data", "{corpus}", "--files", "sst-2"], 2, "--files: 'sst-2' is not TASK/SPLIT=FILE"),
         (["plan", "5", "--data", "{corpus}", "--threads", "0"], 2, "--threads: is 0, at least 1 is needed"),
+        (["keep", "{here}/copy"], 66, "{here}/root/study.json: no tables were run here"),
         (["runs"], 2, "albert tables: runs: no such command; did you mean 'run'?"),
     ],
 )

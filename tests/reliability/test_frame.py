@@ -3,6 +3,8 @@
 import ast
 import json
 from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +14,10 @@ from reliability.guarantees import MARKER, table_of, write_table, written_table
 from reliability.lanes import find_trials, run_trial
 from reliability.promises import IN_ORDER, NO_WRONG_LOAD, ORDER_IS_FIXED
 from reliability.report import Entry, Report, new_report, read_report, write_report
-from reliability.side_by_side import run_side_by_side
+from reliability.side_by_side import entry_of, run_side_by_side
 from reliability.trial import Asked, Outcome, Trial
 
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, TryAgain
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,6 +111,13 @@ def test_trials_side_by_side_find_what_they_find_alone():
     assert {name: replace(entry, seconds=0.0) for name, entry in entries.items()} == {
         name: replace(entry, seconds=0.0) for name, entry in alone.items()
     }
+
+
+def test_a_process_of_jobs_that_dies_is_told_in_one_line():
+    ended: Future[Entry] = Future()
+    ended.set_exception(BrokenProcessPool("a process of the pool was terminated abruptly"))
+    with pytest.raises(TryAgain, match="^offsets: did not end: a process of --jobs died"):
+        entry_of(ended, "offsets")
 
 
 def test_no_jobs_are_refused(capsys):

@@ -2,13 +2,17 @@
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
+import tyro
 from rich.console import Console
+from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.cli.light_tables import table
 from albert.cli.subcommands import dispatch
-from albert.cli.tables_options import TablesOptions
+from albert.cli.tables_options import TablesOptions, default_root
 from albert.cli.tables_shown import print_whole, show_facts, show_outcome, show_plan
 from albert.experiments.tables.cost import Costs
 from albert.experiments.tables.execution import Execution
@@ -16,6 +20,7 @@ from albert.experiments.tables.facts import FACTS, costs
 from albert.experiments.tables.figure import draw_outcome
 from albert.experiments.tables.grids import GRIDS, grid_of
 from albert.experiments.tables.jobs import Pretraining, has_text, jobs_of
+from albert.experiments.tables.keeping import keep_results
 from albert.experiments.tables.outcomes import hours_by_arm, outcome_of
 from albert.experiments.tables.overall_progress import overall_progress
 from albert.experiments.tables.plan import Plan, plan_tables
@@ -33,6 +38,7 @@ Commands:
   plan    what tables cost on this machine, before anything starts
   run     run what is not done, then show; a stopped one goes on
   show    what there is, ours beside the paper's, as Markdown, CSV and PNG
+  keep    copy what finished runs came to, without their weights
 
 Examples:
   albert tables list
@@ -66,6 +72,14 @@ Examples:
   albert tables show 5
   albert tables show all --output runs/tables"""
 
+KEEP = """Copy what finished runs came to: recipes, curves and scores, without weights, a few kilobytes a run. The copy is
+shown as the original is, and `albert tables run --output COPY` goes on from it on another machine; weights that are
+wanted again are made again.
+
+Examples:
+  albert tables keep results/tables-tiny
+  albert tables show 5 --output results/tables-tiny"""
+
 LIST = """List the tables and figures.
 
 Example: albert tables list --scale small"""
@@ -79,9 +93,21 @@ class ListTables:
     """At which scale: it says how many runs a table takes."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeepTables:
+    """What is copied, and where to."""
+
+    directory: Annotated[Positional[Path], tyro.conf.arg(metavar="DIRECTORY", help_behavior_hint="")]
+    """Where the copy lies; what it holds of the same runs gives way."""
+    scale: ScaleName = "tiny"
+    """Of the runs, where --output is not given."""
+    output: Path | None = None
+    """The root of the runs; runs/tables-SCALE when not set."""
+
+
 def main(arguments: list[str]) -> int:
     """Run `albert tables`."""
-    parts = {"list": list_tables, "plan": plan, "run": run, "show": show}
+    parts = {"list": list_tables, "plan": plan, "run": run, "show": show, "keep": keep}
     return dispatch("albert tables", USAGE, parts, arguments, "command")
 
 
@@ -140,6 +166,14 @@ def show(arguments: list[str]) -> int:
     """Run `albert tables show`."""
     asked = parse(TablesOptions, arguments, "albert tables show", SHOW)
     _show(_console(), asked, asked.study())
+    return 0
+
+
+def keep(arguments: list[str]) -> int:
+    """Run `albert tables keep`."""
+    asked = parse(KeepTables, arguments, "albert tables keep", KEEP)
+    root = asked.output or default_root(asked.scale)
+    print(f"{asked.directory}: {keep_results(root, asked.directory):,} files of {root}")
     return 0
 
 

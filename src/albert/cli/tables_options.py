@@ -60,7 +60,7 @@ class TablesOptions:
     @property
     def folders(self) -> Folders:
         """Where everything lies."""
-        return Folders(self.output or Path("runs") / f"tables-{self.scale}")
+        return Folders(self.output or default_root(self.scale))
 
     def grids(self) -> list[Grid]:
         """The tables that are named and have runs, each once.
@@ -126,6 +126,11 @@ class TablesOptions:
             if self.threads < 1:
                 raise UsageError("--threads", f"is {self.threads}, at least 1 is needed")
             torch.set_num_threads(self.threads)
+
+
+def default_root(scale: ScaleName) -> Path:
+    """Where a scale's tables are run when nobody says where."""
+    return Path("runs") / f"tables-{scale}"
 
 
 def task_names(scale: Scale) -> tuple[str, ...]:

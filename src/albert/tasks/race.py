@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
+from albert.runtime.strict_json import each_key_once
 from albert.tasks.metrics import accuracy
 from albert.tasks.sources import is_unicode, lines_of
 from albert.tasks.task import Option, Published, QuestionInContext, Row, Rows, Task, TaskRecipe
@@ -86,7 +87,7 @@ def read_passages(paths: list[Path]) -> Rows:
 
 def _object(line: str, where: str) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = json.loads(line, object_pairs_hook=each_key_once)
     except (ValueError, RecursionError) as error:
         raise DamagedData(where, f"not JSON ({error})") from error
     if not isinstance(value, dict):

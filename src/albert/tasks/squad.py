@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.strict_json import each_key_once
 from albert.tasks.answer_metrics import span_exact_match, span_f1
 from albert.tasks.answer_places import COUNTED, placed_answer
 from albert.tasks.answerability import open_question_scores
@@ -76,7 +77,7 @@ def read_questions(path: Path) -> Rows:
 
 def _articles(path: Path) -> list[Any]:
     try:
-        content = json.loads(read_text(path))
+        content = json.loads(read_text(path), object_pairs_hook=each_key_once)
     except (ValueError, RecursionError) as error:
         raise DamagedData(path, f"not JSON ({error})") from error
     return _get(content, "data", list, str(path))

@@ -106,7 +106,7 @@ def test_what_was_given_up_is_told_and_not_waited_for(tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"job": job.title, "why": "the loss is nan"}))
     cost = Cost(steps=10, tokens=10, seconds=60.0, memory=1, disk=5, measured=True)
-    assert share_done(job, cost, folders) == 1.0
+    assert share_done(job, cost, folders, set()) == 1.0
     outcome = outcome_of(grid_of("5", TINY), TINY, CORPORA, folders)
     assert f"Given up: {job.title}: the loss is nan." in markdown(outcome)
 

@@ -7,10 +7,17 @@ PACE = 0.01
 """Seconds that the model takes for a token."""
 
 
+def computed(backlog: Backlog, tokens: int, seconds: float) -> None:
+    """A text came, was computed, and nothing of it is left."""
+    backlog.add([(1, tokens)])
+    backlog.begin(1)
+    backlog.note(tokens, seconds)
+
+
 def paced(**limits: float) -> Backlog:
     """Of a model that computed a batch of 500 tokens."""
     backlog = Backlog(Limits(**limits))
-    backlog.note(500, 500 * PACE)
+    computed(backlog, 500, 500 * PACE)
     return backlog
 
 
@@ -23,6 +30,17 @@ def test_what_would_wait_too_long_is_refused_though_there_is_room_for_its_texts(
     assert backlog.is_full
     backlog.remove([(1, 150), (1, 50)])
     assert (backlog.texts, backlog.tokens, backlog.is_full) == (0, 0, False)
+
+
+def test_what_is_being_computed_is_waited_for_too():
+    backlog = paced(queue_seconds=2.0)
+    backlog.add([(1, 90)])
+    backlog.begin(1)
+    assert backlog.texts == 0 and backlog.seconds == 90 * PACE
+    backlog.add([(1, 80)])
+    assert backlog.has_room([(1, 30)]) and not backlog.has_room([(1, 31)])
+    backlog.note(90, 90 * PACE)
+    assert backlog.has_room([(1, 120)])
 
 
 def test_where_nothing_waits_a_long_request_is_taken():
@@ -50,8 +68,8 @@ def test_a_slow_model_computes_less_at_a_time():
 def test_a_single_short_text_says_little_of_the_pace():
     backlog = Backlog(Limits())
     for _ in range(50):
-        backlog.note(4, 0.02)
+        computed(backlog, 4, 0.02)
     backlog.add([(1, LEAST_TOKENS)])
     assert backlog.seconds < 0.021
-    backlog.note(8192, 8192 * PACE)
+    computed(backlog, 8192, 8192 * PACE)
     assert backlog.seconds > 0.7 * LEAST_TOKENS * PACE

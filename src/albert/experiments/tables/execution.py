@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albert.experiments.tables.folders import Folders
-from albert.experiments.tables.jobs import Finetuning, HeldOut, Job, Pretraining, Speed
+from albert.experiments.tables.jobs import Finetuning, HeldOut, Job, Pretraining, Speed, done_jobs
 from albert.experiments.tables.task_files import TaskFiles
 from albert.experiments.throughput import measure_throughput
 from albert.finetuning.finetune import finetune
@@ -71,12 +71,12 @@ class Execution:
 
     def open_jobs(self) -> list[Job]:
         """What is neither done nor given up, nor waits for something that is."""
-        lost: set[str] = set()
+        done, lost = done_jobs(self.jobs, self.folders), set[str]()
         found = []
         for job in self.jobs:
             if self.folders.failure(job.name).exists() or lost.intersection(job.needs):
                 lost.add(job.name)
-            elif not job.is_done(self.folders):
+            elif job.name not in done:
                 found.append(job)
         return found
 
@@ -89,7 +89,7 @@ class Execution:
             with self._claimed(job) as mine:
                 if not mine:
                     continue
-                if not job.is_done(self.folders):  # another process may have ended it a moment ago
+                if job.name not in done_jobs(self.jobs, self.folders):  # another process may have ended it a moment ago
                     self._do(job)
                 return True
         return False

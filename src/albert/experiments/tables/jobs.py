@@ -1,24 +1,23 @@
 """What is to be done for tables: pre-trainings, and what is asked of their models afterwards. Each thing once.
 
 A job is done when its result lies in its folder, whoever made it: another table, another process, a command by hand.
+What is told of a run is small, and its weights are not: a folder that was kept without them (every `model` left out) is
+shown as before, and what has still to begin with them has them made again.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from albert.experiments.tables.arms import Arm, arm_key
 from albert.experiments.tables.downstream import Downstream
 from albert.experiments.tables.folders import Folders
 from albert.experiments.tables.grid import Grid
+from albert.experiments.tables.run_journals import hours_of, last_step
 from albert.experiments.tables.scales import Scale
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import AlbertConfig
 from albert.runtime.manifests import MANIFEST_NAME
 from albert.training.run_folder import RunFolder
-
-_TAIL_BYTES = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +43,12 @@ class Pretraining:
         return () if self.start is None else (f"{self.start}-pretraining",)
 
     def is_done(self, folders: Folders) -> bool:
-        run = folders.pretraining(self.key)
-        return (run.model_path / MANIFEST_NAME).is_file()
+        """Whether it has ended; its weights may be gone."""
+        return self.has_weights(folders) or hours_of(folders.pretraining(self.key)) is not None
+
+    def has_weights(self, folders: Folders) -> bool:
+        """Whether another job can begin with its model."""
+        return (folders.pretraining(self.key).model_path / MANIFEST_NAME).is_file()
 
     def steps_taken(self, folders: Folders) -> int:
         """Updates so far."""
@@ -107,7 +110,12 @@ class Finetuning:
         return (f"{self.key}-pretraining", *before)
 
     def is_done(self, folders: Folders) -> bool:
+        """Whether it has its scores; its weights may be gone."""
         return (self.run(folders).path / RESULTS_NAME).is_file()
+
+    def has_weights(self, folders: Folders) -> bool:
+        """Whether another job can begin with its model."""
+        return (self.run(folders).model_path / MANIFEST_NAME).is_file()
 
     def run(self, folders: Folders) -> RunFolder:
         """Where it lies."""
@@ -149,6 +157,23 @@ class Speed:
 
 
 Job = Pretraining | HeldOut | Finetuning | Speed
+
+
+def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
+    """Names of the jobs that need not be done: finished ones, unless another begins with weights that are gone.
+
+    Args:
+        jobs: in an order in which they can be done.
+        folders: where results lie.
+    """
+    done = {job.name for job in jobs if job.is_done(folders)}
+    weightless = {
+        job.name for job in jobs if isinstance(job, Pretraining | Finetuning) and not job.has_weights(folders)
+    }
+    for job in reversed(jobs):
+        if job.name not in done and not folders.failure(job.name).exists():
+            done -= weightless.intersection(job.needs)
+    return done
 
 
 def jobs_of(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> tuple[Job, ...]:
@@ -210,20 +235,3 @@ def task_seeds(scale: Scale, arm: Arm) -> tuple[int, ...]:
 def finetuning_name(key: str, task: str, seed: int) -> str:
     """The name of a job."""
     return f"{key}-{task}-seed{seed}"
-
-
-def last_step(run: RunFolder) -> int:
-    """The last update that a run's journal tells of, read from its end: a bar asks for it every few seconds."""
-    return next((record["step"] for record in _last_records(run.journal_path) if "step" in record), 0)
-
-
-def _last_records(journal: Path) -> Iterator[dict]:
-    """Events from the newest on; a line that is just being written is passed over."""
-    if not journal.is_file():
-        return
-    with open(journal, "rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - _TAIL_BYTES))
-        lines = file.read().split(b"\n")
-    for line in reversed(lines[:-1] if size <= _TAIL_BYTES else lines[1:-1]):
-        yield json.loads(line)

@@ -11,14 +11,23 @@ from albert.experiments.tables.columns import Column
 from albert.experiments.tables.downstream import FIVE_TASKS
 from albert.experiments.tables.folders import Folders
 from albert.experiments.tables.grid import Grid, Row
-from albert.experiments.tables.jobs import Finetuning, HeldOut, Job, Pretraining, Speed, has_text, jobs_of, task_seeds
+from albert.experiments.tables.jobs import (
+    Finetuning,
+    HeldOut,
+    Job,
+    Pretraining,
+    Speed,
+    has_text,
+    jobs_of,
+    task_seeds,
+)
+from albert.experiments.tables.run_journals import hours_of
 from albert.experiments.tables.scales import Scale
 from albert.experiments.tables.smoothness import SMOOTHNESS, kept_layers
 from albert.experiments.tables.spread import Scored, Scores, held_out_error
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.parameter_count import count_parameters
 from albert.pretraining.recipes import PretrainingRecipe
-from albert.runtime.journal import read_journal
 from albert.runtime.manifests import MANIFEST_NAME
 from albert.runtime.strict_json import load_json, read_json_object
 
@@ -141,16 +150,10 @@ def hours_by_arm(folders: Folders) -> dict[str, float]:
     """Hours of training of every finished run, by its arm and seed."""
     found = {}
     for path in sorted(folders.root.glob("scores/*/arm.json")):
-        arm, hours = read_json_object(path), _hours(folders, path.parent.name)
+        arm, hours = read_json_object(path), hours_of(folders.pretraining(path.parent.name))
         if hours is not None:
             found[f"{arm['name']}, seed {arm['seed']}"] = hours
     return dict(sorted(found.items()))
-
-
-def _hours(folders: Folders, key: str) -> float | None:
-    journal = folders.pretraining(key).journal_path
-    ends = [one for one in read_journal(journal) if one["event"] == "end"] if journal.is_file() else []
-    return ends[-1]["seconds"] / 3600 if ends else None
 
 
 def _kind(job: Job) -> str:
@@ -190,7 +193,7 @@ class _Reading:
             case "average":
                 return self._average(arm, key)
             case "hours":
-                hours = _hours(self.folders, key)
+                hours = hours_of(self.folders.pretraining(key))
                 return None if hours is None else Scored(hours)
             case "speed-up":
                 return self._speed_up(row)
@@ -237,10 +240,10 @@ class _Reading:
 
     def _layers(self, column: Column, arm: Arm, key: str) -> Scored | None:
         """In percent; at a fixed point nothing would move."""
-        model = self.folders.pretraining(key).model_path
-        if not (model / MANIFEST_NAME).is_file():
+        model, kept = self.folders.pretraining(key).model_path, self.folders.layers(key)
+        if not kept.is_file() and not (model / MANIFEST_NAME).is_file():
             return None
-        layers = kept_layers(model, self.folders.layers(key), arm.recipe.sequences.max_length)
+        layers = kept_layers(model, kept, arm.recipe.sequences.max_length)
         return Scored(SMOOTHNESS[column.name](layers), constant=0.0)
 
     def _speed_up(self, row: Row) -> Scored | None:

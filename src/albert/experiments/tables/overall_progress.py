@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from albert.experiments.tables.folders import Folders
+from albert.experiments.tables.jobs import done_jobs
 from albert.experiments.tables.plan import Plan, share_done
 from albert.runtime.progress import Bar, progress
 
@@ -41,4 +42,5 @@ def _follow(plan: Plan, folders: Folders, bar: Bar, seen: float, over: threading
 
 
 def _minutes_done(plan: Plan, folders: Folders) -> float:
-    return sum(share_done(one.job, one.cost, folders) * one.cost.seconds for one in plan.jobs) / 60
+    done = done_jobs([one.job for one in plan.jobs], folders)
+    return sum(share_done(one.job, one.cost, folders, done) * one.cost.seconds for one in plan.jobs) / 60

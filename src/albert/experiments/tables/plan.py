@@ -1,12 +1,12 @@
 """The plan of tables: every job once, what it costs on this machine, and how much of it is done. Nothing is written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from albert.experiments.tables.cost import Cost, Costs
 from albert.experiments.tables.folders import Folders
 from albert.experiments.tables.grid import Grid
-from albert.experiments.tables.jobs import Job, jobs_of
+from albert.experiments.tables.jobs import Job, done_jobs, jobs_of
 from albert.experiments.tables.scales import Scale
 
 
@@ -93,16 +93,25 @@ def plan_tables(
     for shape in costs.shapes(jobs):
         costs.measure(shape)
         measured(1)
+    done = done_jobs(jobs, folders)
     planned = []
     for job in jobs:
         cost = costs.of(job)
         tables = tuple(table for table, names in wanted.items() if job.name in names)
-        planned.append(PlannedJob(job=job, cost=cost, done=share_done(job, cost, folders), tables=tables))
+        planned.append(PlannedJob(job=job, cost=cost, done=share_done(job, cost, folders, done), tables=tables))
     return Plan(tuple(planned))
 
 
-def share_done(job: Job, cost: Cost, folders: Folders) -> float:
-    """How much of a job is done, 0 to 1, whoever did it; one that was given up has nothing left."""
-    if folders.failure(job.name).exists() or job.is_done(folders):
+def share_done(job: Job, cost: Cost, folders: Folders, done: Set[str]) -> float:
+    """How much of a job is done, 0 to 1, whoever did it; one that was given up has nothing left.
+
+    Args:
+        job: of a plan.
+        cost: its own.
+        folders: where results lie.
+        done: what `done_jobs` says of the plan's jobs.
+    """
+    if folders.failure(job.name).exists() or job.name in done:
         return 1.0
-    return min(1.0, job.steps_taken(folders) / cost.steps) if cost.steps else 0.0
+    share = min(1.0, job.steps_taken(folders) / cost.steps) if cost.steps else 0.0
+    return 0.0 if share == 1.0 and job.is_done(folders) else share  # ended, but its weights are gone and wanted again

@@ -11,8 +11,9 @@ from albert.inference.server.limits import Limits
 
 BATCH_SECONDS = 1.0
 """As long as computing one batch may take, by estimate; who comes next waits for it."""
-LEAST_TOKENS = 256
-"""What the smallest batch counts for: its time goes into everything but tokens."""
+LEAST_TOKENS = 64
+"""What the smallest batch counts for: its time goes into everything but tokens. Were it more, texts that come one by one
+would promise a pace that batches do not keep."""
 KEPT = 0.9
 """How much of what earlier batches told counts when another one has been computed."""
 
@@ -27,7 +28,8 @@ class Backlog:
         limits: of texts and seconds.
 
     Attributes:
-        texts, tokens: that wait; tokens are estimates.
+        texts: that wait.
+        tokens: that wait or are being computed, as estimated.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -38,7 +40,7 @@ class Backlog:
 
     @property
     def seconds(self) -> float:
-        """Until what waits is computed, at the pace of late; 0 before any pace is known."""
+        """Until what was accepted is computed, at the pace of late; 0 before any pace is known."""
         return self.tokens * self._seconds_per_token
 
     @property
@@ -71,11 +73,16 @@ class Backlog:
             self.tokens += tokens
 
     def remove(self, sizes: Iterable[Size]) -> None:
-        """Something no longer waits."""
+        """Something no longer waits, and will not be computed."""
         self.add((-texts, -tokens) for texts, tokens in sizes)
 
+    def begin(self, texts: int) -> None:
+        """So many texts no longer wait, but are being computed: others wait for them until `note`."""
+        self.texts -= texts
+
     def note(self, tokens: int, seconds: float) -> None:
-        """A batch was computed."""
+        """What was begun has been computed."""
+        self.tokens -= tokens
         self._computed_tokens = KEPT * self._computed_tokens + max(tokens, LEAST_TOKENS)
         self._computing_seconds = KEPT * self._computing_seconds + seconds
 

@@ -177,7 +177,7 @@ class Batcher:
                 else:
                     left.append(item)
             self._waiting = left
-            self._backlog.remove(item.input.size for item in batch)
+            self._backlog.begin(sum(item.input.counted for item in batch))
             self._measurements.queued.set(self._backlog.texts)
         return batch
 
@@ -196,7 +196,8 @@ class Batcher:
     def _note(self, batch: Sequence[_Item], seconds: float) -> None:
         counted = sum(item.input.counted for item in batch)
         tokens = sum(item.input.tokens for item in batch)
-        self._backlog.note(tokens, seconds)
+        with self._changed:
+            self._backlog.note(tokens, seconds)
         ability = batch[0].call.name
         self._measurements.batch_seconds.labels(ability).observe(seconds)
         self._measurements.batch_texts.observe(counted)

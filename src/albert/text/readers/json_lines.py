@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 
 from albert.runtime.errors import DamagedData
+from albert.runtime.strict_json import RepeatedKey, each_key_once
 from albert.text.readers.corpus_files import CorpusFile
 from albert.text.readers.decoding import decode_from_file, repair, similar_name
 from albert.text.readers.long_documents import documents_of
@@ -37,7 +38,9 @@ def read(
 
 def _field(line: str, name: str, place: str) -> str | None:
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=each_key_once)
+    except RepeatedKey as error:
+        raise DamagedData(place, f"is not JSON ({error})") from error
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", None) or "too deep or too large a value"
         remedy = ONE_A_LINE if line.strip() in ("{", "[") else None

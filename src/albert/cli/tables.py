@@ -72,8 +72,8 @@ Examples:
   albert tables show 5
   albert tables show all --output runs/tables"""
 
-KEEP = """Copy what finished runs came to: recipes, curves and scores, without weights, a few kilobytes a run. The copy is
-shown as the original is, and `albert tables run --output COPY` goes on from it on another machine; weights that are
+KEEP = """Copy what finished runs came to: recipes, curves and scores, without weights, a few kilobytes a run. The copy
+is shown as the original is, and `albert tables run --output COPY` goes on from it on another machine; weights that are
 wanted again are made again.
 
 Examples:

@@ -12,8 +12,8 @@ from albert.inference.server.limits import Limits
 BATCH_SECONDS = 1.0
 """As long as computing one batch may take, by estimate; who comes next waits for it."""
 LEAST_TOKENS = 64
-"""What the smallest batch counts for: its time goes into everything but tokens. Were it more, texts that come one by one
-would promise a pace that batches do not keep."""
+"""What the smallest batch counts for: its time goes into everything but tokens. Were it more, texts that come one by
+one would promise a pace that batches do not keep."""
 KEPT = 0.9
 """How much of what earlier batches told counts when another one has been computed."""
 

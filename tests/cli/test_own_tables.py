@@ -7,6 +7,8 @@ import pytest
 
 from albert.cli.main import run
 
+WIDTH = 32
+"""Of the model of the scene."""
 SMALL = ["--steps", "2", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
 
 
@@ -42,6 +44,17 @@ def test_a_run_keeps_its_task_and_is_evaluated_by_it(scene, reviews, tmp_path, c
     assert json.loads((tmp_path / "scores.json").read_text())["counts"]["rows"] == 2
     assert run([*evaluate, "--dev", str(tmp_path / "new.csv")]) == 65
     assert "has no column 'review'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "rate"), [((), 2e-5 * 768 / WIDTH), (("--learning-rate", "3e-5"), 3e-5)])
+def test_a_narrow_model_learns_at_a_rate_for_its_width_unless_told_otherwise(
+    scene, reviews, tmp_path, capsys, flags, rate
+):
+    columns = ["--train", str(reviews), "--text", "review", "--label", "stars", "--model", str(scene.pretrained)]
+    assert run(["finetune", *columns, "--output", str(tmp_path / "run"), *SMALL, *flags]) == 0
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["recipe"]["learning_rate"] == pytest.approx(rate)
+    told = f"learning rate: {768 / WIDTH:.3g} times the recipe's, which is for models {768 / WIDTH:.3g} times as wide"
+    assert (told in capsys.readouterr().out) == (not flags)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from albert.checkpoints.config_file import read_config
 from albert.checkpoints.location import find_model
 from albert.cli.benchmark_table import show_benchmark
 from albert.cli.command_line import parse
@@ -15,6 +16,7 @@ from albert.cli.table_report import show_reading, show_statistics
 from albert.finetuning.benchmark import finetune_benchmark
 from albert.finetuning.finetune import finetune
 from albert.finetuning.seeds import finetune_seeds
+from albert.finetuning.width import FULL_WIDTH, rate_for_width
 from albert.runtime.distributed import world
 from albert.runtime.errors import UsageError
 from albert.tasks.averages import BENCHMARKS
@@ -70,7 +72,9 @@ def main(arguments: list[str]) -> int:
         raise UsageError("--intermediate", "goes with a benchmark", "name the model with --model")
     read = _own_task(asked) if asked.task is None else None
     task = read.task if read is not None else _declared_task(asked)
-    recipe = asked.recipe(_published_recipe(task, asked))
+    stated = read is not None and read.asked.recipe.learning_rate is not None
+    factor = 1.0 if stated else _rate_factor(asked)
+    recipe = asked.recipe(_published_recipe(task, asked), factor)
     if world().is_first and (read is not None or asked.statistics_only):
         _show_rows(asked, task, read, recipe, console)
     if asked.output is None or asked.statistics_only:
@@ -83,11 +87,13 @@ def main(arguments: list[str]) -> int:
         seeds = finetune_seeds(*run, recipe, settings, asked.seeds)
         if world().is_first:
             _keep_task(read, recipe, [asked.output, *(each.directory for each in seeds.runs)])
+            _tell_rate(console, factor)
             show_seeds(console, task, seeds, asked.output)
     else:
         result = finetune(*run, recipe, settings)
         if world().is_first:
             _keep_task(read, recipe, [asked.output])
+            _tell_rate(console, factor)
             show_result(console, task, result)
     return 0
 
@@ -103,17 +109,19 @@ def _finetune_benchmark(asked: Finetune, name: str, console: Console) -> None:
     if asked.data is None:
         raise UsageError("--data", "is needed to find the tasks' files", "see albert finetune --help")
     assert asked.output is not None
+    factor = _rate_factor(asked)
     result = finetune_benchmark(
         name,
         BENCHMARKS[name],
         asked.start(),
         asked.data,
         asked.output,
-        lambda task: (recipe := asked.recipe(task.recipe), asked.settings(recipe)),
+        lambda task: (recipe := asked.recipe(task.recipe, factor), asked.settings(recipe)),
         1 if asked.seeds is None else asked.seeds,
         asked.intermediate,
     )
     if world().is_first:
+        _tell_rate(console, factor)
         show_benchmark(console, result, asked.output)
 
 
@@ -170,6 +178,19 @@ def _target(task: Task, asked: Finetune) -> Target:
     if not isinstance(task.target, Span):
         raise UsageError("--span-head", f"goes with tasks whose answers are spans, {task.name} has none")
     return replace(task.target, head=asked.span_head)
+
+
+def _rate_factor(asked: Finetune) -> float:
+    """What recipes' learning rates are multiplied by for this model, where none is asked for."""
+    if asked.learning_rate is not None:
+        return 1.0
+    return rate_for_width(read_config(find_model(asked.model, asked.revision))[0].hidden_size)
+
+
+def _tell_rate(console: Console, factor: float) -> None:
+    if factor > 1:
+        told = f"{factor:.3g} times the recipe's, which is for models {factor:.3g} times as wide (H {FULL_WIDTH})"
+        console.print(f"learning rate: {told}; --learning-rate sets another", markup=False)
 
 
 def _published_recipe(task: Task, asked: Finetune) -> TaskRecipe:

@@ -68,6 +68,7 @@ class Finetune:
     distillation_weight: float | None = None
     """Of the teacher in the loss, the rest is that of the labels; 0.5 when not set."""
     learning_rate: float | None = None
+    """At its peak. When not set, the recipe's, times 768/H for a model that is narrower than ALBERT-base."""
     batch_size: int | None = None
     """Sequences per step over all processes."""
     epochs: float | None = None
@@ -169,8 +170,12 @@ class Finetune:
             distillation=self._distillation(),
         )
 
-    def recipe(self, recipe: TaskRecipe) -> TaskRecipe:
+    def recipe(self, recipe: TaskRecipe, rate_factor: float = 1.0) -> TaskRecipe:
         """A task's recipe with what was asked to be another.
+
+        Args:
+            recipe: the task's own.
+            rate_factor: what its learning rate is multiplied by, where none was asked for.
 
         Raises:
             UsageError, InvalidConfiguration: it contradicts itself, or cannot work.
@@ -193,6 +198,6 @@ class Finetune:
             chosen |= {"steps": self.steps, "epochs": None, "examples": None}
         if self.epochs is not None:
             chosen |= {"steps": None, "epochs": self.epochs, "examples": None}
-        recipe = replace(recipe, **chosen)
+        recipe = replace(recipe, **({"learning_rate": recipe.learning_rate * rate_factor} | chosen))
         recipe.check()
         return recipe

@@ -29,7 +29,7 @@ def attend(
         _attend_group(cells, group, heads, window)
         for cells, group in zip(to_rectangles(joined, packed), packed.groups, strict=True)
     ]
-    return from_rectangles(mixed, packed)
+    return from_rectangles(mixed, packed, packed.n_tokens)
 
 
 def _attend_group(

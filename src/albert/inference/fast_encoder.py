@@ -16,11 +16,11 @@ from torch.nn import functional
 from albert.inference.fast_attention import attend
 from albert.inference.linear_maps import make_map, why_not_prepacked
 from albert.inference.precision import InferencePrecision, check_int8, multiplies_bf16
-from albert.inference.spare_rows import spares_rows, with_spare_rows
 from albert.model.attention import AttentionBlock
 from albert.model.encoder import Encoder
 from albert.model.feed_forward import FeedForwardBlock
 from albert.model.packed_sequences import PackedSequences
+from albert.model.spare_rows import with_spare_rows
 
 
 class FastEncoder(nn.Module):
@@ -52,7 +52,6 @@ class FastEncoder(nn.Module):
         self.attentions, self.feed_forwards = encoder.attentions, encoder.feed_forwards
         self._states = torch.bfloat16 if precision == "bf16" else torch.float32
         self.without_prepacking = why_not_prepacked(device, self._states)
-        self._spares_rows = spares_rows(device)
         with torch.inference_mode():
             attentions = [cast(AttentionBlock, block) for block in encoder.attentions]
             feed_forwards = [cast(FeedForwardBlock, block) for block in encoder.feed_forwards]
@@ -62,7 +61,7 @@ class FastEncoder(nn.Module):
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         """The output of the last layer."""
         with torch.inference_mode():
-            rows = self._rows(hidden)
+            rows = with_spare_rows(hidden.to(self._states))
             for number in range(len(self.plan)):
                 rows = self._layer(number, rows, packed)
             return rows[: len(hidden)].float()
@@ -79,16 +78,12 @@ class FastEncoder(nn.Module):
         """Every layer's output as soon as it is there; see `Encoder.each_layer`."""
         tokens = len(hidden)
         with torch.inference_mode():
-            rows = self._rows(hidden)
+            rows = with_spare_rows(hidden.to(self._states))
         for number in range(done, len(self.plan)):
             with torch.inference_mode():
                 rows = self._layer(number, rows, packed)
                 given = rows[:tokens].float()
             yield given
-
-    def _rows(self, hidden: Tensor) -> Tensor:
-        states = hidden.to(self._states)
-        return with_spare_rows(states) if self._spares_rows else states
 
     def _layer(self, number: int, hidden: Tensor, packed: PackedSequences) -> Tensor:
         application = self.plan[number]

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from albert.model.attention_pattern import covers
 from albert.model.config import AlbertConfig
+from albert.model.linear_product import linear
 from albert.model.packed_sequences import AttentionGroup, PackedSequences
 from albert.model.plain_attention import plain_attention
 from albert.model.product_type import in_product_type
@@ -56,12 +57,13 @@ class AttentionBlock(nn.Module):
         )
 
     def forward(
-        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, matrices: AttentionMatrices
-    ) -> Float[Tensor, "tokens H"]:
-        """Let every token attend to the tokens of its own sequence."""
-        rectangles = to_rectangles(functional.linear(hidden, matrices.joined, matrices.joined_bias), packed)
-        mixed = from_rectangles([self._attend(*pair) for pair in zip(rectangles, packed.groups, strict=True)], packed)
-        return self.layer_norm(hidden + self.dropout(functional.linear(mixed, matrices.dense, matrices.dense_bias)))
+        self, hidden: Float[Tensor, "rows H"], packed: PackedSequences, matrices: AttentionMatrices
+    ) -> Float[Tensor, "rows H"]:
+        """Let every token attend to the tokens of its own sequence; rows behind the tokens are spare ones."""
+        rectangles = to_rectangles(linear(hidden, matrices.joined, matrices.joined_bias), packed)
+        mixed = [self._attend(*pair) for pair in zip(rectangles, packed.groups, strict=True)]
+        run = from_rectangles(mixed, packed, len(hidden))
+        return self.layer_norm(hidden + self.dropout(linear(run, matrices.dense, matrices.dense_bias)))
 
     def _attend(
         self, cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup

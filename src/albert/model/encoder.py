@@ -18,6 +18,7 @@ from albert.model.parameter_sharing import (
     n_feed_forward_blocks,
     sharing_plan,
 )
+from albert.model.spare_rows import rows_for_products
 
 
 class EncoderMatrices(NamedTuple):
@@ -44,10 +45,10 @@ class Encoder(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         """The output of the last layer."""
-        matrices = self._matrices()
+        matrices, rows = self._matrices(), rows_for_products(hidden, packed)
         for application in self.plan:
-            hidden = self._apply_layer(application, hidden, packed, matrices)
-        return hidden
+            rows = self._apply_layer(application, rows, packed, matrices)
+        return rows[: len(hidden)]
 
     def hidden_states(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
@@ -65,10 +66,10 @@ class Encoder(nn.Module):
             packed: the sequences.
             done: layers that were applied already, to other sequences besides perhaps.
         """
-        matrices = self._matrices()
+        matrices, rows = self._matrices(), rows_for_products(hidden, packed)
         for application in self.plan[done:]:
-            hidden = self._apply_layer(application, hidden, packed, matrices)
-            yield hidden
+            rows = self._apply_layer(application, rows, packed, matrices)
+            yield rows[: len(hidden)]
 
     def _matrices(self) -> EncoderMatrices:
         attentions = cast(Iterable[AttentionBlock], self.attentions)
@@ -78,15 +79,15 @@ class Encoder(nn.Module):
         )
 
     def _apply_layer(
-        self, application: LayerApplication, hidden: Tensor, packed: PackedSequences, matrices: EncoderMatrices
-    ) -> Float[Tensor, "tokens H"]:
+        self, application: LayerApplication, rows: Tensor, packed: PackedSequences, matrices: EncoderMatrices
+    ) -> Float[Tensor, "rows H"]:
         if self.checkpointing and torch.is_grad_enabled():
-            return checkpoint(self._layer, application, hidden, packed, matrices, use_reentrant=False)
-        return self._layer(application, hidden, packed, matrices)
+            return checkpoint(self._layer, application, rows, packed, matrices, use_reentrant=False)
+        return self._layer(application, rows, packed, matrices)
 
     def _layer(
-        self, application: LayerApplication, hidden: Tensor, packed: PackedSequences, matrices: EncoderMatrices
+        self, application: LayerApplication, rows: Tensor, packed: PackedSequences, matrices: EncoderMatrices
     ) -> Tensor:
         attention, feed_forward = application.attention, application.feed_forward
-        attended = self.attentions[attention](hidden, packed, matrices.attentions[attention])
+        attended = self.attentions[attention](rows, packed, matrices.attentions[attention])
         return self.feed_forwards[feed_forward](attended, matrices.feed_forwards[feed_forward])

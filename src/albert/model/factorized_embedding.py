@@ -4,7 +4,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from albert.model.config import AlbertConfig
+from albert.model.linear_product import linear
 from albert.model.packed_sequences import PackedSequences
+from albert.model.spare_rows import rows_for_products
 
 
 class FactorizedEmbedding(nn.Module):
@@ -28,4 +30,7 @@ class FactorizedEmbedding(nn.Module):
             + self.token_type_embeddings(packed.token_type_ids)
         )
         embedded = self.dropout(self.layer_norm(embedded))
-        return embedded if self.projection is None else self.projection(embedded)
+        if self.projection is None:
+            return embedded
+        rows = rows_for_products(embedded, packed)
+        return linear(rows, self.projection.weight, self.projection.bias)[: len(embedded)]

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
 
 from albert.model.config import AlbertConfig
+from albert.model.linear_product import linear
 from albert.model.product_type import in_product_type
 
 ACTIVATIONS: dict[str, nn.Module] = {
@@ -46,7 +46,7 @@ class FeedForwardBlock(nn.Module):
         first, second = self.intermediate, self.output
         return FeedForwardMatrices(*map(in_product_type, (first.weight, first.bias, second.weight, second.bias)))
 
-    def forward(self, hidden: Float[Tensor, "tokens H"], matrices: FeedForwardMatrices) -> Float[Tensor, "tokens H"]:
-        """Transform every token by itself."""
-        wide = self.activation(functional.linear(hidden, matrices.intermediate, matrices.intermediate_bias))
-        return self.layer_norm(hidden + self.dropout(functional.linear(wide, matrices.output, matrices.output_bias)))
+    def forward(self, hidden: Float[Tensor, "rows H"], matrices: FeedForwardMatrices) -> Float[Tensor, "rows H"]:
+        """Transform every row by itself."""
+        wide = self.activation(linear(hidden, matrices.intermediate, matrices.intermediate_bias))
+        return self.layer_norm(hidden + self.dropout(linear(wide, matrices.output, matrices.output_bias)))

@@ -7,6 +7,8 @@ from torch.nn import functional
 
 from albert.model.config import AlbertConfig
 from albert.model.feed_forward import ACTIVATIONS
+from albert.model.linear_product import linear
+from albert.model.spare_rows import with_spare_rows
 from albert.model.streamed_cross_entropy import streamed_cross_entropy
 
 
@@ -27,7 +29,7 @@ class MaskedLanguageModelHead(nn.Module):
         self, hidden: Float[Tensor, "masked H"], word_embeddings: Float[Tensor, "V E"]
     ) -> Float[Tensor, "masked V"]:
         """Logits over the vocabulary."""
-        return functional.linear(self._transformed(hidden), word_embeddings, self.bias)
+        return linear(self._transformed(hidden), word_embeddings, self.bias)
 
     def losses(
         self,
@@ -36,10 +38,13 @@ class MaskedLanguageModelHead(nn.Module):
         labels: Int[Tensor, " masked"],
     ) -> tuple[Float[Tensor, " masked"], Bool[Tensor, " masked"]]:
         """Cross-entropies of the labels, in float32, and which have the largest logit; logits are not kept."""
-        return streamed_cross_entropy(self._transformed(hidden), word_embeddings, self.bias, labels)
+        rows = with_spare_rows(hidden)
+        padded = functional.pad(labels, (0, len(rows) - len(hidden)))
+        losses, right = streamed_cross_entropy(self._transformed(rows), word_embeddings, self.bias, padded)
+        return losses[: len(hidden)], right[: len(hidden)]
 
     def _transformed(self, hidden: Float[Tensor, "masked H"]) -> Float[Tensor, "masked E"]:
-        return self.layer_norm(self.activation(self.dense(hidden)))
+        return self.layer_norm(self.activation(linear(hidden, self.dense.weight, self.dense.bias)))
 
 
 class SentenceOrderHead(nn.Module):

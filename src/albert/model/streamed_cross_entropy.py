@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
+from albert.model.linear_product import product
 from albert.model.product_type import in_product_type
 
 LOGITS_AT_ONCE = 1 << 22
@@ -67,8 +67,8 @@ class _StreamedCrossEntropy(torch.autograd.Function):
             of_logits[torch.arange(len(of_logits)), labels[part]] -= 1
             of_bias.addmv_(of_logits.t(), of_losses[part])
             narrow, weights = of_logits.to(words.dtype), of_losses[part, None]  # weigh E columns instead of V
-            of_transformed[part] = narrow @ words * weights
-            of_words += narrow.t() @ (transformed[part] * weights).to(words.dtype)
+            of_transformed[part] = product(narrow, words.t()) * weights
+            of_words += product(narrow.t(), (transformed[part] * weights).to(words.dtype).t())
         return *(x.to(t) for x, t in zip((of_transformed, of_words, of_bias), ctx.types, strict=True)), None
 
 
@@ -79,7 +79,7 @@ def _parts(transformed: Tensor, words: Tensor) -> list[slice]:
 
 def _logits(operands: tuple[Tensor, Tensor, Tensor], part: slice) -> Tensor:
     transformed, words, bias = operands
-    logits = functional.linear(transformed[part], words, bias)
+    logits = product(transformed[part], words, bias)
     return logits.to(_exact(logits))
 
 

@@ -67,7 +67,7 @@ def seed_torch(name: str, seed: int, *position: int) -> None:
 def describe_machine() -> dict[str, str | int]:
     """What a figure was measured on: processor, cores, threads, torch."""
     description: dict[str, str | int] = {
-        "processor": _processor_name(),
+        "processor": processor_name(),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
@@ -78,7 +78,8 @@ def describe_machine() -> dict[str, str | int]:
     return description
 
 
-def _processor_name() -> str:
+def processor_name() -> str:
+    """What the processor is called by the system."""
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from albert.inference.fast_encoder import FastEncoder
-from albert.inference.spare_rows import EXACT, STEP, rows_for, with_spare_rows
 from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import pack
+from albert.model.spare_rows import EXACT, STEP, rows_for, with_spare_rows
 
 
 def test_there_are_few_shapes_and_few_rows_in_vain():

@@ -1,0 +1,100 @@
+"""Whichever library multiplies, and however many rows stand behind the tokens: the same numbers, the same gradients."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from albert.model import linear_product, spare_rows
+from albert.model.albert import AlbertForPreTraining
+from albert.model.linear_product import linear, onednn_is_faster, product
+from albert.model.packed_sequences import pack
+
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN")
+
+
+@pytest.fixture
+def onednn(monkeypatch):
+    """As on a processor where it is the faster library."""
+    monkeypatch.setattr(linear_product, "onednn_is_faster", lambda: True)
+
+
+def operands(rows: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    torch.manual_seed(rows)
+    return [torch.randn(*shape, dtype=dtype, requires_grad=True) for shape in ((rows, 24), (40, 24), (40,))]
+
+
+@needs_onednn
+@pytest.mark.parametrize("rows", [1, 7, 64, 333])
+def test_values_and_gradients_are_torchs_own(onednn, rows):
+    ours, theirs = operands(rows), operands(rows)
+    found, expected = linear(*ours), functional.linear(*theirs)
+    assert type(found.grad_fn).__name__ == "_OneDnnLinearBackward"
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    weights = torch.randn_like(expected)
+    (found * weights).sum().backward()
+    (expected * weights).sum().backward()
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-4, rtol=1e-5)
+
+
+@needs_onednn
+def test_operands_may_be_transposed_views(onednn):
+    left, right = torch.randn(30, 50), torch.randn(50, 20)
+    torch.testing.assert_close(product(left, right.t()), left @ right, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(product(right.t(), left), right.t() @ left.t(), atol=1e-5, rtol=1e-5)
+
+
+@needs_onednn
+def test_only_what_is_asked_for_gets_a_gradient(onednn):
+    rows, weight, bias = operands(5)
+    linear(rows.detach(), weight, bias.detach()).sum().backward()
+    assert weight.grad is not None and rows.grad is None and bias.grad is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_types_are_left_to_torch(onednn, dtype):
+    assert torch.equal(linear(*operands(9, dtype)), functional.linear(*operands(9, dtype)))
+
+
+def test_within_autocast_products_are_in_bfloat16(onednn):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert linear(*operands(9)).dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("processor", "capability", "mkl", "onednn_is"),
+    [("AMD EPYC 9654", "AVX512", True, True), ("AMD EPYC 7763", "AVX2", True, False),
+     ("AMD EPYC 9654", "AVX512", False, False), ("Intel(R) Xeon(R) Platinum 8480+", "AVX512", True, False)],
+)  # fmt: skip
+def test_the_library_follows_from_the_machine_and_from_nothing_that_is_timed(
+    monkeypatch, processor, capability, mkl, onednn_is
+):
+    monkeypatch.setattr(linear_product, "processor_name", lambda: processor)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    assert onednn_is_faster.__wrapped__() is onednn_is
+
+
+def gradients(model: AlbertForPreTraining, lengths: tuple[int, ...]) -> list[torch.Tensor]:
+    """Of a batch, three tokens of each of whose sequences are masked."""
+    ids = [np.arange(n) % 37 + 5 for n in lengths]
+    packed = pack(ids, [np.zeros(n, np.int64) for n in lengths])
+    masked = torch.cat([first + torch.tensor([1, 3, 4]) for first in packed.first_positions])
+    losses = model(packed, masked, torch.arange(len(masked)) % 11)
+    order = functional.cross_entropy(losses.sentence_order, torch.zeros(len(lengths), dtype=torch.long))
+    model.zero_grad()
+    (losses.masked_tokens.sum() + order).backward()
+    return [losses.masked_tokens.detach(), *(one.grad.clone() for one in model.parameters())]
+
+
+@pytest.mark.parametrize("lengths", [(40, 31, 7), tuple(range(5, 30))])
+def test_spare_rows_take_no_part_in_what_is_learnt(config, monkeypatch, lengths):
+    torch.manual_seed(0)
+    model = AlbertForPreTraining(config)
+    with_them = gradients(model, lengths)
+    monkeypatch.setattr(spare_rows, "spares_rows", lambda device: False)
+    without = gradients(model, lengths)
+    for one, other in zip(with_them, without, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

@@ -32,7 +32,8 @@ def test_a_run_that_has_not_ended_stays_with_its_checkpoint(tmp_path):
         (root / "runs" / name).mkdir(parents=True)
         (root / "runs" / name / "recipe.json").write_text("{}")
         (root / "runs" / name / "journal.jsonl").write_text("".join(json.dumps(one) + "\n" for one in told))
-    (root / "study.json").write_text("{}")
+    (root / "study.json").write_text(f'{{"model": "{root}/runs/ended/model"}}')
     assert keep_results(root, copy) == 3
+    assert (copy / "study.json").read_text() == '{"model": "runs/ended/model"}'
     assert [path.name for path in (copy / "runs").iterdir()] == ["ended"]
     assert read_journal(copy / "runs" / "ended" / "journal.jsonl") == journal(3)

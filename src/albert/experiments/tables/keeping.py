@@ -37,7 +37,10 @@ def keep_results(root: Path, destination: Path) -> int:
     if not (root / STUDY_NAME).is_file():
         raise MissingInput(root / STUDY_NAME, "no tables were run here", "name the --output of `albert tables run`")
     kept = dict(_kept(Folders(root)))
+    below = {f"{place}/".encode() for place in (root, root.resolve())}  # where it lay is nobody's business
     for path, content in kept.items():
+        for place in below:
+            content = content.replace(place, b"")
         write_bytes(destination / path.relative_to(root), content)
     return len(kept)
 

@@ -33,3 +33,12 @@ def sequences_of():
         return ids, [(np.arange(length) > length // 2).astype(np.int64) for length in lengths]
 
     return make
+
+
+@pytest.fixture
+def counted_products(monkeypatch):
+    """Products that torch's counter of operations knows, oneDNN's not being among them, and no row without a token."""
+    from albert.model import linear_product, spare_rows
+
+    monkeypatch.setattr(linear_product, "onednn_is_faster", lambda: False)
+    monkeypatch.setattr(spare_rows, "spares_rows", lambda device: False)

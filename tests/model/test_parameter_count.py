@@ -126,6 +126,7 @@ def test_sharing_never_changes_the_work() -> None:
     assert count_flops(PRESETS["bert-base"]).feed_forward == count_flops(BASE).feed_forward
 
 
+@pytest.mark.usefixtures("counted_products")
 @pytest.mark.parametrize("embedding_size", [16, 32])
 @pytest.mark.parametrize("inner", [1, 2])
 def test_the_work_equals_what_torch_counts(embedding_size: int, inner: int) -> None:

@@ -11,6 +11,8 @@ from albert.pretraining.batches import PretrainingBatch, collate
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import Sample
 
+pytestmark = pytest.mark.usefixtures("counted_products")
+
 
 def a_batch(lengths: list[int], masked: int) -> PretrainingBatch:
     samples = []

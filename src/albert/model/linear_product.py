@@ -45,6 +45,7 @@ def onednn_is_faster() -> bool:
 def _is_onednns(rows: Tensor, weight: Tensor) -> bool:
     return (
         rows.device.type == "cpu"
+        and len(rows) > 0  # oneDNN knows no product of nothing
         and rows.dtype is torch.float32 is weight.dtype
         and not torch.is_autocast_enabled("cpu")
         and onednn_is_faster()

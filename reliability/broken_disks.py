@@ -109,6 +109,6 @@ def fill_small_disks(folder: Path, count: int, seed: int) -> tuple[list[str], st
 TRIAL = Trial(
     name="broken-disks",
     guarantee=FULL_DISKS_ARE_SAID,
-    counts={"quick": 6, "full": 400, "soak": 4000},
+    counts={"quick": 4, "full": 400, "soak": 4000},
     run=run,
 )

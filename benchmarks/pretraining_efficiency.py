@@ -167,7 +167,7 @@ def _report(asked: Benchmark, recipe: PretrainingRecipe, points: Sequence[Point]
     rows = [
         about
         | {"system": point.system, "step": point.step, "million_tokens": f"{point.tokens / 1e6:.3f}"}
-        | {"seconds": f"{point.seconds:.1f}", **{name: f"{point.figures[name]:.4f}" for name in FIGURES}}
+        | {"seconds": f"{point.seconds:.3f}", **{name: f"{point.figures[name]:.4f}" for name in FIGURES}}
         for point in points
     ]
     append_rows(asked.output, COLUMNS, rows)

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from albert.inference.fast_encoder import FastEncoder
-from albert.model.albert import AlbertModel
+from albert.model import spare_rows
+from albert.model.albert import AlbertForPreTraining, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import pack
 from albert.model.spare_rows import EXACT, STEP, rows_for, with_spare_rows
@@ -41,3 +43,26 @@ def test_states_are_the_models_own_whatever_their_number(lengths: tuple[int, ...
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(fast(hidden, packed), expected[-1], atol=1e-5, rtol=1e-5)
+
+
+def gradients(model: AlbertForPreTraining, lengths: tuple[int, ...]) -> list[torch.Tensor]:
+    """Of a batch, three tokens of each of whose sequences are masked."""
+    ids = [np.arange(n) % 37 + 5 for n in lengths]
+    packed = pack(ids, [np.zeros(n, np.int64) for n in lengths])
+    masked = torch.cat([first + torch.tensor([1, 3, 4]) for first in packed.first_positions])
+    losses = model(packed, masked, torch.arange(len(masked)) % 11)
+    order = functional.cross_entropy(losses.sentence_order, torch.zeros(len(lengths), dtype=torch.long))
+    model.zero_grad()
+    (losses.masked_tokens.sum() + order).backward()
+    return [losses.masked_tokens.detach(), *(one.grad.clone() for one in model.parameters())]
+
+
+@pytest.mark.parametrize("lengths", [(40, 31, 7), tuple(range(5, 30))])
+def test_spare_rows_take_no_part_in_what_is_learnt(config, monkeypatch, lengths):
+    torch.manual_seed(0)
+    model = AlbertForPreTraining(config)
+    with_them = gradients(model, lengths)
+    monkeypatch.setattr(spare_rows, "spares_rows", lambda device: False)
+    without = gradients(model, lengths)
+    for one, other in zip(with_them, without, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

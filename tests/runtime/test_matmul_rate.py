@@ -23,9 +23,9 @@ def test_it_is_measured_once_a_process(monkeypatch) -> None:
 def test_the_fastest_product_counts_and_a_slow_one_is_the_last_of_its_shape(monkeypatch) -> None:
     products = []
 
-    def seconds(left: torch.Tensor, right: torch.Tensor) -> float:
-        products.append((*left.shape, right.shape[1]))
-        return 1.0 if left.shape[0] > 64 else 0.01
+    def seconds(rows: torch.Tensor, weight: torch.Tensor) -> float:
+        products.append((*rows.shape, weight.shape[0]))
+        return 1.0 if rows.shape[0] > 64 else 0.01
 
     monkeypatch.setattr(matmul_rate, "_fewest_seconds", seconds)
     measured = measured_matmul_rate.__wrapped__(CPU, "fp32")

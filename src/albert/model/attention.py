@@ -9,12 +9,12 @@ from torch.nn import functional
 
 from albert.model.attention_pattern import covers
 from albert.model.config import AlbertConfig
-from albert.model.linear_product import linear
 from albert.model.packed_sequences import AttentionGroup, PackedSequences
 from albert.model.plain_attention import plain_attention
 from albert.model.product_type import in_product_type
 from albert.model.rectangles import from_rectangles, to_rectangles
 from albert.model.window_attention import window_attention
+from albert.runtime.linear_product import linear
 
 
 class AttentionMatrices(NamedTuple):

@@ -4,9 +4,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from albert.model.config import AlbertConfig
-from albert.model.linear_product import linear
 from albert.model.packed_sequences import PackedSequences
 from albert.model.spare_rows import rows_for_products
+from albert.runtime.linear_product import linear
 
 
 class FactorizedEmbedding(nn.Module):

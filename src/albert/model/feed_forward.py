@@ -6,8 +6,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from albert.model.config import AlbertConfig
-from albert.model.linear_product import linear
 from albert.model.product_type import in_product_type
+from albert.runtime.linear_product import linear
 
 ACTIVATIONS: dict[str, nn.Module] = {
     "gelu": nn.GELU(),

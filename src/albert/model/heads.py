@@ -7,9 +7,9 @@ from torch.nn import functional
 
 from albert.model.config import AlbertConfig
 from albert.model.feed_forward import ACTIVATIONS
-from albert.model.linear_product import linear
 from albert.model.spare_rows import with_spare_rows
 from albert.model.streamed_cross_entropy import streamed_cross_entropy
+from albert.runtime.linear_product import linear
 
 
 class MaskedLanguageModelHead(nn.Module):

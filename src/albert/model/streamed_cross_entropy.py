@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from albert.model.linear_product import product
 from albert.model.product_type import in_product_type
+from albert.runtime.linear_product import product
 
 LOGITS_AT_ONCE = 1 << 22
 """Elements: 16 MiB in float32. The logits of one token are never divided."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from albert.runtime.devices import Precision
+from albert.runtime.linear_product import product
 
 _TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _WEIGHTS = {"cpu": ((768, 3072), (1024, 4096)), "cuda": ((1024, 4096), (4096, 16384))}
@@ -24,9 +25,10 @@ _SECONDS = 0.1
 
 @cache
 def measured_matmul_rate(device: torch.device, precision: Precision) -> float:
-    """FLOP/s of the fastest of a few matrix products; a multiplication with its addition counts 2.
+    """FLOP/s of the fastest of a few matrix products, by the library that multiplies in the model.
 
-    Measured once a process, in less than a second. Others that compute at the same time make it smaller.
+    A multiplication with its addition counts 2. Measured once a process, in less than a second. Others that compute at
+    the same time make it smaller.
 
     Args:
         device: where to multiply.
@@ -34,22 +36,20 @@ def measured_matmul_rate(device: torch.device, precision: Precision) -> float:
     """
     rates = []
     for inner, outer in _WEIGHTS["cuda" if device.type == "cuda" else "cpu"]:
-        right = torch.randn(inner, outer, device=device).to(_TYPES[precision])
-        for rows in _ROWS:
-            left = torch.randn(rows, inner, device=device).to(right.dtype)
-            seconds = _fewest_seconds(left, right)
-            rates.append(2 * rows * inner * outer / seconds)
+        weight = torch.randn(outer, inner, device=device).to(_TYPES[precision])
+        for height in _ROWS:
+            rows = torch.randn(height, inner, device=device).to(weight.dtype)
+            seconds = _fewest_seconds(rows, weight)
+            rates.append(2 * height * inner * outer / seconds)
             if seconds > _LONG_ENOUGH:
                 break
     return max(rates)
 
 
-def _fewest_seconds(left: Tensor, right: Tensor) -> float:
-    product = torch.empty(left.shape[0], right.shape[1], dtype=left.dtype, device=left.device)  # no page faults inside
+def _fewest_seconds(rows: Tensor, weight: Tensor) -> float:
     seconds: list[float] = []
     while len(seconds) < 2 or (len(seconds) < _REPEATS and sum(seconds) < _SECONDS):
         started = time.perf_counter()
-        torch.mm(left, right, out=product)
-        float(product[0, 0])  # reading a number waits for the device
+        float(product(rows, weight)[0, 0])  # reading a number waits for the device
         seconds.append(time.perf_counter() - started)
     return min(seconds)

@@ -1,14 +1,11 @@
-"""Whichever library multiplies, and however many rows stand behind the tokens: the same numbers, the same gradients."""
+"""Whichever library multiplies: the same numbers, the same gradients."""
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from albert.model import linear_product, spare_rows
-from albert.model.albert import AlbertForPreTraining
-from albert.model.linear_product import linear, onednn_is_faster, product
-from albert.model.packed_sequences import pack
+from albert.runtime import linear_product
+from albert.runtime.linear_product import linear, onednn_is_faster, product
 
 needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN")
 
@@ -75,26 +72,3 @@ def test_the_library_follows_from_the_machine_and_from_nothing_that_is_timed(
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     assert onednn_is_faster.__wrapped__() is onednn_is
-
-
-def gradients(model: AlbertForPreTraining, lengths: tuple[int, ...]) -> list[torch.Tensor]:
-    """Of a batch, three tokens of each of whose sequences are masked."""
-    ids = [np.arange(n) % 37 + 5 for n in lengths]
-    packed = pack(ids, [np.zeros(n, np.int64) for n in lengths])
-    masked = torch.cat([first + torch.tensor([1, 3, 4]) for first in packed.first_positions])
-    losses = model(packed, masked, torch.arange(len(masked)) % 11)
-    order = functional.cross_entropy(losses.sentence_order, torch.zeros(len(lengths), dtype=torch.long))
-    model.zero_grad()
-    (losses.masked_tokens.sum() + order).backward()
-    return [losses.masked_tokens.detach(), *(one.grad.clone() for one in model.parameters())]
-
-
-@pytest.mark.parametrize("lengths", [(40, 31, 7), tuple(range(5, 30))])
-def test_spare_rows_take_no_part_in_what_is_learnt(config, monkeypatch, lengths):
-    torch.manual_seed(0)
-    model = AlbertForPreTraining(config)
-    with_them = gradients(model, lengths)
-    monkeypatch.setattr(spare_rows, "spares_rows", lambda device: False)
-    without = gradients(model, lengths)
-    for one, other in zip(with_them, without, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

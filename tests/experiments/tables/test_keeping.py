@@ -31,9 +31,12 @@ def test_a_run_that_has_not_ended_stays_with_its_checkpoint(tmp_path):
     for name, told in (("ended", journal(3)), ("under-way", journal(3)[:-1])):
         (root / "runs" / name).mkdir(parents=True)
         (root / "runs" / name / "recipe.json").write_text("{}")
+        (root / "scores" / name).mkdir(parents=True)
+        (root / "scores" / name / "arm.json").write_text("{}")
         (root / "runs" / name / "journal.jsonl").write_text("".join(json.dumps(one) + "\n" for one in told))
     (root / "study.json").write_text(f'{{"model": "{root}/runs/ended/model"}}')
-    assert keep_results(root, copy) == 3
+    assert keep_results(root, copy) == 4
     assert (copy / "study.json").read_text() == '{"model": "runs/ended/model"}'
-    assert [path.name for path in (copy / "runs").iterdir()] == ["ended"]
+    for folder in ("runs", "scores"):
+        assert [path.name for path in (copy / folder).iterdir()] == ["ended"]
     assert read_journal(copy / "runs" / "ended" / "journal.jsonl") == journal(3)

@@ -48,7 +48,7 @@ def keep_results(root: Path, destination: Path) -> int:
 def _kept(folders: Folders) -> Iterator[tuple[Path, bytes]]:
     """Files with what is to be kept of them."""
     root = folders.root
-    names = [STUDY_NAME, "failures/*.json", "scores/*.json", "scores/*/*.json", f"scores/*/*/{RESULTS_NAME}"]
+    names = [STUDY_NAME, "failures/*.json", "scores/*.json"]
     for path in (path for name in names for path in sorted(root.glob(name))):
         yield path, path.read_bytes()
     for path in sorted(root.glob("runs/*")):
@@ -56,7 +56,9 @@ def _kept(folders: Folders) -> Iterator[tuple[Path, bytes]]:
         if hours_of(run) is None:  # it can go on from its checkpoint alone, which stays here
             continue
         yield run.journal_path, _as_lines(thinned(read_journal(run.journal_path)))
-        for file in (run.recipe_path, run.start_path, path / RECORD_NAME):
+        scores = folders.arm(path.name).parent
+        told = [*sorted(scores.glob("*.json")), *sorted(scores.glob(f"*/{RESULTS_NAME}"))]
+        for file in (run.recipe_path, run.start_path, path / RECORD_NAME, *told):
             if file.is_file():
                 yield file, file.read_bytes()
 

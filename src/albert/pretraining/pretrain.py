@@ -229,7 +229,11 @@ class _Run:
 
     def _evaluate(self) -> dict[str, float]:
         assert self.held_out is not None
-        return self.held_out.evaluate(self.model.to(self.place), self.place, self.recipe.settled_precision)
+        found = self.held_out.evaluate(self.model.to(self.place), self.place, self.recipe.settled_precision)
+        if (right := found["masked_tokens_accuracy"]) <= found["masked_tokens_baseline"]:
+            what = f"masked tokens, held out: {right:.1%} right, no better than a constant answer"
+            print(f"albert: note: {what}; if it stays so, a lower rate or a longer warm-up may help", file=sys.stderr)
+        return found
 
     def _save_model(self, directory: Path) -> None:
         write_model(directory, self.model, self.tokenizer_directory, extra=self._extra())

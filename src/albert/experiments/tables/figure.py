@@ -74,16 +74,17 @@ def draw_arms(outcome: Outcome) -> Figure | None:
                 axes.plot(value, place, "D", color=PAPER, markersize=6)
                 _number(axes, value, place, f"{value:g}")
         axes.set_title(f"paper: {name}", fontsize=10)
-    labels, papers = [one.row.label for one in rows], [one.row.name for one in rows]
-    for line, filled, names in zip(panels, (len(columns), len(below)), (labels, papers), strict=False):
+    names = [one.row.label for one in rows]
+    for line, filled in zip(panels, (len(columns), len(below)), strict=False):
         for number, axes in enumerate(line):
             axes.set_visible(number < filled)
             axes.set_yticks(range(len(rows)), names if number == 0 else [""] * len(rows))
             axes.set_ylim(len(rows) - 0.5, -0.6)
             axes.margins(x=0.12)
             _tidy(axes)
-    if outcome.constant:
-        panels[0][0].legend(frameon=False, fontsize=8, loc="best")
+    lines = [line for axes in panels[0] for line in axes.get_legend_handles_labels()[0]]
+    if lines:
+        figure.legend(handles=lines[:1], loc="outside upper right", frameon=False, fontsize=9)
     return figure
 
 

@@ -24,7 +24,7 @@ def test_the_quickstart_figures_of_the_readme_were_measured(figure):
 
 def test_the_figures_of_the_models_were_measured():
     words = " ".join(README.split())
-    tiny, earlier = (figures(run)["masked_tokens_accuracy"] for run in ("2026-11-22-tiny", "2026-11-20-small"))
+    tiny, earlier = (figures(run)["masked_tokens_accuracy"] for run in ("2026-11-22-tiny-128", "2026-11-20-small"))
     assert f"gets {float(tiny['value']):.1%} of held-out masked".replace("%", " %") in words
     assert f"a constant answer: {float(tiny['baseline']):.1%}".replace("%", " %") in words
     assert f"got {float(earlier['value']):.1%};".replace("%", " %") in words

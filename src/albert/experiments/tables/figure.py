@@ -74,8 +74,8 @@ def draw_arms(outcome: Outcome) -> Figure | None:
                 axes.plot(value, place, "D", color=PAPER, markersize=6)
                 _number(axes, value, place, f"{value:g}")
         axes.set_title(f"paper: {name}", fontsize=10)
-    names = [one.row.label for one in rows]
-    for line, filled in zip(panels, (len(columns), len(below)), strict=False):
+    labels, papers = [one.row.label for one in rows], [one.row.name for one in rows]  # E = 128 here stands for its 768
+    for line, filled, names in zip(panels, (len(columns), len(below)), (labels, papers), strict=False):
         for number, axes in enumerate(line):
             axes.set_visible(number < filled)
             axes.set_yticks(range(len(rows)), names if number == 0 else [""] * len(rows))

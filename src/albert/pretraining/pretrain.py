@@ -210,7 +210,7 @@ class _Run:
             print(f"albert: note: {line}", file=sys.stderr)
         if self.held_out is not None:
             self.model.eval()
-            evaluation = self._evaluate()
+            evaluation = self._measure()
             curves = Curves(self.run, 0, active=True)
             curves.write("evaluation", 0, **evaluation, tokens=0)
             curves.close()
@@ -227,12 +227,18 @@ class _Run:
         begun_with = {} if self.start is None else {"initial weights": self.start.fingerprint}
         return {"recipe": recipe_fingerprint(self.recipe), "corpus": corpus, **begun_with}
 
-    def _evaluate(self) -> dict[str, float]:
+    def _measure(self) -> dict[str, float]:
         assert self.held_out is not None
-        found = self.held_out.evaluate(self.model.to(self.place), self.place, self.recipe.settled_precision)
-        if (right := found["masked_tokens_accuracy"]) <= found["masked_tokens_baseline"]:
-            what = f"masked tokens, held out: {right:.1%} right, no better than a constant answer"
-            print(f"albert: note: {what}; if it stays so, a lower rate or a longer warm-up may help", file=sys.stderr)
+        return self.held_out.evaluate(self.model.to(self.place), self.place, self.recipe.settled_precision)
+
+    def _evaluate(self) -> dict[str, float]:
+        """Held-out figures while it learns; what stays at a constant answer is told."""
+        found = self._measure()
+        before = [record for record in read_journal(self.run.journal_path) if record["event"] == "evaluation"][-1:]
+        if before and all(one["masked_tokens_accuracy"] <= one["masked_tokens_baseline"] for one in (*before, found)):
+            what = f"masked tokens, held out: {found['masked_tokens_accuracy']:.1%} right"
+            hint = "as before no better than a constant answer; a lower rate or a longer warm-up may help"
+            print(f"albert: note: {what}, {hint}", file=sys.stderr)
         return found
 
     def _save_model(self, directory: Path) -> None:

@@ -15,6 +15,7 @@ from albert.pretraining.hard_examples import HardExamplesRecipe, hardness
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.pretrain import pretrain
+from albert.pretraining.recipe_samples import held_out_samples
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.runtime.distributed import world
 from albert.runtime.errors import InvalidConfiguration
@@ -128,8 +129,8 @@ def test_a_killed_run_with_hard_examples_ends_with_the_same_bytes_and_is_scored_
     assert focuses[:14] == [0.0] * 10 + [1.0] * 4 and set(focuses[15:]) == {0.0, 1.0}
     one, two = ((run.model / "model.safetensors").read_bytes() for run in (whole, cut))
     assert one == two
-    held_out = pretrain_module._held_out(recipe, [TokenCorpus.open(tiny_corpus)])
-    plain = pretrain_module._held_out(
+    held_out = held_out_samples(recipe, [TokenCorpus.open(tiny_corpus)])
+    plain = held_out_samples(
         replace(recipe, sequences=replace(sequences, neighbours_probability=0.0)), [TokenCorpus.open(tiny_corpus)]
     )
     assert {batch.focus for batch in held_out.batches} == {0.0}

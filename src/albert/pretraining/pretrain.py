@@ -1,9 +1,8 @@
 """Pre-training: a prepared corpus and a recipe become a model directory."""
 
-import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,23 +18,23 @@ from albert.optim.schedule import warmup_then_linear
 from albert.pretraining.batches import PretrainingBatches
 from albert.pretraining.corpus_record import keep_corpora
 from albert.pretraining.dropout_changes import dropout_by_step
-from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples, HeldOutTests
-from albert.pretraining.mixture import MixedSamples, SampleSource, open_corpora
+from albert.pretraining.intrinsic_evaluation import HeldOutSamples, HeldOutTests
+from albert.pretraining.mixture import SampleSource, open_corpora
 from albert.pretraining.objective import pretraining_objective
+from albert.pretraining.recipe_samples import held_out_samples, training_samples
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.run_card import run_card
 from albert.pretraining.run_plan import meter_of, plan_of
 from albert.pretraining.run_recipe import keep_recipe, recipe_fingerprint, settle
 from albert.pretraining.same_start import refuse_another_start_elsewhere
 from albert.pretraining.sample_statistics import tokens_cut
-from albert.pretraining.samples import PretrainingSamples
-from albert.pretraining.sentence_order import SentenceObjective, head_task
+from albert.pretraining.sentence_order import head_task
 from albert.pretraining.start_record import StartRecord, kept_start, refuse_another_start
 from albert.pretraining.untrained_model import untrained_model
 from albert.pretraining.warm_start import Init, warm_start_for_pretraining
 from albert.runtime.devices import pick_device
 from albert.runtime.distributed import World, process_group, wait_for_all, world
-from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.journal import read_journal
 from albert.runtime.late_modules import load_by_name
 from albert.runtime.manifests import MANIFEST_NAME, file_hash, read_manifest
@@ -103,13 +102,13 @@ def pretrain(
         if recipe.batch_size % here.size:
             why = f"{recipe.batch_size} sequences cannot be shared out evenly over {here.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a multiple")
-        samples = _samples(recipe, corpora, recipe.seed)
+        samples = training_samples(recipe, corpora)
         model = untrained_model(recipe)
         model.albert.encoder.checkpointing = recipe.activation_checkpointing
         if not here.is_first:
             wait_for_all(here)
             return _Run(recipe, corpora, samples, None, run, place, model, kept_start(run)).complete()
-        held_out = _held_out(recipe, corpora)
+        held_out = held_out_samples(recipe, corpora)
         start = None if init is None else warm_start_for_pretraining(init, recipe, model, corpus)
         refuse_another_start(run, start)
         with run.locked():
@@ -259,29 +258,3 @@ class _Run:
             # Positions beyond it were never trained.
             "max_sequence_length": max(longest, self.start.trained_positions if self.start else 0),
         }
-
-
-def _samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus], seed: int) -> SampleSource:
-    parts = [PretrainingSamples(corpus, recipe.sequences, recipe.masking, seed) for corpus in corpora]
-    if recipe.mixture or len(parts) > 1:
-        return MixedSamples(parts, recipe.mixture)
-    return parts[0]
-
-
-def _held_out(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> HeldOutSamples | HeldOutTests | None:
-    """Of all corpora that have held-out documents, by their sizes."""
-    found = []
-    for corpus in corpora:
-        with contextlib.suppress(MissingInput):
-            found.append(TokenCorpus.open(corpus.directory, "held_out", verify=False))
-    if not found:
-        return None
-
-    def samples(objective: SentenceObjective) -> SampleSource:
-        sequences = replace(recipe.sequences, objective=objective, neighbours_probability=0.0)
-        plain = replace(recipe, mixture=(), sequences=sequences, evaluation_objectives=())
-        return _samples(plain, found, EVALUATION_SEED)
-
-    if recipe.evaluation_objectives:
-        return HeldOutTests(samples, recipe.evaluation_objectives, recipe.evaluation_sequences)
-    return HeldOutSamples(samples(recipe.sequences.objective), recipe.evaluation_sequences)

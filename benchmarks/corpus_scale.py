@@ -28,8 +28,9 @@ from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.runtime.devices import describe_machine
 from albert.runtime.strict_json import load_json, save_json
+from albert.text.preparation.corpus_description import DESCRIPTION_NAME, CorpusDescription
 from albert.text.preparation.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, TOKENS_NAME
-from albert.text.preparation.shards import DESCRIPTION_NAME, CorpusDescription, TokenCorpus
+from albert.text.preparation.shards import TokenCorpus
 
 CORPORA = {"16 GB": 16e9, "160 GB": 160e9, "1 TB": 1e12}
 FIGURES = ("open_seconds", "index_seconds", "first_batch_seconds", "window_seconds", "tokens_per_second", "private_mb")

@@ -68,7 +68,8 @@ def tiny_recipe():
 @pytest.fixture(scope="session")
 def corpus_of(tiny_corpus):
     """Makes a corpus of token ids, document by document and sentence by sentence, in memory."""
-    from albert.text.preparation.shards import ShardDescription, ShardLengths, TokenCorpus
+    from albert.text.preparation.corpus_description import ShardDescription
+    from albert.text.preparation.shards import ShardLengths, TokenCorpus
 
     real = TokenCorpus.open(tiny_corpus, "train", verify=False)
 

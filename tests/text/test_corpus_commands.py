@@ -7,7 +7,8 @@ import pytest
 
 from albert.cli import prepare, tokenizer
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.preparation.shards import TokenCorpus, read_description
+from albert.text.preparation.corpus_description import read_description
+from albert.text.preparation.shards import TokenCorpus
 from albert.text.sentences import split_sentences
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra [data]: pyarrow")

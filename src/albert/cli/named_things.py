@@ -9,7 +9,7 @@ from albert.checkpoints.location import find_model
 from albert.model.config import AlbertConfig
 from albert.model.presets import OTHER_NAMES, PRESETS, preset_name
 from albert.runtime.errors import AlbertError, did_you_mean
-from albert.text.preparation.shards import DESCRIPTION_NAME
+from albert.text.preparation.corpus_description import DESCRIPTION_NAME
 from albert.text.tokenizer_directory import vocabulary_file
 
 

@@ -15,7 +15,8 @@ from albert.runtime.errors import AlbertError, DamagedData, MissingInput
 from albert.runtime.journal import read_journal
 from albert.runtime.manifests import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
-from albert.text.preparation.shards import DESCRIPTION_NAME, TokenCorpus, read_description
+from albert.text.preparation.corpus_description import DESCRIPTION_NAME, read_description
+from albert.text.preparation.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 
 

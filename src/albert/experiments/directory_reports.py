@@ -10,7 +10,7 @@ from albert.checkpoints.model_directory import FINGERPRINT_KEY, Kind, kind_of, o
 from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
 from albert.model.config import AlbertConfig
 from albert.runtime.manifests import MANIFEST_NAME, verify_directory
-from albert.text.preparation.shards import CorpusDescription, read_description
+from albert.text.preparation.corpus_description import CorpusDescription, read_description
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
 

@@ -17,8 +17,8 @@ from albert.runtime.durable_files import new_directory
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.manifests import FileSum, read_manifest, verify_directory
 from albert.runtime.strict_json import save_json
+from albert.text.preparation.corpus_description import DESCRIPTION_NAME, CorpusDescription, read_description
 from albert.text.preparation.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, SPLITS, TOKENS_NAME, SplitCounts
-from albert.text.preparation.shards import DESCRIPTION_NAME, CorpusDescription, read_description
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
 

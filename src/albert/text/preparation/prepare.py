@@ -19,9 +19,9 @@ from albert.runtime.late_modules import load_by_name
 from albert.runtime.locks import locked
 from albert.runtime.strict_json import load_json, save_json, to_json
 from albert.text.preparation.corpus_assembly import CorpusPart, assemble, prepared_part
+from albert.text.preparation.corpus_description import FORMAT, CorpusDescription, ShardDescription
 from albert.text.preparation.duplicates import Leftovers, leave_out_duplicates
 from albert.text.preparation.shard_encoding import SPLITS, SplitCounts, token_type
-from albert.text.preparation.shards import FORMAT, CorpusDescription, ShardDescription
 from albert.text.preparation.unit_preparation import (
     ENCODING,
     ENGINE_LOGS,

@@ -4,7 +4,7 @@
 the other, the length of every sentence in tokens, and the length of every document in sentences.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tokenize import TokenError
@@ -13,72 +13,23 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int64
 
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.manifests import verify_directory
-from albert.runtime.strict_json import load_json
-from albert.text.preparation.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, TOKENS_NAME, SplitCounts, token_type
-from albert.text.readers.reading import SourceCounts
+from albert.text.preparation.corpus_description import (
+    DESCRIPTION_NAME,
+    CorpusDescription,
+    ShardDescription,
+    read_description,
+)
+from albert.text.preparation.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, TOKENS_NAME, token_type
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
 
-DESCRIPTION_NAME = "corpus.json"
-FORMAT = 1
 OPEN_SHARDS = 128
 """Most token files that are mapped at a time: each takes a file descriptor, of which many systems give out 1,024."""
 Split = Literal["train", "held_out"]
 _NPY = b"\x93NUMPY\x01\x00"
 """What `numpy.save` begins a file with."""
-
-
-@dataclass(frozen=True)
-class ShardDescription:
-    """The size of one shard of one split."""
-
-    name: str
-    documents: int
-    sentences: int
-    tokens: int
-
-
-@dataclass(frozen=True)
-class CorpusDescription:
-    """`corpus.json`: what a prepared corpus is and how it was made."""
-
-    format: int
-    tokenizer_fingerprint: str
-    vocab_size: int
-    token_type: str
-    language: str
-    held_out_share: float
-    seed: int
-    documents_in: int
-    bytes_in: int
-    documents_dropped: dict[str, int]
-    bytes_dropped: dict[str, int]
-    sentences_dropped: int
-    counts: dict[str, SplitCounts]
-    shards: dict[str, tuple[ShardDescription, ...]]
-    sources: tuple[SourceCounts, ...]
-    versions: dict[str, str]
-    noted: dict[str, int] = field(default_factory=dict)
-    """What was mended while reading, and how often."""
-
-
-def read_description(directory: Path) -> CorpusDescription:
-    """What `corpus.json` says.
-
-    Raises:
-        MissingInput: no such corpus.
-        DamagedData: no JSON.
-        InvalidConfiguration: written by a version that this one does not understand.
-    """
-    if not (directory / DESCRIPTION_NAME).is_file():
-        raise MissingInput(directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory")
-    description = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
-    if description.format != FORMAT:
-        why = f"has format {description.format}, this version reads {FORMAT}"
-        raise InvalidConfiguration(directory, why, "prepare the corpus again")
-    return description
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from albert.experiments.tables.facts import Facts
 from albert.experiments.tables.jobs import Finetuning, Pretraining
 from albert.experiments.tables.outcomes import Outcome
 from albert.experiments.tables.plan import Plan, PlannedJob
-from albert.experiments.tables.report import about, body, progress_of, sentences
+from albert.experiments.tables.report import about, body, progress_of, sentences, side_by_side
 from albert.model.parameter_count import count_parameters
 from albert.runtime.devices import pick_device
 from albert.runtime.free_memory import free_memory
@@ -51,7 +51,7 @@ def show_plan(console: Console, plan: Plan, asked: TablesOptions) -> None:
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
     """The table, and a sentence for each claim."""
-    head, rows = body(outcome)
+    head, rows = side_by_side(outcome)
     title = f"{outcome.grid.table}: {outcome.grid.title}"
     if not outcome.grid.columns:
         console.print(title, markup=False, style="bold")
@@ -61,7 +61,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
             made.add_row(*row)
         console.print(made)
     else:
-        _show_columns(console, title, head, rows)
+        _show_columns(console, title, *body(outcome))
     for line in (progress_of(outcome), *about(outcome), *sentences(outcome)):
         console.print(line, markup=False)
 

@@ -11,7 +11,7 @@ from albert.experiments.tables.grids import GRIDS, grid_of
 from albert.experiments.tables.jobs import Finetuning, Pretraining, has_text, jobs_of
 from albert.experiments.tables.outcomes import outcome_of
 from albert.experiments.tables.plan import Plan, PlannedJob, share_done
-from albert.experiments.tables.report import as_csv, body, markdown, progress_of
+from albert.experiments.tables.report import as_csv, body, markdown, progress_of, side_by_side
 from albert.experiments.tables.scales import PAPER, SCALES, TINY
 from albert.experiments.tables.task_files import own_files
 from albert.runtime.errors import UsageError
@@ -91,6 +91,14 @@ def test_figures_have_their_spread_and_what_is_missing_is_counted(tmp_path):
     assert rows[0][1:5] == ["54.9", "32.0 (30.0–34.0)", "52.4", ""]
     assert "86.5" in markdown(outcome) and "| squad-1.1 f1 |" in markdown(outcome)
     assert "5,tiny,sop,SOP,albert-base,masked tokens,54,32.0000,30.0000,34.0000,2,2,6.5000" in as_csv(outcome)
+
+
+def test_where_the_paper_says_nothing_it_has_no_column(tmp_path):
+    outcome = outcome_of(grid_of("3", TINY), TINY, CORPORA, Folders(tmp_path))
+    head, rows = side_by_side(outcome)
+    assert head[1:4] == ["parameters, million: paper", "ours", "masked tokens: ours"]
+    assert "sst-2: paper" in head and {len(row) for row in rows} == {len(head)}
+    assert rows[0][head.index("sst-2: paper")] == "91.5"
 
 
 def test_a_row_of_some_seeds_says_how_many(tmp_path):

@@ -42,7 +42,7 @@ def test_a_gain_within_the_error_of_the_held_out_items_is_inconclusive_however_a
 def test_one_seed_is_never_enough():
     judged = judge(BETTER, {"score": scores(old=[20.0], new=[90.0])})
     assert judged.verdict == "inconclusive" and "one seed" in judged.words
-    assert "one seed" in judged.contrasts[0].figures
+    assert "one seed" in judged.contrasts[0].figures()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,13 @@ def test_against_a_constant_answer_each_row_has_its_own():
     assert judge(nothing, {"score": chance}).verdict == "reproduced"
     learnt = scores(constant=50.0, it=[58.0, 57.5, 58.3], other=[90.0, 90.5, 89.9])
     judged = judge(nothing, {"score": learnt})
-    assert judged.verdict == "not reproduced" and "the constant answer" in judged.contrasts[0].figures
+    assert judged.verdict == "not reproduced" and "the constant answer" in judged.contrasts[0].figures()
+
+
+def test_figures_are_told_by_what_rows_are_called_at_this_scale():
+    judged = judge(BETTER, {"score": scores(old=[20.0, 21.0], new=[90.0, 91.0])})
+    assert judged.contrasts[0].figures().startswith("new against old: +70.00 points")
+    assert judged.contrasts[0].figures({"new": "E = 128"}).startswith("E = 128 against old: +70.00 points")
 
 
 def test_what_a_scale_does_not_measure_is_not_asked():

@@ -39,10 +39,15 @@ class JudgedContrast:
     difference: Difference | None
     verdict: Verdict
 
-    @property
-    def figures(self) -> str:
-        """In words: "sop against nsp: +12.3 points (95 %: +10.1 to +14.5; 2 seeds)"."""
-        sides = f"{self.contrast.first} against {self.contrast.second or self.contrast.nothing}"
+    def figures(self, labels: Mapping[str, str] | None = None) -> str:
+        """In words: "SOP against NSP: +12.3 points (95 %: +10.1 to +14.5; 2 seeds)".
+
+        Args:
+            labels: what rows are called at this scale, where E = 128 may stand for the paper's 768; by default as the
+                paper calls them.
+        """
+        one, other = self.contrast.first, self.contrast.second or self.contrast.nothing
+        sides = f"{(labels or {}).get(one, one)} against {(labels or {}).get(other, other)}"
         found = self.difference
         if found is None:
             return f"{sides}: not run"
@@ -90,7 +95,7 @@ def judge(claim: Claim, columns: Mapping[str, Scores]) -> Judged:
     found = tuple(_judged(contrast, scores, claim.smallest) for contrast in claim.contrasts)
     verdicts = {one.verdict for one in found}
     if "not asked" in verdicts:
-        missing = ", ".join(dict.fromkeys(one.figures for one in found if one.verdict == "not asked"))
+        missing = ", ".join(dict.fromkeys(one.figures() for one in found if one.verdict == "not asked"))
         return Judged(claim, column, found, "not asked", missing)
     unequal = _unequal(claim, columns)
     if unequal is not None:

@@ -85,7 +85,8 @@ def sentence(judged: Judged, outcome: Outcome) -> str:
     asked = {column.name for column in outcome.grid.columns if column.kind != "parameters"}
     if judged.verdict == "not asked" and outcome.is_partial and asked.intersection(judged.claim.columns):
         return f"{judged.claim.sentence} — not known yet, for its runs are not done."
-    figures = "; ".join(one.figures for one in judged.contrasts if one.difference is not None)
+    labels = {one.row.name: one.row.label for one in outcome.rows}
+    figures = "; ".join(one.figures(labels) for one in judged.contrasts if one.difference is not None)
     return f"{judged.claim.sentence} — {judged.words}." + (f" {figures}." if figures else "")
 
 
@@ -117,6 +118,17 @@ def body(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
+def side_by_side(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
+    """The same, without the paper's half of a column of which the paper says nothing."""
+    head, rows = body(outcome)
+    kept = [place for place in range(len(head)) if place % 2 == 0 or any(row[place] for row in rows)]
+    names = [
+        f"{head[place - 1].removesuffix('paper')}ours" if place and place % 2 == 0 and place - 1 not in kept else name
+        for place, name in enumerate(head)
+    ]
+    return [names[place] for place in kept], [[row[place] for place in kept] for row in rows]
+
+
 def besides(grid: Grid) -> tuple[list[str], list[list[str]]]:
     """What the paper's table has in columns that this scale does not; no rows where there are none."""
     told = {column.published or column.name for column in grid.columns}
@@ -141,7 +153,7 @@ def markdown(outcome: Outcome, picture: str | None = None) -> str:
     lines = [f"# {outcome.grid.table}: {outcome.grid.title}", "", f"{progress_of(outcome).capitalize()}."]
     lines += [line for fact in about(outcome) for line in ("", fact)]
     if outcome.grid.columns:
-        lines += ["", *_pipes(*body(outcome))]
+        lines += ["", *_pipes(*side_by_side(outcome))]
     found = sentences(outcome)
     if found:
         lines += ["", "## What the paper claims", "", *(f"- {one}" for one in found)]

@@ -5,7 +5,10 @@ from dataclasses import replace
 import pytest
 
 from albert.experiments.tables.arms import arm
+from albert.experiments.tables.folders import Folders
 from albert.experiments.tables.grids import grid_of
+from albert.experiments.tables.outcomes import outcome_of
+from albert.experiments.tables.report import about
 from albert.experiments.tables.scales import BASE, PAPER, SCALES, SMALL, TINY
 from albert.model.presets import PRESETS
 from albert.pretraining.recipes import PretrainingRecipe
@@ -59,6 +62,21 @@ def test_the_papers_scale_is_the_papers_recipe(all_arms):
 def test_on_one_gpu_the_rate_goes_with_the_batch():
     assert BASE.recipe.optimizer.learning_rate == pytest.approx(0.00176 / 4) and BASE.recipe.batch_size == 256
     assert BASE.sizes == {size: PRESETS[f"albert-{size}"] for size in BASE.sizes}
+
+
+def test_wide_models_of_small_scales_learn_at_a_lower_rate_and_the_papers_all_at_one(all_arms):
+    for scale in (TINY, SMALL):
+        rates = {size: arm(scale, size).recipe.optimizer.learning_rate for size in scale.sizes}
+        assert rates["base"] == scale.recipe.optimizer.learning_rate > rates["large"] > rates["xxlarge"]
+        assert arm(scale, "large", bert=True).recipe.optimizer == arm(scale, "large").recipe.optimizer
+    assert TINY.learning_rate(159) == 1e-3 and TINY.learning_rate(160) == 5e-4 and TINY.learning_rate(512) == 3e-4
+    assert len({one.recipe.optimizer.learning_rate for one in all_arms(PAPER)}) == 1
+
+
+def test_arms_at_another_rate_are_told_beside_their_table(tmp_path):
+    wide, alike = (outcome_of(grid_of(table, TINY), TINY, ("first",), Folders(tmp_path)) for table in ("2", "3"))
+    assert "Peak rates differ: BERT-base 0.001, BERT-large 0.0005" in " ".join(about(wide))
+    assert "Peak rates" not in " ".join(about(alike))
 
 
 @pytest.mark.parametrize("scale", [TINY, SMALL], ids=["tiny", "small"])

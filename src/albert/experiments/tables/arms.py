@@ -91,6 +91,7 @@ def arm(
         scale.recipe,
         model=model,
         sequences=replace(scale.recipe.sequences, objective=objective),
+        optimizer=replace(scale.recipe.optimizer, learning_rate=scale.learning_rate(model.hidden_size)),
         schedule=scale.recipe.schedule if steps is None else replace(scale.recipe.schedule, total_steps=steps),
         dropout_changes=() if dropout_off_at is None else ((dropout_off_at, 0.0),),
     )

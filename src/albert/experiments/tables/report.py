@@ -76,6 +76,9 @@ def about(outcome: Outcome) -> Iterator[str]:
     if outcome.wanted:
         yield f"Arms have in common: {grid.compute}. Ours: median over seeds ({seeds}), with lowest and highest."
     yield from grid.notes
+    rates = {one.row.label: one.row.arm.recipe.optimizer.learning_rate for one in outcome.rows if one.row.arm}
+    if len(set(rates.values())) > 1:
+        yield f"Peak rates differ: {', '.join(f'{label} {rate:g}' for label, rate in rates.items())}."
     for row in outcome.rows:
         yield from (f"Given up: {line}." for line in row.given_up)
 

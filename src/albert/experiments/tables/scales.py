@@ -33,6 +33,8 @@ class Scale:
         decides: what it can tell and what not, for people.
         sizes: what the four ALBERTs become; BERT is the same without sharing, with E = H.
         recipe: how ALBERT-base is pre-trained; all other runs are variants of it.
+        rates: of models at least as wide as the first figure the peak rate is the second, widths in ascending order.
+            The paper has one rate for all sizes; what LAMB's trust ratio evens out, AdamW leaves to the rate.
         embedding_sizes: the four of Table 3; the second is the default, the last is H.
         depths: the rows of Table 11 that are run, by what the paper calls them.
         widths: the rows of Table 12 that are run, likewise, of as many layers as `depth_of_widths`.
@@ -67,6 +69,7 @@ class Scale:
     long_steps: tuple[int, int]
     same_time: tuple[int, int]
     second_release_steps: Mapping[Size, int]
+    rates: tuple[tuple[int, float], ...] = ()
     curve_steps: int | None = None
     flagship_reads_all: bool = False
     dropout: float = 0.0
@@ -81,6 +84,12 @@ class Scale:
     def is_the_papers(self) -> bool:
         """Whether the recipes are the published ones."""
         return self.name == "paper"
+
+    def learning_rate(self, width: int) -> float:
+        """The peak rate of a model of this width."""
+        return next(
+            (rate for least, rate in reversed(self.rates) if width >= least), self.recipe.optimizer.learning_rate
+        )
 
 
 def _shape(like: AlbertConfig, layers: int, width: int, head: int) -> AlbertConfig:
@@ -129,6 +138,7 @@ TINY = Scale(
     long_steps=(6_000, 9_000),
     same_time=(4_500, 3_000),
     second_release_steps=dict.fromkeys(_SIZE_NAMES, 9_000),
+    rates=((160, 5e-4), (384, 3e-4)),
     tasks=TINY_TASKS,
 )
 """Two cores. AdamW, single words and sinusoids in place of the paper's: what leaves the bag of words (LOG.md)."""
@@ -164,9 +174,10 @@ SMALL = Scale(
     long_steps=(60_000, 90_000),
     same_time=(60_000, 30_000),
     second_release_steps=dict.fromkeys(_SIZE_NAMES, 90_000),
+    rates=((384, 5e-4), (640, 3e-4), (1024, 2e-4)),
     tasks=SMALL_TASKS,
 )
-"""A GPU for hours, or two cores for days."""
+"""A GPU for hours, or two cores for days. The rates of wider models go by those of "tiny"; they were not tried here."""
 
 _PAPER_SIZES: dict[Size, AlbertConfig] = {
     "base": ALBERT_BASE,

@@ -215,7 +215,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             smallest=5.0,
         ),
         Claim(
-            sentence="So is the angle between them.",
+            sentence="So does the angle between them.",
             contrasts=(Contrast("bert-large", "higher", "albert-large"),),
             columns=("unevenness of angles",),
             smallest=5.0,

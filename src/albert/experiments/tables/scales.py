@@ -34,7 +34,7 @@ class Scale:
         sizes: what the four ALBERTs become; BERT is the same without sharing, with E = H.
         recipe: how ALBERT-base is pre-trained; all other runs are variants of it.
         rates: of models at least as wide as the first figure the peak rate is the second, widths in ascending order.
-            The paper has one rate for all sizes; what LAMB's trust ratio evens out, AdamW leaves to the rate.
+            The paper has one rate for all sizes, with LAMB.
         embedding_sizes: the four of Table 3; the second is the default, the last is H.
         depths: the rows of Table 11 that are run, by what the paper calls them.
         widths: the rows of Table 12 that are run, likewise, of as many layers as `depth_of_widths`.

@@ -115,6 +115,51 @@ def test_the_readme_commands_run(a_users_folder, capsys):
     assert sum(entry["score"] for entry in served["results"][0]) == pytest.approx(1.0)
 
 
+DOCUMENTS = ("README.md", "SECURITY.md", "docs/paper.md", "docs/tour.md", "docs/decisions/README.md")
+FORMS = {
+    "tokenizer": ("train", "encode", "decode", "convert"),
+    "analyze": ("layers",),
+    "pretrain": ("base",),
+    "export": ("onnx", "sentence-transformers"),
+    "tables": ("list", "plan", "run", "show", "keep"),
+}
+"""Commands whose help depends on the word after them."""
+OF_OTHERS = {"--max-restarts"}
+"""Of torchrun."""
+
+
+def options_of(command: str, capsys) -> set[str]:
+    from albert.cli.main import run
+
+    for form in FORMS.get(command, ("",)):
+        with pytest.raises(SystemExit):
+            run([command, *form.split(), "--help"])
+    return set(re.findall(r"--[a-z][\w.-]*", capsys.readouterr().out))
+
+
+def test_every_option_that_the_documents_name_is_there(monkeypatch, capsys):
+    from albert.cli.main import COMMANDS
+
+    monkeypatch.setenv("COLUMNS", "200")
+    options = {command: options_of(command, capsys) for command in COMMANDS}
+    of_any = OF_OTHERS.union(*options.values())
+    missing, seen = [], 0
+    for document in DOCUMENTS:
+        text = re.sub(r"```.*?```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL)
+        for span in (span.split() for span in re.findall(r"`((?:albert [a-z]|--)[^`]+)`", text)):
+            named = {option for option in span if re.fullmatch(r"--[a-z][\w.-]*", option)}
+            missing += [(document, *span)] * (not named <= (options[span[1]] if span[0] == "albert" else of_any))
+            seen += len(named)
+    assert not missing and seen > 40
+
+
+def test_info_knows_the_sizes_by_the_names_of_their_recipes(capsys):
+    from albert.cli.main import run
+
+    assert not run(["info", "base", "--memory", "--memory-limit", "24GB", "--device", "cuda"])
+    assert "albert-base" in (shown := capsys.readouterr().out) and "micro-batch" in shown
+
+
 def test_make_has_the_two_commands():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for block in blocks("bash"):

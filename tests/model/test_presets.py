@@ -15,7 +15,7 @@ def test_a_name_says_what_differs_from_its_size():
     sizes = {"base": "albert-base", "large": "albert-large", "xlarge": "albert-xlarge", "xxlarge": "albert-xxlarge"}
     sharings = {"not-shared": "none", "shared-attention": "attention", "shared-ffn": "ffn"}
     for name, meant in {**{name: name for name in PRESETS}, **OTHER_NAMES}.items():
-        config, words = PRESETS[meant], name.split("-")
+        config, words = PRESETS[meant], (name if "-" in name else f"albert-{name}").split("-")
         size = PRESETS[sizes[words[1]]]
         assert config.sharing == next((s for said, s in sharings.items() if name.endswith(said)), "all") or (
             words[0] == "bert" and config.sharing == "none"

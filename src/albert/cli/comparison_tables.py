@@ -1,4 +1,4 @@
-"""Two architectures side by side, what is said of them, and how fast they are here."""
+"""Two architectures side by side, and what is said of them."""
 
 import itertools
 
@@ -8,26 +8,6 @@ from rich.table import Table
 
 from albert.cli.light_tables import in_millions, table
 from albert.experiments.size_report import ComparedFigure, Comparison
-from albert.experiments.throughput import Measurement
-
-
-def show_measurement(console: Console, measurement: Measurement) -> None:
-    """Speeds, and how they were measured."""
-    first = next(iter(measurement.results.values()))
-    where = f"{measurement.device.upper().replace('CUDA', 'GPU')}, {measurement.precision}"
-    if measurement.device == "cpu":
-        where += f", {measurement.threads} thread{'s' if measurement.threads > 1 else ''}"
-    batch = f"{first.batch_size} × {first.sequence_length} tokens"
-    console.print(f"[bold]Measured here[/bold]: {where}, {batch}, medians of {first.rounds} rounds, random weights")
-    made = table(None, "", "tokens/s", "sequences/s", "a batch")
-    several = len(measurement.results) > 1
-    for name, found in measurement.results.items():
-        for kind, seconds in (("inference", found.inference_seconds), ("training step", found.training_seconds)):
-            label = f"  {name}, {kind}" if several else f"  {kind}"
-            rates = (f"{number / seconds:,.1f}" for number in (found.tokens, found.batch_size))
-            made.add_row(escape(label), *rates, f"{seconds:,.3f} s")
-    console.print(made)
-    console.print("  [dim]inference: the encoder forward; training step: forward, both losses, backward, LAMB[/dim]")
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:

@@ -13,7 +13,7 @@ from tyro.conf import Positional
 
 from albert import __version__
 from albert.cli.command_line import parse
-from albert.cli.comparison_tables import show_comparison, show_measurement
+from albert.cli.comparison_tables import show_comparison
 from albert.cli.directory_tables import show_corpus, show_model, show_self_check, show_tokenizer
 from albert.cli.light_tables import facts
 from albert.cli.memory_tables import bytes_from, show_memory_plan
@@ -22,7 +22,6 @@ from albert.cli.size_tables import group_of, other_names, show_presets, show_siz
 from albert.experiments.directory_reports import corpus_report, model_report, tokenizer_report
 from albert.experiments.memory_plan import MemoryPlan, memory_plan
 from albert.experiments.size_report import SizeReport, compare, size_report
-from albert.experiments.throughput import Measurement, measure_throughput
 from albert.inference.self_check import check_settings
 from albert.model.config import AlbertConfig
 from albert.model.parameter_count import count_parameters
@@ -31,6 +30,7 @@ from albert.model.presets import OTHER_NAMES, PRESETS
 from albert.runtime.devices import PrecisionChoice, describe_machine, fastest_precision, pick_device
 from albert.runtime.errors import UsageError
 from albert.runtime.free_memory import free_memory
+from albert.runtime.late_modules import load_by_name
 from albert.runtime.strict_json import to_json
 
 MEASURED_LENGTH = 128
@@ -132,9 +132,7 @@ def describe(asked: Info, console: Console) -> dict[str, Any]:
         show_memory_plan(console, plan, len(sharing_plan(found.config)))
         said["memory_plan"] = plan.to_json()
     if asked.measure:
-        measurement = _measure(asked, architectures, length)
-        show_measurement(console, measurement)
-        said["measured"] = asdict(measurement)
+        said["measured"] = _measure(asked, architectures, length, console)
     return said
 
 
@@ -188,15 +186,17 @@ def _measured_length(asked: Info, configs: Iterable[AlbertConfig]) -> int:
     return length
 
 
-def _measure(asked: Info, architectures: dict[str, AlbertConfig], length: int) -> Measurement:
+def _measure(asked: Info, architectures: dict[str, AlbertConfig], length: int, console: Console) -> dict[str, Any]:
     device = pick_device(asked.device)
-    return measure_throughput(
+    measurement = load_by_name("albert.cli.throughput_table").show_throughput(
+        console,
         architectures,
         sequence_length=length,
         batch_size=asked.batch_size,
         device=device,
         precision=fastest_precision(device) if asked.precision == "auto" else asked.precision,
     )
+    return asdict(measurement)
 
 
 def _plan(asked: Info, config: AlbertConfig) -> MemoryPlan:

@@ -115,8 +115,12 @@ OTHER_NAMES: dict[str, str] = {
     "albert-large-L24": "albert-large",
     "albert-large-L3-H1024": "albert-large-L3",
     "albert-xxlarge-L12": "albert-xxlarge",
+    "base": "albert-base",
+    "large": "albert-large",
+    "xlarge": "albert-xlarge",
+    "xxlarge": "albert-xxlarge",
 }
-"""Further names, of rows that are the same model: version 2 has no dropout, nor has xxlarge of version 1."""
+"""Further names: rows that are the same model (version 2 has no dropout, nor has xxlarge of version 1), and recipes."""
 
 _BY_SPELLING = {name.lower(): name for name in PRESETS} | {name.lower(): meant for name, meant in OTHER_NAMES.items()}
 

@@ -153,9 +153,12 @@ def test_a_directory_has_no_revisions(directory: Path) -> None:
         find_model(directory, "v1")
 
 
-def test_a_broken_connection_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "said", ["no route to host.\nMany more words.", "Got: no route to host\nAn error happened while trying. And more."]
+)
+def test_a_broken_connection_is_one_line(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def snapshot(name: str, revision: str | None, allow_patterns: list[str]) -> str:
-        raise ConnectionError("no route to host.\nMany more words.")
+        raise ConnectionError(said)
 
     monkeypatch.setattr(location, "snapshot_download", snapshot)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)

@@ -109,5 +109,6 @@ def _reason(error: Exception, revision: str | None) -> str:
     if constants.HF_HUB_OFFLINE:
         of = "" if revision is None else f" of its revision {revision!r}"
         return f"no such directory here, and no copy{of} in the cache while HF_HUB_OFFLINE is set"
-    first_sentence = " ".join(str(error).split()).split(". ")[0].rstrip(".:")
-    return f"no such directory here, and the Hub cannot be reached ({first_sentence or type(error).__name__})"
+    # huggingface_hub tells the cause in the first line, and what it tried and what to check in the next ones.
+    cause = str(error).strip().partition("\n")[0].removeprefix("Got: ").split(". ")[0].rstrip(".:")
+    return f"no such directory here, and the Hub cannot be reached ({cause or type(error).__name__})"

@@ -1,8 +1,10 @@
 """A figure for each table: scores of the arms with their spread above, and the paper's below."""
 
+import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -21,7 +23,10 @@ from albert.runtime.durable_files import new_file
 matplotlib.use("Agg")
 SCORES = ("intrinsic", "downstream", "average")
 MOST_PANELS = 6
+DEPTHS_ACROSS = 3
+FEWEST_POINTS = 5.0
 PAPER = ORANGE
+CONSTANT: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2, "label": "a constant answer"}
 
 
 def draw_outcome(outcome: Outcome, folders: Folders, folder: Path) -> Path | None:
@@ -65,7 +70,7 @@ def draw_arms(outcome: Outcome) -> Figure | None:
         _dots(axes, rows, column)
         constant = outcome.constant.get(column.name)
         if constant is not None:
-            axes.axvline(constant, color=GREY, linestyle="--", linewidth=1.2, label="a constant answer")
+            axes.axvline(constant, **CONSTANT)
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
     for axes, name in zip(panels[-1] if below else (), below, strict=False):
         for place, one in enumerate(rows):
@@ -82,27 +87,30 @@ def draw_arms(outcome: Outcome) -> Figure | None:
             axes.set_ylim(len(rows) - 0.5, -0.6)
             axes.margins(x=0.12)
             _tidy(axes)
-    lines = [line for axes in panels[0] for line in axes.get_legend_handles_labels()[0]]
-    if lines:
-        figure.legend(handles=lines[:1], loc="outside upper right", frameon=False, fontsize=9)
+    _name_the_constant(figure, panels[0])
     return figure
 
 
 def draw_depth(outcome: Outcome) -> Figure | None:
-    """Scores against depth or width, ours on the left, the paper's average on the right."""
+    """Scores against depth or width, a panel for each of ours, the paper's average after them."""
     columns = scored_columns(outcome)
     if not columns:
         return None
     rows = [one for one in outcome.rows if one.row.arm is not None]
-    figure = Figure(figsize=(3.6 * (len(columns) + 1), 3.6), layout="constrained")
+    panels, across = len(columns) + 1, min(len(columns) + 1, DEPTHS_ACROSS)
+    down = math.ceil(panels / across)
+    figure = Figure(figsize=(3.6 * across, 3.0 * down + 0.6), layout="constrained")
     _title(figure, outcome)
-    *panels, last = figure.subplots(1, len(columns) + 1, squeeze=False)[0]
-    for axes, column in zip(panels, columns, strict=True):
+    *ours, last = figure.subplots(down, across, squeeze=False).flat[:panels]
+    for axes, column in zip(ours, columns, strict=True):
         known = [(place, one.cells[column.name]) for place, one in enumerate(rows) if one.cells[column.name].values]
         medians = [cell.median for _, cell in known if cell.median is not None]
         axes.plot([place for place, _ in known], medians, color=BLUE, marker="o")
         for place, cell in known:
             axes.vlines(place, cell.figures[0], cell.figures[-1], color=BLUE, linewidth=2)
+        constant = outcome.constant.get(column.name)
+        if constant is not None:
+            axes.axhline(constant, **CONSTANT)
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
         axes.set_xticks(range(len(rows)), [one.row.label for one in rows], rotation=25)
         axes.set_xlim(-0.4, len(rows) - 0.6)
@@ -111,8 +119,11 @@ def draw_depth(outcome: Outcome) -> Figure | None:
     last.plot(range(len(told)), [value for _, value in told], color=PAPER, marker="D")
     last.set_xticks(range(len(told)), [name for name, _ in told], rotation=25)
     last.set_title("paper: average", fontsize=10)
-    for axes in (*panels, last):
+    for axes in (*ours, last):
         _tidy(axes, "y")
+    for axes in figure.axes[panels:]:
+        axes.set_visible(False)
+    _name_the_constant(figure, ours)
     return figure
 
 
@@ -190,10 +201,21 @@ def _dots(axes: Axes, rows: Sequence[RowOutcome], column: Column) -> None:
             _number(axes, cell.median, place, f"{cell.median:.1f}")
 
 
+def _name_the_constant(figure: Figure, panels: Iterable[Axes]) -> None:
+    """Once, outside of the panels."""
+    lines = [line for axes in panels for line in axes.get_legend_handles_labels()[0]]
+    if lines:
+        figure.legend(handles=lines[:1], loc="outside upper right", frameon=False, fontsize=9)
+
+
 def _number(axes: Axes, value: float, place: int, text: str) -> None:
     axes.annotate(text, (value, place), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
 
 
-def _tidy(axes: Axes, along: str = "x") -> None:
-    axes.grid(axis="x" if along == "x" else "y", alpha=0.25)
+def _tidy(axes: Axes, along: Literal["x", "y"] = "x") -> None:
+    """A grid along the scores, of which a panel shows some points: tenths that are chance shall not look like steps."""
+    axes.grid(axis=along, alpha=0.25)
+    low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
+    if (room := FEWEST_POINTS - (high - low)) > 0:
+        (axes.set_xlim if along == "x" else axes.set_ylim)(low - room / 2, high + room / 2)
     axes.spines[["top", "right"]].set_visible(False)

@@ -25,6 +25,7 @@ SCORES = ("intrinsic", "downstream", "average")
 MOST_PANELS = 6
 DEPTHS_ACROSS = 3
 FEWEST_POINTS = 5.0
+"""That the axis of a panel spans: tenths that are chance shall not look like steps."""
 PAPER = ORANGE
 CONSTANT: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2, "label": "a constant answer"}
 
@@ -213,7 +214,6 @@ def _number(axes: Axes, value: float, place: int, text: str) -> None:
 
 
 def _tidy(axes: Axes, along: Literal["x", "y"] = "x") -> None:
-    """A grid along the scores, of which a panel shows some points: tenths that are chance shall not look like steps."""
     axes.grid(axis=along, alpha=0.25)
     low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
     if (room := FEWEST_POINTS - (high - low)) > 0:

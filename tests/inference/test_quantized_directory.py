@@ -38,11 +38,14 @@ def test_restored_weights_quantise_to_the_same_numbers(numbers):
     assert torch.equal(again, values) and torch.equal(scales_again, scales)
 
 
+@pytest.mark.parametrize("projection", [True, False])
 @pytest.mark.parametrize(("kind", "sharing"), [*((kind, "all") for kind in MODELS), ("encoder", "attention")])
 def test_every_head_comes_back_with_weights_half_a_step_away(
-    kind: Kind, sharing, config: AlbertConfig, saved: Save, tmp_path: Path
+    kind: Kind, sharing, projection: bool, config: AlbertConfig, saved: Save, tmp_path: Path
 ):
     config = replace(config, sharing=sharing)
+    if not projection:
+        config = replace(config, embedding_size=config.hidden_size, embedding_projection=False)
     model = build_model(kind, config, 20 if "classification" in kind else None).eval()
     directory = saved(model)
     made = quantize_directory(directory, tmp_path / "int8")

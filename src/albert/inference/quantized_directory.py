@@ -1,7 +1,8 @@
 """A model directory whose matrices are 8-bit integers: a quarter of the size, opened by everything of ours.
 
 Every matrix gets a scale for each of its rows, an output of a map or a piece of the vocabulary; biases, LayerNorms and
-the few rows of a small head stay as they are. `albert.checkpoints.int8_weights` is the format.
+the few rows of a small head stay as they are. What only transformers needs is left out: copies of tied matrices, and
+the identity map of a model whose embeddings have no projection. `albert.checkpoints.int8_weights` is the format.
 """
 
 from dataclasses import dataclass
@@ -84,7 +85,9 @@ def quantize_directory(
             tokenizer = load_tokenizer(directory)
             refuse_foreign_tokenizer(tokenizer, directory, before.opened.config, before.opened.extra)
             tokenizer.save(made)
-        tensors, matrices = _quantized(stored.read(stored.by_name))
+        # Rounded, the identity map of a model without a projection would be the identity no more.
+        needless = before.opened.loading_report.dropped
+        tensors, matrices = _quantized(stored.read([name for name in stored.by_name if name not in needless]))
         write_tensors(made / INT8_WEIGHTS_NAME, tensors)
         save_json(made / CONFIG_NAME, content | {QUANTIZATION_KEY: {"format": FORMAT, "matrices": matrices}})
         report = Quantized(

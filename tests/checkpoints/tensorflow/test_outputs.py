@@ -1,5 +1,6 @@
 """What TensorFlow's graph computes, its conversion computes: every layer, the pooled sequence, every head, to 1e-5."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import transformers
 from albert.checkpoints.conversion import TokenizerOptions, convert
 from albert.checkpoints.conversion_source import ConversionOptions
 from albert.checkpoints.model_directory import open_model
+from albert.checkpoints.tensorflow.tensor_bundle import TensorBundle
+from albert.inference.quantized_directory import quantize_directory
 from albert.model.packed_sequences import PackedSequences, pack
 
 TOLERANCE = 1e-5
@@ -111,3 +114,25 @@ def test_transformers_computes_it_too(converted, case):
     masked = outputs.prediction_logits[rows, recorded.values["masked_positions"].long()].flatten(0, 1)
     difference = (masked.log_softmax(-1) - recorded.values["masked_token_log_probs"]).abs().max()
     assert float(difference) <= 1e-3
+
+
+def test_a_converted_model_without_a_projection_is_quantised(writer, checkpoints, tmp_path):
+    """Four times as wide as the recorded one, whose matrices are too small to be stored as integers."""
+    source, wide = checkpoints / "unfactorised", tmp_path / "wide"
+    wide.mkdir()
+    config = json.loads((source / "albert_config.json").read_text())
+    config |= {"embedding_size": 32, "hidden_size": 32, "intermediate_size": 48}
+    (wide / "albert_config.json").write_text(json.dumps(config))
+    bundle, widths = TensorBundle(source / "model.ckpt-best"), {8: 32, 12: 48}
+    shapes = {name: bundle.read(name).shape for name in bundle.entries}
+    tensors = {name: torch.randn([widths.get(size, size) for size in shape]) * 0.3 for name, shape in shapes.items()}
+    writer.write_bundle(wide / "model", tensors)
+    convert(str(wide), tmp_path / "converted", ConversionOptions(), TokenizerOptions(without=True))
+    quantize_directory(tmp_path / "converted", tmp_path / "int8")
+    packed = pack([np.arange(5, 17), np.arange(20, 29)], [np.zeros(12, int), np.ones(9, int)])
+    before, after = (open_model(tmp_path / name, "pretraining").model for name in ("converted", "int8"))
+    assert not after.config.projects_embeddings
+    with torch.inference_mode():
+        expected, found = (model(packed, torch.arange(21)) for model in (before, after))
+    for one, other in zip(found, expected, strict=True):
+        assert 0 < float((one - other).norm() / other.norm()) < 0.1

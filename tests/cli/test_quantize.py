@@ -1,0 +1,34 @@
+"""`albert quantize` on models without a projection between embeddings and layers: reopened, they answer as before."""
+
+import pytest
+
+import albert
+from albert.cli.main import run
+
+TEXTS = ["The capital of France is [MASK].", "She opened the [MASK] and went into the house.", "He was born in [MASK]."]
+
+
+def test_the_model_that_comes_along_is_quantised_and_answers_alike(checkout, tmp_path):
+    source = checkout / "models" / "tiny"
+    assert run(["quantize", str(source), "--output", str(tmp_path / "int8")]) == 0
+    whole, small = (albert.load(path, "cpu", precision="fp32") for path in (source, tmp_path / "int8"))
+    for text in TEXTS:
+        likely = {guess["token"]: guess["score"] for guess in whole.fill_mask(text, top_k=3)}
+        found = {guess["token"]: guess["score"] for guess in small.fill_mask(text, top_k=20)}
+        for token, score in likely.items():
+            assert found[token] == pytest.approx(score, abs=0.05)
+
+
+def test_a_classifier_made_of_it_is_quantised_and_answers_alike(checkout, scene, tmp_path, capsys):
+    model = tmp_path / "run" / "model"
+    rows = ("--train", str(scene.tables / "train.csv"), "--dev", str(scene.tables / "dev.csv"))
+    flags = ("--text", "review", "--label", "stars", "--device", "cpu", "--epochs", "2", "--batch-size", "4")
+    base = ("--model", str(checkout / "models" / "tiny"), "--output", str(tmp_path / "run"))
+    assert run(["finetune", *base, *rows, *flags]) == 0
+    assert run(["quantize", str(model), "--output", str(tmp_path / "int8")]) == 0
+    assert run(["evaluate", "--model", str(tmp_path / "int8"), *rows[2:], *flags[:6]]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    whole, small = (albert.load(path, "cpu", precision="fp32") for path in (model, tmp_path / "int8"))
+    for before, after in zip(whole.classify_batch(TEXTS), small.classify_batch(TEXTS), strict=True):
+        expected = {answer["label"]: answer["score"] for answer in before}
+        assert {answer["label"]: answer["score"] for answer in after} == pytest.approx(expected, abs=0.02)

@@ -20,8 +20,9 @@ RUN python -m pip install --index-url https://download.pytorch.org/whl/cpu \
     --extra-index-url https://pypi.org/simple -c constraints.txt torch
 
 COPY pyproject.toml README.md LICENSE ./
+COPY models ./models
 COPY src ./src
-RUN python -m pip install -c constraints.txt ".[serve]" && rm -rf src
+RUN python -m pip install -c constraints.txt ".[serve]" && rm -rf models src
 
 USER albert
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from albert.cli import main as table
+from albert.runtime.package import DISTRIBUTION
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "albert"
@@ -139,6 +140,6 @@ def test_every_direct_dependency_is_pinned_once():
     wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     for requirement in wanted:
         match = re.match(r"[\w.-]+", requirement)
-        assert match and (match[0] == "albert" or match[0].lower().replace("_", "-") in names), requirement
+        assert match and (match[0] == DISTRIBUTION or match[0].lower().replace("_", "-") in names), requirement
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert len([line for line in lines if line and not line.startswith("#")]) == len(pins)

@@ -5,10 +5,16 @@
 stand on is heavy.
 """
 
+import sys
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from albert.runtime.late_modules import load_by_name
+
+if sys.platform == "win32":
+    raise ImportError(
+        "albert runs on Linux and macOS, not on Windows (it locks files with fcntl); WSL is a way to run it"
+    )
 
 if TYPE_CHECKING:  # for editors and type checkers
     from albert.inference.embedding_transformer import AlbertEmbedding as AlbertEmbedding

@@ -61,7 +61,7 @@ def served(directory: Path, tmp_path: Path) -> Iterator[HubServer]:
     older, pickles = tmp_path / "older", tmp_path / "pickles"
     shutil.copytree(directory, older)
     held = load_file(older / "model.safetensors")
-    held["predictions.bias"][0] = 7.0
+    held["predictions.bias"][0] = held["predictions.decoder.bias"][0] = 7.0
     save_file(held, older / "model.safetensors")
     pickles.mkdir()
     shutil.copy(directory / "config.json", pickles)

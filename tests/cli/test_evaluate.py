@@ -147,6 +147,29 @@ def test_a_model_of_another_tokenizer_is_refused_by_its_name(scene, changed, tmp
     assert f"{foreign}: has tokenizer" in said.err and not said.out
 
 
+def test_masks_are_those_that_are_asked_for_and_the_same_for_any_model(scene, changed, capsys):
+    """--max-ngram 1 gives the figures of a card; which tokens are masked does not depend on the model."""
+    other = changed(scene.pretrained)
+    held = load_file(other / "model.safetensors")
+    held["albert.pooler.bias"] += 1
+    held["albert.embeddings.word_embeddings.weight"] *= 0.9
+    save_file(held, other / "model.safetensors")
+    found = {}
+    for ngram in (1, 3):
+        flags = ["--max-ngram", str(ngram), "--max-length", "24", "--json"]
+        alone = [run([*asked(scene, model), *flags]) or json.loads(capsys.readouterr().out) for model in (other,)]
+        assert run([*asked(scene, scene.pretrained, other), *flags]) == 0
+        found[ngram] = json.loads(capsys.readouterr().out)
+        assert found[ngram]["max_ngram"] == ngram and alone[0]["models"] == found[ngram]["models"][1:]
+        scores = [one["scores"]["masked_tokens"] for one in found[ngram]["models"]]
+        assert scores[0]["baseline"] == scores[1]["baseline"] and scores[0]["loss"] != scores[1]["loss"]
+    assert found[1]["models"][0]["scores"]["masked_tokens"] != found[3]["models"][0]["scores"]["masked_tokens"]
+    assert run([*asked(scene, scene.pretrained), "--max-ngram", "1"]) == 0
+    assert "single words masked" in capsys.readouterr().out
+    assert run([*asked(scene, scene.pretrained), "--max-ngram", "0"]) == 78
+    assert "masking.max_ngram: is 0, at least 1 is needed" in capsys.readouterr().err
+
+
 def test_tables_for_programs_go_with_pretraining_alone(scene, capsys):
     model = str(scene.classifier)
     for flags, message in {

@@ -107,6 +107,9 @@ def test_a_run_ends_with_a_model_a_journal_curves_and_the_recipe(finished):
     assert evaluations[-1]["masked_tokens_loss"] < 5.99  # of 400 pieces, a guess has 5.99
     card = (finished / "model" / "README.md").read_text(encoding="utf-8")
     assert "# tiny" in card and "masked-token accuracy, held out" in card
+    assert (
+        "albert evaluate pretraining --model MODEL... --data CORPUS --max-ngram 3 --max-length 48 --sequences" in card
+    )
 
 
 def test_flags_change_single_values_of_the_recipe(finished):

@@ -192,4 +192,4 @@ def test_a_missing_extra_is_named(config: AlbertConfig, saved: Save, tmp_path: P
     monkeypatch.setitem(sys.modules, "onnx", None)
     code = run(["export", "onnx", str(saved(AlbertModel(config))), "--output", str(tmp_path / "onnx")])
     assert code == 69
-    assert "onnx: is not installed; pip install 'albert[onnx]'" in capsys.readouterr().err
+    assert "onnx: is not installed; pip install 'albert-encoder[onnx]'" in capsys.readouterr().err

@@ -161,7 +161,7 @@ def test_a_service_that_is_not_installed_is_one_line_and_leaves_nothing(
         raise ModuleNotFoundError("No module named 'wandb'", name="wandb")
 
     monkeypatch.setattr(late_modules.importlib, "import_module", absent)
-    with pytest.raises(Unavailable, match=r"wandb: is not installed; pip install 'albert\[wandb\]'"):
+    with pytest.raises(Unavailable, match=r"wandb: is not installed; pip install 'albert-encoder\[wandb\]'"):
         pretrain(tiny_recipe, tiny_corpus, tmp_path / "run", "cpu", wandb="albert")
     assert not (tmp_path / "run").exists()
 

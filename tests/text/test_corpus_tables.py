@@ -273,5 +273,5 @@ def test_a_library_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch
     pq.write_table(table(), tmp_path / "a.parquet")
     monkeypatch.delitem(sys.modules, "albert.text.readers.parquet", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(Unavailable, match=r"pyarrow.* is not installed; pip install 'albert\[data\]'"):
+    with pytest.raises(Unavailable, match=r"pyarrow.* is not installed; pip install 'albert-encoder\[data\]'"):
         read(tmp_path / "a.parquet")

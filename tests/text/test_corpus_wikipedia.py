@@ -184,5 +184,7 @@ def test_without_its_library_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "albert.text.readers.wikipedia_dump", raising=False)
     monkeypatch.delitem(sys.modules, "albert.text.readers.wikitext", raising=False)
     monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
-    with pytest.raises(Unavailable, match=r"mwparserfromhell: is not installed; pip install 'albert\[wikipedia\]'"):
+    with pytest.raises(
+        Unavailable, match=r"mwparserfromhell: is not installed; pip install 'albert-encoder\[wikipedia\]'"
+    ):
         read(dump(tmp_path / "a.xml", page("A", "One.")))

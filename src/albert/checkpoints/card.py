@@ -89,6 +89,7 @@ class ModelCard:
         recipe: how it was trained, as plain values.
         data: what it was trained on, a line each.
         scores: metric -> value, for people; the evaluation set belongs into the metric's name.
+        scores_note: what stands below the scores, in Markdown; the command that gives them.
         language: ISO codes.
         tags: tags beside `albert`.
         license: an identifier of the Hub, when one is known.
@@ -106,6 +107,7 @@ class ModelCard:
     recipe: Mapping[str, object] = field(default_factory=dict)
     data: Sequence[str] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
+    scores_note: str = ""
     language: Sequence[str] = ()
     tags: Sequence[str] = ()
     license: str | None = None
@@ -134,6 +136,7 @@ class ModelCard:
         if self.scores:
             rows = {key: f"{value:.4g}" for key, value in self.scores.items()}
             sections.append("## Scores\n\n" + _table("metric", "score", rows))
+            sections += [self.scores_note] if self.scores_note else []
         if self.data:
             sections.append("## Data\n\n" + "\n".join(f"- {_line(item)}" for item in self.data))
         if self.recipe:

@@ -17,6 +17,7 @@ from albert.checkpoints.archives import is_archive, unpacked
 from albert.checkpoints.card import ModelCard
 from albert.checkpoints.config_file import CONFIG_NAME, config_to_json
 from albert.checkpoints.conversion_source import ConversionOptions, ConversionSource, read_source
+from albert.checkpoints.file_relics import DECODER_BIAS
 from albert.checkpoints.huggingface import BACKBONE_PREFIX, to_transformers, with_sentence_objective
 from albert.checkpoints.kinds import OBJECTIVE_KEY, kind_of
 from albert.checkpoints.loading import LoadingReport
@@ -224,6 +225,8 @@ def _open_vocabulary(place: Path, options: TokenizerOptions) -> Tokenizer:
 def _parameters(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     count: Counter[str] = Counter()
     for name, tensor in tensors.items():
+        if name == DECODER_BIAS:  # a copy
+            continue
         parts = name.removeprefix(BACKBONE_PREFIX).split(".")
         count[_PARTS.get(parts[1], parts[0]) if parts[0] == "encoder" else parts[0]] += tensor.numel()
     return dict(count)

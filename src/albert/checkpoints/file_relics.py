@@ -12,9 +12,10 @@ from albert.runtime.errors import DamagedData
 
 BACKBONE_PREFIX = "albert."
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+PREDICTIONS_BIAS, DECODER_BIAS = "predictions.bias", "predictions.decoder.bias"
 _TIED = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
-    "predictions.decoder.bias": "predictions.bias",
+    DECODER_BIAS: PREDICTIONS_BIAS,
 }
 _OLD_LAYER_NORM = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
@@ -35,8 +36,11 @@ def current_names(names: Iterable[str], heads: Collection[str]) -> dict[str, str
     return found
 
 
-def equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
-    """Names of copies that say nothing beside their originals; a copy without its original takes its place.
+def drop_equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
+    """Remove copies of tied tensors from `content`; a copy without its original takes its place.
+
+    Returns:
+        the removed names, without `predictions.decoder.bias`, which every file of ours has.
 
     Raises:
         DamagedData: a copy differs.
@@ -54,7 +58,9 @@ def equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
                 f"{copy} and {original} are tied in ALBERT but differ in this file",
                 f"save the model again with the two tied, or remove {copy}",
             )
-        copies.append(copy)
+        del content[copy]
+        if copy != DECODER_BIAS:
+            copies.append(copy)
     return copies
 
 

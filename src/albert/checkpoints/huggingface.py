@@ -1,11 +1,13 @@
 """One table of names between our modules and transformers' ALBERT, read in both directions.
 
-Three things differ in more than the name. Attention-only and feed-forward-only sharing do not exist in
+Four things differ in more than the name. Attention-only and feed-forward-only sharing do not exist in
 transformers: the shared half is written once for each layer, and read back as one after checking that the
 copies are still equal. transformers always has an embedding-to-hidden map, even when both sizes are equal:
-there we write the identity. And its only sentence head means sentence order: a head trained to tell the next
-sentence from a foreign one is written beside a masked language model, under a name that nothing there takes
-for an order, and heads that no objective trained are not written.
+there we write the identity. The bias of the masked-token head is written twice, as `predictions.bias` and
+`predictions.decoder.bias`: transformers 4.46 ties the first to the second after it has loaded both, and without
+the second makes the bias zero, without a word. And its only sentence head means sentence order: a head trained
+to tell the next sentence from a foreign one is written beside a masked language model, under a name that nothing
+there takes for an order, and heads that no objective trained are not written.
 
 Source of the names: transformers 5, `models/albert/modeling_albert.py`.
 """
@@ -16,7 +18,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from albert.checkpoints.file_relics import BACKBONE_PREFIX, BUFFERS, current_names, differ, equal_ties
+from albert.checkpoints.file_relics import (
+    BACKBONE_PREFIX,
+    BUFFERS,
+    DECODER_BIAS,
+    PREDICTIONS_BIAS,
+    current_names,
+    differ,
+    drop_equal_ties,
+)
 from albert.model.config import AlbertConfig
 from albert.model.parameter_sharing import sharing_plan
 from albert.runtime.errors import DamagedData
@@ -150,6 +160,8 @@ def to_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig) -> dict
         like = tensors[prefix + "embeddings.word_embeddings.weight"]
         written[weight] = torch.eye(config.hidden_size, dtype=like.dtype, device=like.device)
         written[bias] = torch.zeros(config.hidden_size, dtype=like.dtype, device=like.device)
+    if PREDICTIONS_BIAS in written:
+        written[DECODER_BIAS] = written[PREDICTIONS_BIAS].clone()
     return written
 
 
@@ -182,12 +194,13 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     """
     originals = current_names(tensors, _HEAD_PREFIXES)
     content = {name: tensors[original] for name, original in originals.items()}
+    ties = drop_equal_ties(content, where)
     dropped = [name for name in content if name.endswith(BUFFERS)]
-    dropped += equal_ties(content, where)
     if not config.projects_embeddings:
         dropped += _identity_map(content, config, where)
     for name in dropped:
         del content[name]
+    dropped += ties
     found: dict[str, Tensor] = {}
     in_file: dict[str, str] = {}
     for ours, theirs in backbone_names(config):

@@ -20,6 +20,7 @@ from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
 from albert.checkpoints.tensorflow.tensorflow_files import holds_tensorflow
 from albert.runtime.errors import MissingInput, Unavailable, UsageError
 from albert.runtime.manifests import MANIFEST_NAME
+from albert.runtime.package import shipped_model
 
 HUB_FILES = [
     "config.json",
@@ -43,11 +44,13 @@ _HUB_ERRORS = (HfHubHTTPError, HFValidationError, HTTPError, OSError)
 def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     """The directory of a model, fetched first when a Hub id is given.
 
-    The directory of a run stands for the model in it.
+    The directory of a run stands for the model in it. A directory goes before a model that comes with the package, and
+    that before a Hub id.
     `HF_HUB_OFFLINE`, `HF_HOME`, `HF_ENDPOINT` and `HF_TOKEN` are honoured as everywhere.
 
     Args:
-        path_or_id: a directory, or a Hub id such as `albert/albert-base-v2`.
+        path_or_id: a directory, the name of a model that comes with the package ("tiny"), or a Hub id such as
+            `albert/albert-base-v2`.
         revision: a branch, tag or commit of the Hub repository; None: its main branch.
 
     Raises:
@@ -73,6 +76,8 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     if path.exists():
         raise MissingInput(path, "is a file, a model is a directory", f"name {path.parent} if that is the model")
     name = str(path_or_id)
+    if revision is None and (shipped := shipped_model(name)) is not None:
+        return shipped
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(name):
         raise MissingInput(path, "no such directory")
     if revision is not None and not _REVISION.fullmatch(revision):

@@ -33,9 +33,10 @@ def accuracies(found: CrossEvaluation) -> Table:
 
 def remarks(found: CrossEvaluation) -> list[str]:
     """What there is to say about the table."""
+    masked = "single words" if found.max_ngram == 1 else f"1 to {found.max_ngram} words at a time"
     lines = [
-        f"{found.sequences:,} held-out sequences of at most {found.max_length} tokens, the same for all; below a share "
-        "its 95 % interval; loss: of masked tokens, in nats"
+        f"{found.sequences:,} held-out sequences of at most {found.max_length} tokens, {masked} masked, the same for "
+        "all; below a share its 95 % interval; loss: of masked tokens, in nats"
     ]
     if not all(found.counts.values()):
         lines.append("none of these sequences has two segments: ask more with --sequences, or longer ones")
@@ -53,12 +54,12 @@ def as_csv(found: CrossEvaluation) -> str:
     """A line for each model and test; without figures where a model has no head for it."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow([*_CSV_COLUMNS, "sequences", "max_length"])
+    writer.writerow([*_CSV_COLUMNS, "sequences", "max_length", "max_ngram"])
     for one in found.models:
         for test, count in found.counts.items():
             figures = one.scores[test].to_json() if test in one.scores else {"count": count}
             cells = [figures.get(name, "") for name in _CSV_COLUMNS[3:]]
-            writer.writerow([one.model, one.learnt, test, *cells, found.sequences, found.max_length])
+            writer.writerow([one.model, one.learnt, test, *cells, found.sequences, found.max_length, found.max_ngram])
     return lines.getvalue()
 
 

@@ -22,6 +22,7 @@ from albert.finetuning.evaluate import evaluate_models, write_predictions
 from albert.inference.precision import InferencePrecision
 from albert.model.config import Activation
 from albert.pretraining.cross_evaluation import evaluate_pretraining
+from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.sentence_order import SentenceObjective
 from albert.runtime.devices import Precision
 from albert.runtime.errors import CannotCreate, UsageError
@@ -49,6 +50,7 @@ Examples:
   albert evaluate sst-2 --model runs/sst-2 --data glue --precision fp32 bf16 int8
   albert evaluate sst-2 --model runs/any-depth --data glue --depth 3 6 9 12 --patience 1 2 3 --curve curve.png
   albert evaluate {PRETRAINING} --model runs/small --data corpus
+  albert evaluate {PRETRAINING} --model tiny runs/mine --data corpus --max-ngram 1 --max-length 128
   albert evaluate {PRETRAINING} --model runs/sop runs/nsp runs/none --data corpus --csv > table5.csv"""
 
 
@@ -82,6 +84,8 @@ class Evaluate:
     """For pretraining: which sentence tasks to ask, whatever the model was trained on; none: masked tokens alone."""
     sequences: int = 2000
     """For pretraining: most sequences."""
+    max_ngram: int = 3
+    """For pretraining: most words that are masked together; 1 masks single words, as for the card of tiny."""
     json: bool = False
     """For pretraining: print a JSON object in place of the table."""
     csv: bool = False
@@ -130,6 +134,7 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
         asked.data,
         objectives=asked.objective,
         max_length=asked.max_length,
+        masking=MaskingRecipe(max_ngram=asked.max_ngram),
         limit=asked.sequences,
         revision=asked.revision,
         device=asked.device,

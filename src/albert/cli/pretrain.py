@@ -73,7 +73,7 @@ class Pretrain:
     """The recipe at another batch size, its learning rate scaled by the square root of the ratio; other flags are
     applied afterwards."""
     wandb: str | None = None
-    """Send the curves to this project at Weights & Biases as well (pip install 'albert[wandb]')."""
+    """Send the curves to this project at Weights & Biases as well (pip install 'albert-encoder[wandb]')."""
     change_dropout: float | None = None
     """Go on with an unfinished run with another dropout, from its newest checkpoint on."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

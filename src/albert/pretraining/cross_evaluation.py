@@ -1,7 +1,8 @@
 """What pre-trained models know: each asked for masked tokens, next sentences and sentence order (paper §4.6, Table 5).
 
 The head that was trained to tell one thing is asked for the other, too: that is how the paper finds that NSP brings
-nothing to SOP. All models see the same held-out texts with the same masks.
+nothing to SOP. All models see the same held-out texts with the same masks: these depend on the corpus, the tokenizer,
+the length of sequences and the masking alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,6 +88,8 @@ class CrossEvaluation:
     sequences: int
     max_length: int
     """Most tokens of a sequence."""
+    max_ngram: int
+    """Most words that were masked together."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as plain values."""
@@ -98,7 +101,8 @@ class CrossEvaluation:
             }
             for one in self.models
         ]
-        return {"sequences": self.sequences, "max_length": self.max_length, "models": models}
+        about = {"sequences": self.sequences, "max_length": self.max_length, "max_ngram": self.max_ngram}
+        return {**about, "models": models}
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,8 @@ def evaluate_pretraining(
             if f"{test}_accuracy" in figures
         }
         scored.append(ScoredModel(one.name, one.learnt, scores, one.notes))
-    return CrossEvaluation(tuple(scored), tests.counts, tests.tests[MASKED_TOKENS].n_sequences, length)
+    n_sequences = tests.tests[MASKED_TOKENS].n_sequences
+    return CrossEvaluation(tuple(scored), tests.counts, n_sequences, length, masking.max_ngram)
 
 
 def _candidate(name: str, corpus: TokenCorpus, revision: str | None, overrides: Mapping[str, Any] | None) -> _Candidate:

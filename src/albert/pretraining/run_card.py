@@ -1,9 +1,11 @@
 """The model card of a pre-training run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from albert.checkpoints.card import ModelCard
 from albert.model.parameter_count import count_parameters
+from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.run_recipe import flat
 from albert.pretraining.start_record import StartRecord
@@ -43,4 +45,17 @@ def run_card(
         ]
         + ([] if start is None else start.lines()),
         scores={name: evaluation[key] for key, name in names.items() if key in evaluation},
+        scores_note=_asked_again(recipe),
     ).render()
+
+
+def _asked_again(recipe: PretrainingRecipe) -> str:
+    """The command that asks any models for the masked tokens of the same text; nothing where it has not such masks."""
+    if recipe.masking != replace(MaskingRecipe(), max_ngram=recipe.masking.max_ngram):
+        return ""
+    command = (
+        f"albert evaluate pretraining --model MODEL... --data CORPUS --max-ngram {recipe.masking.max_ngram} "
+        f"--max-length {recipe.sequences.max_length} --sequences {recipe.evaluation_sequences}"
+    )
+    said = "Measured by the run, on its own pairs. The same sequences in the order of the text, for any models:"
+    return f"{said}\n\n```bash\n{command}\n```"

@@ -4,6 +4,7 @@ import importlib
 from types import ModuleType
 
 from albert.runtime.errors import Unavailable
+from albert.runtime.package import install_command
 
 
 def load_by_name(module: str, extra: str | None = None) -> ModuleType:
@@ -21,4 +22,4 @@ def load_by_name(module: str, extra: str | None = None) -> ModuleType:
     except ModuleNotFoundError as error:
         if extra is None or error.name is None or error.name.split(".")[0] == "albert":
             raise
-        raise Unavailable(error.name, "is not installed", f"pip install 'albert[{extra}]'") from error
+        raise Unavailable(error.name, "is not installed", install_command(extra)) from error

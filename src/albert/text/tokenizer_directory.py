@@ -6,6 +6,7 @@ from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.manifests import verify_files
+from albert.runtime.package import shipped_model
 from albert.runtime.strict_json import read_json_object
 from albert.text.tokenizer import (
     CONFIG_NAME,
@@ -35,7 +36,7 @@ def load_tokenizer(
     checked against it.
 
     Args:
-        path: the file or directory.
+        path: the file or directory; or, where there is none, the name of a model that comes with the package ("tiny").
         lower_case: whether letters are lower-cased; None: as the files say, which is yes where they say nothing.
         keep_accents: whether accents stay; None likewise, no for SentencePiece, and for WordPiece as capitals do.
         reference: whether the ids are those of the original code where transformers gives others; None likewise, no.
@@ -45,6 +46,8 @@ def load_tokenizer(
         DamagedData: the file is not an ALBERT vocabulary, or not the one that the manifest beside it lists.
         InvalidConfiguration: a setting of `tokenizer_config.json` is not one of ALBERT's.
     """
+    if not os.path.lexists(path):
+        path = shipped_model(path) or path
     file = vocabulary_file(path)
     config_file = file.parent / CONFIG_NAME
     if os.path.lexists(file) and not file.is_file():  # a pipe would be waited for

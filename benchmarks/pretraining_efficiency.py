@@ -36,7 +36,7 @@ from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples, Sample
 from albert.pretraining.sentence_order import NO_LABEL
-from albert.runtime.devices import Precision, autocast, fastest_precision
+from albert.runtime.devices import Precision, autocast, default_precision
 from albert.runtime.errors import UsageError
 from albert.runtime.progress import progress
 from albert.text.preparation.shards import TokenCorpus
@@ -98,7 +98,7 @@ def contest_of(asked: Benchmark, corpus: TokenCorpus) -> Contest:
     rate = asked.learning_rate
     if rate is None and recipe.optimizer.kind != "adamw":
         raise UsageError("--learning-rate", f"the recipe has {recipe.optimizer.kind}, Trainer AdamW", "give Trainer's")
-    precision = fastest_precision(CPU) if recipe.precision == "auto" else recipe.precision
+    precision = default_precision(CPU) if recipe.precision == "auto" else recipe.precision
     recipe = replace(recipe, model=replace(recipe.model, vocab_size=corpus.vocab_size), precision=precision)
     samples = PretrainingSamples(corpus, recipe.sequences, recipe.masking, recipe.seed)
     first = samples.batch(np.arange(SAMPLED_STEPS * recipe.batch_size))

@@ -1,10 +1,11 @@
 import json
+import time
 
 import pytest
 import torch
 
-from albert.runtime import devices
-from albert.runtime.devices import autocast, describe_machine, pick_device, seed_torch
+from albert.inference.precision import choose_precision
+from albert.runtime.devices import autocast, default_precision, describe_machine, pick_device, seed_torch
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 
 CPU = torch.device("cpu")
@@ -38,16 +39,30 @@ def test_only_matrix_products_lose_precision():
         assert layer(torch.ones(2, 4)).dtype == torch.float32
 
 
-@pytest.mark.parametrize(("seconds", "precision"), [(0.5, "bf16"), (0.79, "bf16"), (0.81, "fp32"), (3.0, "fp32")])
-def test_bf16_is_taken_where_it_is_faster_by_a_clear_margin(monkeypatch, seconds, precision):
-    monkeypatch.setattr(
-        devices, "_seconds_of_product", lambda left, right: seconds if left.dtype == torch.bfloat16 else 1.0
-    )
-    assert devices.fastest_precision(CPU) == precision
+@pytest.mark.parametrize(
+    ("instruction", "onednn", "precision"),
+    [("avx512_bf16", True, "bf16"), ("amx_bf16", True, "bf16"), ("bf16", True, "bf16"), ("avx512_f", True, "fp32"),
+     ("avx512_bf16", False, "fp32")],
+)  # fmt: skip
+def test_bf16_is_taken_where_the_processor_multiplies_it(monkeypatch, instruction, onednn, precision):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instruction: True, "architecture": "any"})
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn)
+    assert default_precision(CPU) == precision
+    assert (instruction in describe_machine()["capabilities"].split()) is (instruction != "avx512_f")
 
 
-def test_the_precision_is_measured_in_no_time():
-    assert devices.fastest_precision(CPU) in ("fp32", "bf16")
+@pytest.mark.parametrize(("supported", "precision"), [(True, "bf16"), (False, "fp32")])
+def test_bf16_is_taken_where_the_gpu_multiplies_it(monkeypatch, supported, precision):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
+    assert default_precision(torch.device("cuda")) == precision
+
+
+def test_every_door_takes_the_same_precision(monkeypatch):
+    for instructions, expected in (({"avx512_bf16": True}, "bf16"), ({"avx2": True}, "fp32")):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda instructions=instructions: instructions)
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+        monkeypatch.setattr(time, "perf_counter", None)  # nothing is timed
+        assert default_precision(CPU) == choose_precision("auto", CPU) == expected
 
 
 def test_torch_draws_the_same_for_the_same_place_in_a_run():
@@ -61,5 +76,5 @@ def test_torch_draws_the_same_for_the_same_place_in_a_run():
 
 def test_a_machine_is_described_in_words_that_a_report_can_keep():
     description = describe_machine()
-    assert {"processor", "cores", "threads", "torch", "python"} <= set(description)
+    assert {"processor", "capabilities", "fp32_products", "cores", "threads", "torch", "python"} <= set(description)
     assert json.loads(json.dumps(description)) == description

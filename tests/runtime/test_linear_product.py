@@ -60,15 +60,25 @@ def test_within_autocast_products_are_in_bfloat16(onednn):
 
 
 @pytest.mark.parametrize(
-    ("processor", "capability", "mkl", "onednn_is"),
-    [("AMD EPYC 9654", "AVX512", True, True), ("AMD EPYC 7763", "AVX2", True, False),
-     ("AMD EPYC 9654", "AVX512", False, False), ("Intel(R) Xeon(R) Platinum 8480+", "AVX512", True, False)],
+    ("capability", "mkl", "uses", "library"),
+    [("AVX512", True, False, "oneDNN"), ("AVX512", True, True, "MKL"), ("AVX2", True, False, "MKL"),
+     ("AVX512", False, True, "BLAS")],
 )  # fmt: skip
-def test_the_library_follows_from_the_machine_and_from_nothing_that_is_timed(
-    monkeypatch, processor, capability, mkl, onednn_is
-):
-    monkeypatch.setattr(linear_product, "processor_name", lambda: processor)
+def test_the_library_follows_from_what_processor_and_mkl_can_do(monkeypatch, capability, mkl, uses, library):
+    monkeypatch.setattr(linear_product, "mkl_uses_every_kernel", lambda: uses)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
-    assert onednn_is_faster.__wrapped__() is onednn_is
+    monkeypatch.setattr(linear_product, "onednn_is_faster", onednn_is_faster.__wrapped__)
+    assert linear_product.fp32_library() == library
+
+
+@pytest.mark.parametrize("answer", [0, 1])
+def test_mkl_is_asked_whether_it_takes_its_fastest_kernels(monkeypatch, answer):
+    class Library:
+        mkl_serv_intel_cpu_true = staticmethod(lambda: answer)
+
+    monkeypatch.setattr(linear_product.ctypes, "CDLL", lambda name: Library())
+    assert linear_product.mkl_uses_every_kernel.__wrapped__() is bool(answer)
+    monkeypatch.setattr(linear_product.ctypes, "CDLL", lambda name: object())
+    assert linear_product.mkl_uses_every_kernel.__wrapped__() is True

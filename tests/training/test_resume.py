@@ -5,10 +5,12 @@ import signal
 import pytest
 import torch
 
+from albert.runtime.distributed import world
 from albert.runtime.errors import DamagedData, Diverged, InvalidConfiguration
 from albert.runtime.journal import read_journal
 from albert.runtime.manifests import verify_directory
 from albert.runtime.strict_json import read_json_object
+from albert.training import circumstances
 from albert.training.curves import MACHINE_FIGURES
 from albert.training.objective import Sums
 from albert.training.run_folder import RunFolder
@@ -130,6 +132,40 @@ def test_a_resume_under_other_circumstances_says_so(learn, monkeypatch, capsys):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     learn(total_steps=6)
     assert f"goes on with threads {threads} → 7: not bit for bit as before" in capsys.readouterr().err
+
+
+def test_a_resume_on_another_processor_says_so_and_the_journal_keeps_it(learn, run, monkeypatch, capsys):
+    learn(total_steps=2)
+    first = circumstances.processor_name()
+    kept = circumstances.processor_capabilities()
+    monkeypatch.setattr(circumstances, "processor_name", lambda: "Another 9000")
+    monkeypatch.setattr(circumstances, "processor_capabilities", lambda: "AVX2")
+    monkeypatch.setattr(circumstances, "fp32_library", lambda: "Another library")
+    learn(total_steps=4)
+    said = capsys.readouterr().err
+    assert f"goes on with processor {first} → Another 9000, capabilities {kept} → AVX2, fp32_products" in said
+    assert "→ Another library: not bit for bit as before" in said
+    begun, changed = [record for record in read_journal(run.journal_path) if record["event"] == "circumstances"]
+    assert (begun["step"], begun["now"]["processor"], begun["changes"]) == (0, first, {})
+    assert (changed["step"], changed["now"]["processor"]) == (2, "Another 9000")
+    assert changed["changes"]["capabilities"] == {"before": kept, "now": "AVX2"}
+    learn(total_steps=6)  # as before from now on
+    assert "note" not in capsys.readouterr().err
+
+
+def test_what_older_runs_did_not_record_is_not_compared(capsys):
+    now = circumstances.circumstances(world(), torch.device("cpu"), torch.nn.Linear(2, 2), "bf16")
+    old = {name: now[name] for name in ("torch", "device", "threads", "world_size", "parallelism")}
+    assert circumstances.note_changes(old, now, world()) == {}
+    assert capsys.readouterr().err == ""
+
+
+def test_of_a_gpu_its_name_and_compute_capability_count(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Some GPU")
+    now = circumstances.circumstances(world(), torch.device("cuda"), torch.nn.Linear(2, 2), "bf16")
+    assert (now["gpu"], now["compute_capability"], now["precision"]) == ("Some GPU", "9.0", "bf16")
+    assert "processor" not in now
 
 
 def test_a_diverged_run_keeps_its_last_checkpoint(learn, objective, run):
@@ -261,7 +297,16 @@ def test_a_checkpoint_holds_the_model_the_moments_and_how_far_it_had_come(learn,
     assert len({entry.stat().st_mode for entry in checkpoint.iterdir()}) == 1, "readable to whom new files are"
     state = read_json_object(checkpoint / "training_state.json")
     assert (state["step"], state["tokens"], state["identity"]) == (10, 480, {"recipe": "r1", "corpus": "c1"})
-    assert {"torch", "threads", "world_size", "device"} <= set(state["circumstances"])
+    assert {
+        "torch",
+        "threads",
+        "world_size",
+        "device",
+        "processor",
+        "capabilities",
+        "fp32_products",
+        "precision",
+    } <= set(state["circumstances"])
 
 
 def test_a_second_interrupt_stops_at_once(learn, source_of):

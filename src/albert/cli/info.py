@@ -27,7 +27,7 @@ from albert.model.config import AlbertConfig
 from albert.model.parameter_count import count_parameters
 from albert.model.parameter_sharing import sharing_plan
 from albert.model.presets import OTHER_NAMES, PRESETS
-from albert.runtime.devices import PrecisionChoice, describe_machine, fastest_precision, pick_device
+from albert.runtime.devices import PrecisionChoice, default_precision, describe_machine, pick_device
 from albert.runtime.errors import UsageError
 from albert.runtime.free_memory import free_memory
 from albert.runtime.late_modules import load_by_name
@@ -194,7 +194,7 @@ def _measure(asked: Info, architectures: dict[str, AlbertConfig], length: int, c
         sequence_length=length,
         batch_size=asked.batch_size,
         device=device,
-        precision=fastest_precision(device) if asked.precision == "auto" else asked.precision,
+        precision=default_precision(device) if asked.precision == "auto" else asked.precision,
     )
     return asdict(measurement)
 
@@ -209,7 +209,7 @@ def _plan(asked: Info, config: AlbertConfig) -> MemoryPlan:
     device = torch.device("cuda") if elsewhere else pick_device(asked.device)
     precision = asked.precision
     if precision == "auto":
-        precision = "bf16" if elsewhere else fastest_precision(device)
+        precision = "bf16" if elsewhere else default_precision(device)
     return memory_plan(
         config,
         batch_size=PLANNED_SEQUENCES if asked.batch_size is None else asked.batch_size,

@@ -15,12 +15,13 @@ from torch.nn import functional
 
 from albert.inference.fast_attention import attend
 from albert.inference.linear_maps import make_map, why_not_prepacked
-from albert.inference.precision import InferencePrecision, check_int8, multiplies_bf16
+from albert.inference.precision import InferencePrecision, check_int8
 from albert.model.attention import AttentionBlock
 from albert.model.encoder import Encoder
 from albert.model.feed_forward import FeedForwardBlock
 from albert.model.packed_sequences import PackedSequences
 from albert.model.spare_rows import with_spare_rows
+from albert.runtime.devices import multiplies_bf16
 
 
 class FastEncoder(nn.Module):

@@ -61,7 +61,7 @@ class PretrainingRecipe:
     dropout_changes: DropoutChanges = ()
     """Pairs of an update and a probability: from that update on dropout is that, in place of the model's."""
     precision: PrecisionChoice = "auto"
-    """"auto" takes bf16 where the device is faster in it; the saved recipe says which it was."""
+    """"auto" takes bf16 where the device has instructions for it; the saved recipe says which it was."""
     seed: int = 0
     log_every: int = 10
     """Updates between lines of the journal."""

@@ -10,7 +10,7 @@ import torch
 
 from albert.pretraining.dropout_changes import DropoutChanges, dropout_at, with_change
 from albert.pretraining.recipes import PretrainingRecipe
-from albert.runtime.devices import fastest_precision
+from albert.runtime.devices import default_precision
 from albert.runtime.distributed import World, sum_over_ranks
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.strict_json import load_json, save_json, to_json
@@ -77,7 +77,7 @@ def settle(
     if change_dropout is not None:
         changes = _changed_now(recipe, changes, run, change_dropout)
     if precision == "auto":
-        precision = fastest_precision(place)
+        precision = default_precision(place)
     against = sum_over_ranks(torch.tensor(float(precision == "fp32"), device=place), here)
     precision = "fp32" if against > 0 else "bf16"
     model = replace(recipe.model, vocab_size=corpus.vocab_size)

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal
@@ -10,10 +9,15 @@ from typing import Literal
 import torch
 
 from albert.runtime.errors import InvalidConfiguration, Unavailable
+from albert.runtime.linear_product import fp32_library
 from albert.runtime.randomness import stream_key
 
 Precision = Literal["fp32", "bf16"]
 PrecisionChoice = Literal["auto", "fp32", "bf16"]
+_BF16_PRODUCTS = ("avx512_bf16", "amx_bf16", "bf16")
+"""Instructions that multiply bfloat16 numbers, as torch names them: on x86 (two), on Arm."""
+_INT8_PRODUCTS = ("avx512_vnni", "avx_vnni", "amx_int8")
+"""Instructions that multiply 8-bit integers and add up in 32 bits."""
 
 
 def pick_device(name: str = "auto", local_rank: int = 0) -> torch.device:
@@ -41,22 +45,33 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
-def fastest_precision(device: torch.device) -> Precision:
-    """bf16 where this device multiplies matrices faster in it by a clear margin, else fp32.
+def default_precision(device: torch.device) -> Precision:
+    """What "auto" means everywhere: bf16 where the device has instructions for its products, else fp32.
 
-    It is measured, in milliseconds: a processor that lacks the instructions computes bf16 all the same, but slowly.
+    It follows from the processor or GPU and the build of torch, never from a measurement: a busy machine decides alike.
     """
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        left, right = (torch.ones(512, 512, dtype=dtype, device=device) for _ in range(2))
-        seconds[dtype] = min(_seconds_of_product(left, right) for _ in range(9))
-    return "bf16" if seconds[torch.bfloat16] < 0.8 * seconds[torch.float32] else "fp32"
+    return "bf16" if multiplies_bf16(device) else "fp32"
 
 
-def _seconds_of_product(left: torch.Tensor, right: torch.Tensor) -> float:
-    started = time.perf_counter()
-    float((left @ right)[0, 0])  # reading a number waits for the device
-    return time.perf_counter() - started
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether the device multiplies bfloat16 numbers in hardware; without that they are slower than float32.
+
+    Of a GPU its compute capability tells (8.0 or above), of a CPU its instructions (AVX512-BF16, AMX-BF16, Arm's BF16),
+    which torch uses through oneDNN.
+    """
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.backends.mkldnn.is_available() and _has_any(_BF16_PRODUCTS)
+
+
+def multiplies_int8(device: torch.device) -> bool:
+    """Whether the device is a CPU that multiplies 8-bit integers and adds up in 32 bits (VNNI, AMX-INT8)."""
+    return device.type == "cpu" and _has_any(_INT8_PRODUCTS)
+
+
+def _has_any(instructions: tuple[str, ...]) -> bool:
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in instructions)
 
 
 def seed_torch(name: str, seed: int, *position: int) -> None:
@@ -65,9 +80,11 @@ def seed_torch(name: str, seed: int, *position: int) -> None:
 
 
 def describe_machine() -> dict[str, str | int]:
-    """What a figure was measured on: processor, cores, threads, torch."""
+    """What a figure was measured on: processor, what it can do, how fp32 is multiplied, cores, threads, torch."""
     description: dict[str, str | int] = {
         "processor": processor_name(),
+        "capabilities": processor_capabilities(),
+        "fp32_products": fp32_library(),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
@@ -76,6 +93,13 @@ def describe_machine() -> dict[str, str | int]:
     if torch.cuda.is_available():
         description["gpu"] = torch.cuda.get_device_name()
     return description
+
+
+def processor_capabilities() -> str:
+    """What of the processor decides precision and kernels: torch's vector instructions, and those of products."""
+    capabilities = torch.cpu.get_capabilities()
+    products = [name for name in (*_BF16_PRODUCTS, *_INT8_PRODUCTS) if capabilities.get(name)]
+    return " ".join([torch.backends.cpu.get_cpu_capability(), *products])
 
 
 def processor_name() -> str:

@@ -84,9 +84,12 @@ def train(
         state = read_training_state(newest[1], model, optimizer, identity, step=newest[0])
         if here.is_first:  # a run that died right after a save has not let the older ones go
             run.keep_newest(plan.keep_checkpoints)
-    note_changes(state.circumstances, now := circumstances(here, device, model), here)
+    now = circumstances(here, device, model, plan.precision)
+    changes = note_changes(state.circumstances, now, here)
     state.circumstances = now
     curves = Curves(run, state.step, active=here.is_first, more=loggers)
+    if newest is None or changes:
+        curves.write("circumstances", state.step, now=now, changes=changes)
     bar = progress(description, plan.likely_steps(state), "steps", state.step, quiet=not here.is_first)
     try:
         with stop_signals() as request, bar as shown:

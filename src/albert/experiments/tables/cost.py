@@ -18,7 +18,7 @@ from albert.pretraining.batches import PretrainingBatch, batch_of
 from albert.pretraining.intrinsic_evaluation import SENTENCE_TESTS
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples
-from albert.runtime.devices import Precision, fastest_precision
+from albert.runtime.devices import Precision, default_precision
 from albert.runtime.errors import MissingInput
 from albert.text.preparation.shards import TokenCorpus
 
@@ -66,7 +66,7 @@ class Costs:
     def __init__(self, corpora: Sequence[Path], data: Mapping[str, TaskFiles], device: torch.device) -> None:
         self._corpus = TokenCorpus.open(corpora[0], verify=False) if corpora else None
         self._data, self._device = data, device
-        self._precision: Precision = fastest_precision(device)
+        self._precision: Precision = default_precision(device)
         self._paces: dict[PretrainingRecipe, Pace] = {}
         self._samples: dict[int, PretrainingSamples | None] = {}
         self._tasks: dict[str, tuple[int, float, float]] = {}

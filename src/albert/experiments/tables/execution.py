@@ -22,7 +22,7 @@ from albert.finetuning.start import PretrainedEncoder
 from albert.pretraining.cross_evaluation import evaluate_pretraining
 from albert.pretraining.pretrain import pretrain
 from albert.pretraining.warm_start import Init
-from albert.runtime.devices import fastest_precision, pick_device
+from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.durable_files import remove_directory
 from albert.runtime.errors import Diverged
 from albert.runtime.locks import LOCK_NAME, claimed
@@ -141,6 +141,7 @@ class Execution:
             masking=recipe.masking,
             limit=job.sequences,
             device=self.device,
+            precision="fp32",  # of one table figures are compared that several machines may have made
         )
         save_json(self.folders.intrinsic(job.key), found.to_json())
 
@@ -160,7 +161,7 @@ class Execution:
             dict(job.architectures),
             sequence_length=job.sequence_length,
             device=device,
-            precision=fastest_precision(device),
+            precision=default_precision(device),
         )
         seconds = {name: one.training_seconds / one.tokens for name, one in found.results.items()}
         about = {"device": found.device, "precision": found.precision, "threads": found.threads}

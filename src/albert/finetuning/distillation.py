@@ -20,6 +20,7 @@ from albert.finetuning.opened_for_task import OpenedForTask, open_for_task
 from albert.finetuning.splits import PreparedSplit, encode_split
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.examples import Example
+from albert.tasks.number_scale import NumberScale
 from albert.tasks.options import OptionFeatures
 from albert.tasks.task import Span, Tags, Task
 
@@ -56,11 +57,15 @@ Said = dict[str, Float[np.ndarray, "examples outputs"]]
 
 @dataclass(frozen=True)
 class Teacher:
-    """A teacher and the training set as it reads it; what it said of that before is in `said`, or comes into it."""
+    """A teacher and the training set as it reads it; what it said of that before is in `said`, or comes into it.
+
+    Its numbers are told as standard scores of `scale` where the student learns those.
+    """
 
     opened: OpenedForTask
     split: PreparedSplit
     said: Said = field(default_factory=dict)
+    scale: NumberScale | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -72,7 +77,8 @@ class Teacher:
         question = self._question(computing)
         if question not in self.said:
             self.said[question] = self._asked(computing)
-        return self.said[question]
+        found = self.said[question]
+        return found if self.scale is None else self.scale.standardised(found)
 
     def _question(self, computing: Computing) -> str:
         sequences = self.split.features.sequences

@@ -7,8 +7,9 @@ from albert.finetuning.objectives import term_of
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.splits import PreparedSplit
 from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.number_scale import check_numbers
 from albert.tasks.options import OptionFeatures
-from albert.tasks.task import Span, Task, TaskRecipe
+from albert.tasks.task import Score, Span, Task, TaskRecipe
 from albert.tasks.windows import SpanFeatures
 from albert.tasks.words import TagFeatures
 
@@ -17,10 +18,13 @@ def task_batches(task: Task, split: PreparedSplit, recipe: TaskRecipe, settings:
     """The batches of a run.
 
     Raises:
-        InvalidConfiguration: no window of the training set holds an answer, or no sentence a word.
+        InvalidConfiguration: no window of the training set holds an answer, or no sentence a word; the numbers to learn
+            are all the same, or too large.
     """
     features = split.features
     sequences, targets = features.sequences, features.targets
+    if isinstance(task.target, Score):
+        check_numbers(task.target, targets)
     if isinstance(features, SpanFeatures):
         learnt = learnt_windows(task, split, features)
         sequences, targets = sequences.select(learnt), np.maximum(targets[learnt], 0)

@@ -47,10 +47,10 @@ def output_loss(output: Tensor | tuple, batch: TaskBatch) -> Sums:
     """The loss of what a model's head gave for a micro-batch, summed over its examples.
 
     Cross entropy for a choice, for the tag of each word at its first piece, and for an option over the sequences of its
-    question; the mean of the labels' binary cross entropies where several may be true; squared error of the raw number
-    for a score (as the reference has it); for a span the mean of the cross entropies of start and end, each over the
-    tokens of its own sequence. A joint span adds half the cross entropy of "no answer", as the reference does; a
-    window without an answer points at its [CLS].
+    question; the mean of the labels' binary cross entropies where several may be true; squared error of the standard
+    score for a number (the reference takes the number itself); for a span the mean of the cross entropies of start and
+    end, each over the tokens of its own sequence. A joint span adds half the cross entropy of "no answer", as the
+    reference does; a window without an answer points at its [CLS].
     """
     if isinstance(output, SpanFromStart):
         return _joint_span(output, batch)

@@ -8,7 +8,8 @@ RUN/recipe.json            the whole run as a value
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ from albert.runtime.distributed import World, wait_for_all
 from albert.runtime.durable_files import remove_directory
 from albert.runtime.strict_json import read_json_object, save_json
 from albert.tasks.null_threshold import NullThreshold
-from albert.tasks.task import Task, TaskRecipe
+from albert.tasks.number_scale import TARGET_SCALE_KEY, NumberScale
+from albert.tasks.task import Score, Task, TaskRecipe
 from albert.training.loop import train
 from albert.training.plan import TrainingPlan, TrainingResult
 from albert.training.run_folder import RunFolder
@@ -50,7 +52,10 @@ from albert.training.run_folder import RunFolder
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRun:
-    """Everything a run needs, put together once."""
+    """Everything a run needs, put together once.
+
+    `scale` is that of numbers to predict, in whose standard scores `batches` and `teacher` are then.
+    """
 
     task: Task
     started: StartedModel
@@ -66,6 +71,7 @@ class TaskRun:
     further: tuple[PreparedSplit, ...]
     depths: tuple[int, ...]
     teacher: Teacher | None = None
+    scale: NumberScale | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -73,6 +79,20 @@ class TaskRun:
 
     def complete(self) -> FinetuningResult:
         """Train to the end, evaluate, and write everything; or return what an earlier call wrote."""
+        return self._with_scale()._complete()
+
+    def _with_scale(self) -> "TaskRun":
+        """This run with numbers as standard scores; a run of an earlier version goes on with the numbers themselves."""
+        if not isinstance(self.task.target, Score):
+            return self
+        if self.run.recipe_path.exists() and TARGET_SCALE_KEY not in read_json_object(self.run.recipe_path):
+            return self
+        scale = NumberScale.of(self.batches.targets)
+        batches = replace(self.batches, targets=scale.standardised(self.batches.targets))
+        teacher = None if self.teacher is None else replace(self.teacher, scale=scale)
+        return replace(self, batches=batches, teacher=teacher, scale=scale)
+
+    def _complete(self) -> FinetuningResult:
         identity = run_identity(self.task, self.started, self.batches, self.recipe, self.settings, self.teacher)
         finished = complete_run(self.run.path, self.run.model_path, identity)
         if finished is not None:
@@ -84,12 +104,17 @@ class TaskRun:
         latest: list[Evaluation] = []
 
         def evaluate() -> dict[str, float]:
-            latest[:] = [self._evaluated()]
+            with self._folded():
+                latest[:] = [self._evaluated()]
             if best is not None:
                 best.consider(latest[0].scores)
             return latest[0].defined_scores
 
         record = run_record(self.task, self.started, self.recipe, self.settings)
+        if self.scale is not None:
+            record[TARGET_SCALE_KEY] = vars(self.scale)
+            if self.started.changes.get("keep_head"):
+                self.scale.take_out(self.started.model.classifier)
         refuse_another_run(self.run, record)
         if self.here.is_first:
             save_json(self.run.recipe_path, record)
@@ -110,6 +135,8 @@ class TaskRun:
         if best is not None:
             self.model.load_state_dict(best.tensors(self.task.target))
             latest.clear()
+        elif self.scale is not None:
+            self.scale.fold_in(self.model.classifier)
         evaluation = latest[0] if latest else self._evaluated()
         selection = selection_of(self.settings.select, evaluation.scores, self.run.journal_path)
         further = {
@@ -172,17 +199,31 @@ class TaskRun:
         )
 
     def _save(self, directory: Path) -> None:
-        """Write the model as it stands."""
-        write_model(directory, self.model, self.started.tokenizer_directory, extra=self._extra())
+        """Write the model as it stands while it learns, for others to open."""
+        with self._folded():
+            write_model(directory, self.model, self.started.tokenizer_directory, extra=self._extra())
+
+    def _folded(self) -> AbstractContextManager[None]:
+        """The learning model with outputs in the unit of the data."""
+        return nullcontext() if self.scale is None else self.scale.folded(self.model.classifier)
 
     def _extra(self) -> dict[str, Any]:
-        exits = {EXITS_KEY: list(self.depths)} if len(self.depths) > 1 else {}
-        return head_description(self.task, self.recipe, self.started.trained_positions) | exits
+        extra = head_description(self.task, self.recipe, self.started.trained_positions)
+        if len(self.depths) > 1:
+            extra[EXITS_KEY] = list(self.depths)
+        if self.scale is not None:
+            extra[TARGET_SCALE_KEY] = vars(self.scale)
+        return extra
 
     def _notes(self, way: WayOfLearning) -> tuple[str, ...]:
         told = [*self.started.notes, *way.notes]
         if len(self.depths) > 1:
             told.append(f"the head learnt to answer after layers {', '.join(map(str, self.depths))}")
+        if self.scale is not None:
+            told.append(
+                f"numbers are learnt as standard scores: training mean {self.scale.mean:.4g}, "
+                f"deviation {self.scale.deviation:.4g}, both in the saved head"
+            )
         return tuple(told)
 
     def _write(

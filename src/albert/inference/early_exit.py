@@ -18,11 +18,12 @@ from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassi
 from albert.model.depth import stated_exits
 from albert.model.packed_sequences import PackedSequences, pack
 from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.number_scale import stated_deviation
 
 Decision = Literal["class", "labels", "number", "option"]
 """What has to stay the same: the likeliest class, the set of labels above a half, a number, or the likeliest option."""
 TOLERANCE = 0.1
-"""Numbers that lie apart by less agree."""
+"""Numbers that lie apart by less agree; in standard deviations of the numbers learnt, where `config.json` has it."""
 
 
 Members = tuple[int, ...]
@@ -177,4 +178,5 @@ def early_exit_of(packed_model: PackedModel, patience: int, extra: Mapping[str, 
         return EarlyExit(packed_model, patience, exits, "labels")
     head = getattr(packed_model.model, "classifier", None)
     is_number = problem == "regression" or (isinstance(head, nn.Linear) and head.out_features == 1)
-    return EarlyExit(packed_model, patience, exits, "number" if is_number else "class")
+    tolerance = TOLERANCE * stated_deviation(extra, model)
+    return EarlyExit(packed_model, patience, exits, "number" if is_number else "class", tolerance)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -124,7 +125,11 @@ class AlbertForSequenceClassification(nn.Module):
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> Float[Tensor, "sequences labels"]:
         """What the head makes of states that came out of the last layer, or of an earlier one."""
-        return self.classifier(self.dropout(self.albert.pool(hidden, packed)))
+        pooled = self.dropout(self.albert.pool(hidden, packed))
+        if self.classifier.out_features > 1 or not torch.is_autocast_enabled(pooled.device.type):
+            return self.classifier(pooled)
+        with torch.autocast(pooled.device.type, enabled=False):  # bfloat16 would round the year 1995 to 1992
+            return self.classifier(pooled.float())
 
 
 class AlbertForTokenClassification(nn.Module):

@@ -38,7 +38,12 @@ def labelled(values: list) -> list[dict]:
         (["yes", "no"] * 3, Choice(("no", "yes"), "y")),
         ([number / 7 for number in range(30)], Score("y")),
         ([number * number for number in range(30)], Score("y")),
-        ([*range(30), *range(30)], Choice(tuple(map(str, range(30))), "y")),
+        ([4.5, 1.25, 3.0, 2.5] * 9, Choice(("1.25", "2.5", "3.0", "4.5"), "y")),
+        ([number / 4 for number in range(12)], Score("y")),
+        ([*range(18, 81)] * 3, Score("y")),
+        ([*range(1900, 2025)] * 3, Score("y")),
+        ([*range(400)] * 3, Score("y")),
+        ([*range(60)], Score("y")),
         ([["a", "b"], [], ["b"]] * 2, Labels(("a", "b"), "y")),
     ],
 )
@@ -46,6 +51,15 @@ def test_the_kind_is_what_the_labels_are(values, target, tmp_path):
     read = read_task(TableTask(train=table(tmp_path, labelled(values)), text="t", label="y"))
     assert read.task.target == target and read.task.inputs == Single("t")
     assert read.inferred[0].what == "task" and read.inferred[0].instead
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_whole_numbers_that_may_be_ids_of_classes_are_not_guessed(first, tmp_path):
+    path = table(tmp_path, labelled([*range(first, first + 91)] * 2))
+    with pytest.raises(UsageError, match="column 'y': holds every whole number.*; say --classes or --regression"):
+        read_task(TableTask(train=path, text="t", label="y"))
+    assert isinstance(read_task(TableTask(train=path, text="t", label="y", kind="classification")).task.target, Choice)
+    assert read_task(TableTask(train=path, text="t", label="y", kind="regression")).task.target == Score("y")
 
 
 def test_what_is_said_goes_before_what_is_inferred(tmp_path):

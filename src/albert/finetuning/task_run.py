@@ -178,7 +178,7 @@ class TaskRun:
         return train(
             way.module,
             build_optimizer(optimizer, way.module),
-            lambda step: warmup_then_linear(step, optimizer.learning_rate, warmup, steps),
+            lambda step, _: warmup_then_linear(step, optimizer.learning_rate, warmup, steps),
             way.source,
             way.objective,
             TrainingPlan(

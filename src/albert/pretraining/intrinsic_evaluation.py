@@ -50,6 +50,10 @@ class HeldOutSamples:
         self.counts: Counter[str] = Counter()
         for batch in self.batches:
             self.counts.update(batch.counts)
+        labels = np.concatenate([batch.masked_labels.numpy() for batch in self.batches])
+        frequent = _most_frequent_half(labels)
+        self._rare = [~np.isin(batch.masked_labels.numpy(), frequent) for batch in self.batches]
+        self._repeated = [_seen_elsewhere(batch) for batch in self.batches]
 
     def evaluate(
         self, model: nn.Module, device: torch.device, precision: Precision, quiet: bool = False
@@ -64,9 +68,10 @@ class HeldOutSamples:
         """
         sums: dict[str, float] = {}
         with torch.inference_mode(), progress("Evaluating", len(self.batches), "batches", quiet=quiet) as bar:
+            right: list[np.ndarray] = []
             for batch in self.batches:
                 with autocast(device, precision):
-                    found = pretraining_objective(model, batch.to(device))
+                    found = pretraining_objective(model, batch.to(device), right)
                 for name in batch.counts:
                     for kind, values in (("loss", found.losses), ("accuracy", found.correct)):
                         key = f"{name}_{kind}"
@@ -74,7 +79,20 @@ class HeldOutSamples:
                 bar.advance()
         counts = {key: self.counts[key.rsplit("_", 1)[0]] for key in sums}
         means = {key: total / counts[key] for key, total in sums.items() if counts[key]}
-        return {**means, **self.baselines(), "sequences": float(self.n_sequences)}
+        return {**means, **self.baselines(), **self._repetition(right), "sequences": float(self.n_sequences)}
+
+    def _repetition(self, right: Sequence[np.ndarray]) -> dict[str, float]:
+        """Accuracy on rare masked tokens that can be seen elsewhere in their sequence, and on those that cannot.
+
+        Rare is what is not among the most frequent tokens that make up half of all masked ones. The gap is what a model
+        gains by matching words with each other.
+        """
+        kinds: dict[str, list[np.ndarray]] = {"repeated": [], "unrepeated": []}
+        for hits, rare, repeated in zip(right, self._rare, self._repeated, strict=True):
+            kinds["repeated"].append(hits[rare & repeated])
+            kinds["unrepeated"].append(hits[rare & ~repeated])
+        found = {kind: np.concatenate(hits) for kind, hits in kinds.items()}
+        return {f"{MASKED_TOKENS}_{kind}_accuracy": float(hits.mean()) for kind, hits in found.items() if len(hits)}
 
     @property
     def n_sequences(self) -> int:
@@ -146,3 +164,23 @@ class HeldOutTests:
 def _term(test: str) -> str:
     """The term of the loss that a test is answered by."""
     return MASKED_TOKENS if test == MASKED_TOKENS else SENTENCE_TASK
+
+
+def _most_frequent_half(labels: np.ndarray) -> np.ndarray:
+    """The most frequent values that make up half of all."""
+    values, counts = np.unique(labels, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    share = np.cumsum(counts[order]) / max(1, len(labels))
+    return values[order[: int(np.searchsorted(share, 0.5)) + 1]]
+
+
+def _seen_elsewhere(batch: PretrainingBatch) -> np.ndarray:
+    """Of every masked token, whether its sequence shows the same token at a place that is not asked for."""
+    lengths = np.array(batch.packed.lengths)
+    sequence = np.repeat(np.arange(len(lengths)), lengths)
+    places, labels = batch.masked_positions.numpy(), batch.masked_labels.numpy()
+    shown = np.ones(len(sequence), dtype=bool)
+    shown[places] = False
+    size = int(max(batch.packed.token_ids.max(), labels.max(initial=0))) + 1
+    keys = sequence * size + batch.packed.token_ids.numpy()
+    return np.isin(sequence[places] * size + labels, keys[shown])

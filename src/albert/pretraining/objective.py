@@ -1,5 +1,6 @@
 """The pre-training loss: masked tokens plus sentence order, and what is answered right of each (paper §3.1)."""
 
+import numpy as np
 from torch import nn
 from torch.nn import functional
 
@@ -9,15 +10,18 @@ from albert.pretraining.sentence_order import NO_LABEL
 from albert.training.objective import Batch, Sums
 
 
-def pretraining_objective(model: nn.Module, batch: Batch) -> Sums:
+def pretraining_objective(model: nn.Module, batch: Batch, right: list[np.ndarray] | None = None) -> Sums:
     """Sums of both cross-entropies, in float32, over a micro-batch.
 
     Args:
         model: an `AlbertForPreTraining`, wrapped or not.
         batch: a `PretrainingBatch`.
+        right: is given, bool [masked], which masked tokens are answered right.
     """
     assert isinstance(batch, PretrainingBatch)
     found = model(batch.packed, batch.masked_positions, batch.masked_labels)
+    if right is not None:
+        right.append(found.masked_tokens_right.cpu().numpy())
     each, order = found.masked_tokens, found.sentence_order.float()
     return Sums(
         losses={

@@ -14,7 +14,6 @@ from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.checkpoints.tensor_files import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
-from albert.optim.schedule import warmup_then_linear
 from albert.pretraining.batches import PretrainingBatches
 from albert.pretraining.corpus_record import keep_corpora
 from albert.pretraining.dropout_changes import dropout_by_step
@@ -164,7 +163,7 @@ class _Run:
         result = train(
             model,
             optimizer,
-            lambda step: warmup_then_linear(step, peak, schedule.warmup_steps, schedule.total_steps),
+            lambda step, used: schedule.learning_rate(step, peak, used),
             PretrainingBatches(self.samples, recipe.batch_size, recipe.micro_batch_size, recipe.hard_examples),
             pretraining_objective,
             plan_of(recipe),

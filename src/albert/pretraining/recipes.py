@@ -30,6 +30,10 @@ class PretrainingRecipe:
     sinusoidal_positions: float | None = None
     """Begin the position embeddings as sinusoids of this root mean square, and learn them from there; None: random
     numbers, as in the paper. A small network finds neighbours sooner so (LOG.md)."""
+    equal_queries_and_keys: float | None = None
+    """Begin the key maps as copies of the query maps, drawn so wide that a token's score for its like is this number
+    on average: attention then finds words that occur twice from the start (after Trockman & Kolter, 2023). None: both
+    at random, as in the paper."""
     sequences: SequenceRecipe = field(default_factory=SequenceRecipe)
     masking: MaskingRecipe = field(default_factory=MaskingRecipe)
     hard_examples: HardExamplesRecipe = field(default_factory=HardExamplesRecipe)
@@ -40,8 +44,8 @@ class PretrainingRecipe:
     max_tokens: int | None = None
     """The run ends with the update that reaches so many tokens, however many steps are left."""
     max_minutes: float | None = None
-    """The run ends after so many minutes in updates, over all parts of the run (paper Table 6). The learning rate is a
-    function of the step and does not fall the faster for it. A finished run goes on when it is given more."""
+    """The run ends after so many minutes in updates, over all parts of the run (paper Table 6). With
+    schedule.anneal "budget" the learning rate falls to zero by then. A finished run goes on when it is given more."""
     batch_size: int = 4096
     """Sequences per update, over all processes."""
     micro_batch_size: int = 32
@@ -124,6 +128,7 @@ class PretrainingRecipe:
             "max_minutes",
             "spike_deviations",
             "sinusoidal_positions",
+            "equal_queries_and_keys",
         ):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")

@@ -39,6 +39,9 @@ _SINCE_THE_FIRST_RUNS: dict[str, Any] = {
     "hard_examples.warmup_steps": 0,
     "evaluation_objectives": [],
     "activation_checkpointing": False,
+    "schedule.anneal": "steps",
+    "schedule.decay_share": 1.0,
+    "equal_queries_and_keys": None,
 }
 """Values that mean what recipes without such a field meant: runs begun before it was there go on."""
 

@@ -28,7 +28,7 @@ from albert.training.training_state import TrainingState, read_training_state
 def train(
     model: nn.Module,
     optimizer: Optimizer,
-    learning_rate: Callable[[int], float],
+    learning_rate: Callable[[int, float], float],
     source: BatchSource,
     objective: Objective,
     plan: TrainingPlan,
@@ -51,8 +51,8 @@ def train(
     Args:
         model: on `device` already; trained in place, and left in evaluation mode.
         optimizer: over the model's parameters.
-        learning_rate: the rate of update number n, counted from 0. Tokens and minutes do not move it: a run that ends
-            by them ends at the rate of its last step.
+        learning_rate: the rate of update number n, counted from 0, where a share of the plan's tokens or minutes is
+            used up.
         source: batches by number.
         objective: loss sums of a micro-batch.
         plan: how long, how often.

@@ -63,26 +63,26 @@ class TrainingPlan:
             if getattr(self, name) < 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 0 is needed")
 
-    def reached(self, state: TrainingState, time_is_up: bool) -> Limit | None:
-        """The limit that a run has come to, None while it goes on; of the time one process judges for all."""
+    def reached(self, state: TrainingState) -> Limit | None:
+        """The limit that a run has come to, None while it goes on; the first rank's clock decides for all."""
         if state.step >= self.total_steps:
             return "steps"
         if self.max_tokens is not None and state.tokens >= self.max_tokens:
             return "tokens"
-        return "minutes" if time_is_up else None
+        return "minutes" if self._minutes_used(state) >= 1 else None
 
-    def time_is_up(self, state: TrainingState) -> bool:
-        """Whether the minutes are over, by this process's clock."""
-        return self.max_minutes is not None and state.seconds >= 60 * self.max_minutes
+    def _minutes_used(self, state: TrainingState) -> float:
+        return 0.0 if self.max_minutes is None else state.seconds_of_first / (60 * self.max_minutes)
+
+    def budget_used(self, state: TrainingState) -> float:
+        """The share of tokens or minutes that is used up, whichever is more; the same on all processes."""
+        tokens = 0.0 if self.max_tokens is None else state.tokens / self.max_tokens
+        return max(tokens, self._minutes_used(state))
 
     def likely_steps(self, state: TrainingState) -> int:
         """The step at which the run will end, at the pace it has."""
-        used = [0.0]
-        if self.max_tokens is not None:
-            used.append(state.tokens / self.max_tokens)
-        if self.max_minutes is not None:
-            used.append(state.seconds / (60 * self.max_minutes))
-        return min(self.total_steps, round(state.step / max(used)) if max(used) else self.total_steps)
+        used = self.budget_used(state)
+        return min(self.total_steps, round(state.step / used) if used else self.total_steps)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Training:
     parallel: nn.Module
     """The model as all processes train it together."""
     optimizer: Optimizer
-    learning_rate: Callable[[int], float]
+    learning_rate: Callable[[int, float], float]
     source: BatchSource
     objective: Objective
     plan: TrainingPlan
@@ -56,7 +56,8 @@ class Training:
     def complete(self) -> TrainingResult:
         """Take all updates that are left."""
         plan = self.plan
-        self.ended_by = plan.reached(self.state, plan.time_is_up(self.state))
+        self.state.seconds_of_first = self.state.seconds  # a checkpoint holds the first rank's
+        self.ended_by = plan.reached(self.state)
         if self._owes_evaluation() and not self._evaluated():
             raise Stopped(self.run.path, self.request.number)
         if plan.on_divergence == "rollback" and self._on_any_rank(self.here.is_first and not self.run.checkpoints()):
@@ -79,12 +80,13 @@ class Training:
         started = time.perf_counter()
         seed_torch("dropout", plan.seed, state.step, self.here.rank)
         save_due = time.monotonic() - self.saved_at > plan.checkpoint_minutes * 60
+        rate = self.learning_rate(state.step, plan.budget_used(state))
         figures = update(
             self.parallel,
             self.optimizer,
             batches,
             self.objective,
-            learning_rate=self.learning_rate(state.step),
+            learning_rate=rate,
             clip_norm=plan.clip_norm,
             precision=plan.precision,
             device=self.device,
@@ -92,11 +94,12 @@ class Training:
             flags=(
                 self.request.number is not None,
                 self.here.is_first and save_due,
-                self.here.is_first and plan.time_is_up(state),
+                state.seconds if self.here.is_first else 0.0,
             ),
             judge=Guard(state.incidents, plan.spike_deviations),
         )
-        stop, save_now, time_is_up = (flag > 0 for flag in figures.flags)
+        stop, save_now = (flag > 0 for flag in figures.flags[:2])
+        state.seconds_of_first = figures.flags[2]
         seconds = time.perf_counter() - started
         if figures.alarm is not None and plan.on_divergence != "rollback":
             self._leave_out(figures.alarm)
@@ -104,10 +107,10 @@ class Training:
         self.reports.bar.advance()
         if figures.alarm is not None and plan.on_divergence == "rollback":
             return self._rolled_back(figures.alarm, stop)
-        self.ended_by = plan.reached(state, time_is_up)
+        self.ended_by = plan.reached(state)
         ended = self.ended_by is not None
         if self._due(plan.log_every) or ended:
-            self.reports.updates(state, self.optimizer, self.learning_rate(state.step - 1))
+            self.reports.updates(state, self.optimizer, rate)
         if self._due(plan.evaluate_every) or ended:
             stop = stop or not self._evaluated()
         if self._due(plan.checkpoint_every) or save_now or stop or ended:
@@ -129,6 +132,7 @@ class Training:
         self.optimizer.state.clear()
         self.state = read_training_state(newest[1], self.model, self.optimizer, before.identity, newest[0])
         self.state.circumstances, self.state.seconds = before.circumstances, before.seconds
+        self.state.seconds_of_first = before.seconds_of_first
         self.state.incidents.rollbacks = rollbacks
         self.reports.rolled_back(before, self.state, alarm)
         if stop:

@@ -35,6 +35,7 @@ class TrainingState:
         step: optimiser updates done.
         tokens: tokens seen, over all ranks.
         seconds: time spent in updates, over all parts of the run.
+        seconds_of_first: the same by the first rank's clock, before the last update; all ranks have it.
         window: sums since the last line of the journal.
         incidents: updates left out, returns to a checkpoint.
         identity: fingerprints of everything that must not change under a run (recipe, corpus, tokenizer).
@@ -44,6 +45,7 @@ class TrainingState:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    seconds_of_first: float = 0.0
     window: Window = field(default_factory=Window)
     incidents: Incidents = field(default_factory=Incidents)
     identity: dict[str, str] = field(default_factory=dict)

@@ -40,8 +40,8 @@ class UpdateFigures:
     tokens: int
     gradient_norm: float
     """Global norm before clipping."""
-    flags: tuple[int, ...]
-    """On how many ranks each flag was up."""
+    flags: tuple[float, ...]
+    """Sums over the ranks: of a decision, on how many of them it was true."""
     alarm: Alarm | None = None
     """Why the update was left out; None: it was taken."""
 
@@ -70,7 +70,7 @@ def update(
     precision: Precision,
     device: torch.device,
     here: World,
-    flags: tuple[bool, ...] = (),
+    flags: tuple[float, ...] = (),
     judge: Callable[[UpdateFigures], Alarm | None] = non_finite,
 ) -> UpdateFigures:
     """Take one step, or leave it out: then the weights and moments are as before, on all ranks.
@@ -85,7 +85,7 @@ def update(
         precision: "bf16" for mixed precision.
         device: where the batches go.
         here: this process among all.
-        flags: decisions that all ranks take together; summed on the way, at no cost of their own.
+        flags: what all ranks decide together; summed on the way, at no cost of its own.
         judge: says why not to take the step, given figures that are the same on all ranks.
     """
     counts = _global_counts(batches, here, device)
@@ -112,7 +112,7 @@ def update(
         correct=dict(zip(correct, totals[len(losses) :], strict=False)),
         tokens=counts["tokens"],
         gradient_norm=totals[len(summed) - 1],
-        flags=tuple(round(total) for total in totals[len(summed) :]),
+        flags=tuple(totals[len(summed) :]),
     )
     alarm = judge(figures)
     if alarm is None:
@@ -132,7 +132,7 @@ def _global_counts(batches: Sequence[Batch], here: World, device: torch.device) 
     return {name: int(value) for name, value in zip(counts, summed.tolist(), strict=True)}
 
 
-def _totals(sums: list[Tensor], flags: tuple[bool, ...], here: World, device: torch.device) -> list[float]:
+def _totals(sums: list[Tensor], flags: tuple[float, ...], here: World, device: torch.device) -> list[float]:
     raised = [torch.tensor(float(flag), dtype=torch.float64, device=device) for flag in flags]
     return sum_over_ranks(torch.stack([value.double() for value in sums] + raised), here).tolist()
 

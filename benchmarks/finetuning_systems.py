@@ -122,7 +122,7 @@ def _our_steps(setting: Setting, system: str, data: Lengths) -> float:
         train(
             model,
             build_optimizer(RECIPE, model),
-            lambda step: warmup_then_linear(step, RECIPE.learning_rate, 0, steps + 1),
+            lambda step, _: warmup_then_linear(step, RECIPE.learning_rate, 0, steps + 1),
             clocked,
             task_loss,
             plan,

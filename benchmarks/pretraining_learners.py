@@ -149,7 +149,7 @@ def _learn(contest: Contest, folder: Path, told: Progressed, others: Sequence["_
     train(
         model,
         optimizer,
-        lambda step: warmup_then_linear(
+        lambda step, _: warmup_then_linear(
             step, recipe.optimizer.learning_rate, recipe.schedule.warmup_steps, recipe.schedule.total_steps
         ),
         turns,

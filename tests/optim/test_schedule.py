@@ -69,9 +69,33 @@ def test_the_paper_s_schedule_reaches_its_peak_where_the_reference_drops():
         ({"total_steps": 0}, "total_steps: is 0, at least 1 is needed"),
         ({"total_steps": 10}, "warmup_steps: is 3125, a number from 0 to total_steps 10 is needed"),
         ({"warmup_steps": -1}, "warmup_steps: is -1, a number from 0 to total_steps 125000 is needed"),
+        ({"decay_share": 0.0}, "decay_share: is 0.0, a share above 0 and up to 1 is needed"),
     ],
 )
 def test_an_impossible_schedule_is_refused(values, message):
     with pytest.raises(InvalidConfiguration) as refusal:
         ScheduleRecipe(**values)
     assert str(refusal.value) == message
+
+
+def test_the_rate_falls_over_the_last_share_only():
+    schedule = ScheduleRecipe(total_steps=100, warmup_steps=10, decay_share=0.2)
+    rates_ = [schedule.learning_rate(step, 1.0) for step in range(101)]
+    assert rates_[9:81] == [1.0] * 72
+    assert rates_[90] == pytest.approx(0.5) and rates_[100] == 0.0
+
+
+def test_the_rate_follows_the_budget_where_that_ends_the_run_first():
+    schedule = ScheduleRecipe(total_steps=1000, warmup_steps=10, anneal="budget")
+    assert schedule.learning_rate(4, 1.0, 0.1) == pytest.approx(0.5)  # warming up
+    assert schedule.learning_rate(20, 1.0, 0.25) == pytest.approx(0.75)
+    assert schedule.learning_rate(30, 1.0, 1.0) == 0.0
+    by_steps = ScheduleRecipe(total_steps=1000, warmup_steps=10)
+    assert by_steps.learning_rate(30, 1.0, 1.0) == warmup_then_linear(30, 1.0, 10, 1000)
+
+
+@given(lengths, st.floats(0, 1))
+def test_the_default_schedule_is_the_paper_s_whatever_the_budget(length, used):
+    warmup, total = length
+    schedule = ScheduleRecipe(total_steps=total, warmup_steps=warmup)
+    assert [schedule.learning_rate(step, PEAK, used) for step in range(total)] == rates(warmup, total, PEAK)

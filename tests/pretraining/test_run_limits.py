@@ -1,8 +1,10 @@
 """What a recipe says about the end of a run and its guards; what may change when it goes on; other corpora refused."""
 
+import shutil
 import sys
 import types
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,31 @@ def test_a_run_that_is_given_more_tokens_goes_on_and_its_model_with_it(tiny_reci
     assert second.evaluation == whole.evaluation
     ends = [record["why"] for record in read_journal(tmp_path / "run" / "journal.jsonl") if record["event"] == "end"]
     assert ends == [first.training.ending, "all 12 steps taken"]
+
+
+def test_a_run_that_ends_by_its_budget_ends_at_a_rate_of_zero(tiny_recipe, tiny_corpus, tmp_path):
+    schedule = replace(tiny_recipe.schedule, total_steps=1000, warmup_steps=2, anneal="budget")
+    recipe = replace(tiny_recipe, schedule=schedule, max_tokens=3000, log_every=1, evaluate_every=1000)
+    result = pretrain(recipe, tiny_corpus, tmp_path / "run", "cpu")
+    assert result.training.ended_by == "tokens"
+    lines = [line for line in read_journal(tmp_path / "run" / "journal.jsonl") if line["event"] == "train"]
+    peak = recipe.optimizer.learning_rate
+    for before, line in pairwise(lines[2:]):
+        assert line["learning_rate"] == pytest.approx(peak * (1 - before["tokens"] / 3000))
+    assert lines[-1]["learning_rate"] < 0.2 * peak
+
+
+def test_a_run_whose_rate_follows_the_budget_goes_on_with_the_same_bytes(tiny_recipe, tiny_corpus, tmp_path):
+    schedule = replace(tiny_recipe.schedule, total_steps=1000, warmup_steps=2, anneal="budget", decay_share=0.5)
+    recipe = replace(tiny_recipe, schedule=schedule, max_tokens=3000, checkpoint_every=3, keep_checkpoints=50)
+    pretrain(recipe, tiny_corpus, tmp_path / "whole", "cpu")
+    pretrain(recipe, tiny_corpus, tmp_path / "run", "cpu")
+    for place in (tmp_path / "run" / "checkpoints").iterdir():  # as if it had been killed after step 3
+        if int(place.name.split("-")[-1]) > 3:
+            shutil.rmtree(place)
+    shutil.rmtree(tmp_path / "run" / "model")
+    pretrain(recipe, tiny_corpus, tmp_path / "run", "cpu")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
 def test_steps_are_not_free_to_change_because_the_learning_rate_hangs_on_them(tiny_recipe, tiny_corpus, tmp_path):

@@ -136,7 +136,7 @@ def learn(make_model, tmp_path):
             result = train(
                 model,
                 build_optimizer(OptimizerRecipe(kind=kind, learning_rate=0.01), model),
-                lambda step: 0.01 / (step + 1),
+                lambda step, used: 0.01 / (step + 1),
                 source or PointSource(),
                 objective,
                 TrainingPlan(**({"total_steps": 10, "precision": "fp32", "log_every": 4} | changes)),

@@ -248,7 +248,7 @@ with process_group(torch.device("cpu")) as here:
         plan = TrainingPlan(total_steps=8, precision="fp32", checkpoint_every=3, log_every=2, on_divergence=reaction)
         try:
             result = train(
-                model, optimizer, lambda step: 0.05, Source(), objective, plan, RunFolder(place / reaction),
+                model, optimizer, lambda step, used: 0.05, Source(), objective, plan, RunFolder(place / reaction),
                 device=torch.device("cpu"), identity={}, save_model=lambda directory: None,
             )
             said = f"{result.steps} {result.skipped} {result.rollbacks}"

@@ -69,19 +69,19 @@ class TrainingPlan:
             return "steps"
         if self.max_tokens is not None and state.tokens >= self.max_tokens:
             return "tokens"
-        return "minutes" if self._minutes_used(state) >= 1 else None
+        return "minutes" if self._minutes_used(state.seconds_of_first) >= 1 else None
 
-    def _minutes_used(self, state: TrainingState) -> float:
-        return 0.0 if self.max_minutes is None else state.seconds_of_first / (60 * self.max_minutes)
+    def _minutes_used(self, seconds: float) -> float:
+        return 0.0 if self.max_minutes is None else seconds / (60 * self.max_minutes)
 
     def budget_used(self, state: TrainingState) -> float:
         """The share of tokens or minutes that is used up, whichever is more; the same on all processes."""
         tokens = 0.0 if self.max_tokens is None else state.tokens / self.max_tokens
-        return max(tokens, self._minutes_used(state))
+        return max(tokens, self._minutes_used(state.seconds_of_first))
 
     def likely_steps(self, state: TrainingState) -> int:
         """The step at which the run will end, at the pace it has."""
-        used = self.budget_used(state)
+        used = max(self.budget_used(state), self._minutes_used(state.seconds))
         return min(self.total_steps, round(state.step / used) if used else self.total_steps)
 
 

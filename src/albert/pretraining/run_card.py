@@ -27,6 +27,8 @@ def run_card(
     names = {
         "masked_tokens_accuracy": "masked-token accuracy, held out",
         "masked_tokens_baseline": "the most frequent token instead",
+        "masked_tokens_repeated_accuracy": "of rare masked tokens, those that their sequence shows elsewhere",
+        "masked_tokens_unrepeated_accuracy": "of rare masked tokens, those that it does not",
         "sentence_order_accuracy": f"sentence-task ({recipe.sequences.objective}) accuracy, held out",
         "sentence_order_baseline": "the more frequent order instead",
     }

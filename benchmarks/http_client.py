@@ -53,6 +53,28 @@ class Connection:
             self._streams = None
 
 
+async def get(port: int, address: str) -> Any:
+    """What an address tells, from JSON."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    writer.write(f"GET {address} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
+    said = (await reader.read()).partition(b"\r\n\r\n")[2]
+    writer.close()
+    return json.loads(said)
+
+
+async def go_away(port: int, address: str, body: Any, seconds: float) -> None:
+    """Ask, and break the connection after so many seconds without reading the reply."""
+    content = json.dumps(body).encode()
+    head = f"POST {address} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+    try:
+        _, writer = await asyncio.open_connection(HOST, port)
+    except OSError:
+        return
+    writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+    await asyncio.sleep(seconds)
+    writer.transport.abort()
+
+
 async def slow_connection(port: int, in_body: bool, patience: float = 45.0) -> bool:
     """One byte a second, of a header or of a body; whether the server ended it before the patience did."""
     sent = b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"

@@ -7,7 +7,12 @@ single texts take as long as before, what was accepted being answered on the way
 byte a second, and last SIGTERM. Client and server share the machine, so leave the model fewer threads than there are
 cores; where others use it too, read the share of processor time, in which the server's counts whole, refusals included.
 
+With `--minutes` it is another measurement: clients ask all that the model can do, short and long, and some of them go
+away before they are answered. Resident memory is printed for every minute, and how much it grew after the first ten
+(or the first quarter of a shorter time).
+
     python benchmarks/server_load.py --seconds 60 --rounds 3 --threads 1
+    python benchmarks/server_load.py --model models/tiny --minutes 60 --cancel 0.3
 """
 
 import asyncio
@@ -19,14 +24,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from http_client import Connection, Reply, slow_connection
+from http_client import Connection, Reply, get, go_away, slow_connection
 from result_rows import append_rows
 from rich.console import Console
 from rich.table import Table
@@ -73,6 +79,12 @@ class Load:
     precision: Literal["fp32", "bf16", "int8"] = "fp32"
     slow: int = 500
     """Slow connections."""
+    minutes: float = 0.0
+    """Watch the memory for so long, in place of the rounds."""
+    cancel: float = 0.3
+    """With minutes: the share of requests whose client goes away."""
+    clients: int = 8
+    """With minutes: requests at a time."""
     output: Path = Path("results/benchmark-server-load.csv")
 
 
@@ -101,10 +113,12 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(asked.threads)
     with tempfile.TemporaryDirectory() as folder:
         model = asked.model or _random_classifier(Path(folder), asked.preset)
-        predictor = Predictor.open(model, "cpu", precision=asked.precision)
         texts = unique_texts()
-        bare = _throughput(predictor, [next(texts) for _ in range(64)])
-        bare = _throughput(predictor, [next(texts) for _ in range(max(64, int(3 * bare)))])
+        predictor = Predictor.open(model, "cpu", precision=asked.precision)
+        bare = 0.0
+        if not asked.minutes:
+            bare = _throughput(predictor, [next(texts) for _ in range(64)])
+            bare = _throughput(predictor, [next(texts) for _ in range(max(64, int(3 * bare)))])
         command = [sys.executable, "-m", "albert", "serve", str(model), "--port", "0", "--device", "cpu"]
         settings = ["--threads", str(asked.threads), "--precision", asked.precision]
         server = subprocess.Popen([*command, *settings], stderr=subprocess.PIPE, text=True,
@@ -112,7 +126,11 @@ def main(arguments: list[str]) -> None:
         assert server.stderr is not None
         try:
             port = int(server.stderr.readline().split("listening at ")[1].split(",")[0].rsplit(":", 1)[1])
-            server.stderr.readline()
+            while "ready:" not in (line := server.stderr.readline()):
+                assert line, "the server ended"
+            if asked.minutes:
+                asyncio.run(_watch_memory(asked, server.pid, port, texts))
+                return
             rows = asyncio.run(_measure(asked, server.pid, port, predictor, texts, bare))
             server.send_signal(signal.SIGTERM)
             rows[-1]["exit_code"] = server.wait(60)
@@ -237,6 +255,62 @@ async def _recovery(port: int, texts: "Texts", normal: float, ended: float) -> f
         passed = time.perf_counter() - ended
         if median <= 1.1 * normal or passed > 60:
             return passed
+
+
+async def _watch_memory(asked: Load, pid: int, port: int, texts: "Texts") -> None:
+    """Requests of all kinds, some of them cancelled, and the server's memory minute by minute."""
+    addresses = sorted(set((await get(port, "/model"))["addresses"]) & set(BODIES))
+    draws = random.Random(0)
+    counts: Counter[str] = Counter()
+    ended = asyncio.Event()
+
+    async def client() -> None:
+        connection = Connection(port)
+        while not ended.is_set():
+            address = draws.choice(addresses)
+            long = draws.random() < 0.02
+            some = [
+                " ".join(next(texts) for _ in range(200 if long else 1))
+                for _ in range(1 if long else draws.randint(1, 16))
+            ]
+            body = BODIES[address](some)
+            if draws.random() < asked.cancel:
+                await go_away(port, address, body, draws.uniform(0, 0.1))
+                counts["cancelled"] += 1
+            else:
+                counts[str((await connection.post(address, body)).status)] += 1
+        connection.close()
+
+    clients = [asyncio.create_task(client()) for _ in range(asked.clients)]
+    per_minute: list[float] = []
+    started = time.perf_counter()
+    while time.perf_counter() - started < 60 * asked.minutes:
+        samples = []
+        while time.perf_counter() - started < 60 * min(len(per_minute) + 1, asked.minutes):
+            await asyncio.sleep(1)
+            samples.append(_resident(pid) / 1e6)
+        per_minute.append(statistics.median(samples))
+        told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+        print(f"minute {len(per_minute)}: {per_minute[-1]:.1f} MB (highest {max(samples):.1f}); {told}", flush=True)
+    ended.set()
+    await asyncio.gather(*clients)
+    first = min(10, len(per_minute) // 4)
+    settled = per_minute[first:]
+    slope = np.polyfit(range(len(settled)), settled, 1)[0] if len(settled) > 1 else 0.0
+    print(f"after the first {first} minutes: {settled[-1] - settled[0]:+.1f} MB, {slope:+.2f} MB a minute")
+
+
+BODIES: dict[str, Callable[[list[str]], Any]] = {
+    "/classify": lambda texts: {"texts": texts},
+    "/score": lambda texts: {"texts": texts},
+    "/tag": lambda texts: {"texts": texts},
+    "/embed": lambda texts: {"texts": texts},
+    "/order": lambda texts: {"pairs": [[text, texts[0]] for text in texts]},
+    "/fill-mask": lambda texts: {"texts": [f"{text[:200]} [MASK]" for text in texts], "top_k": 50},
+    "/answer": lambda texts: {"questions": [{"question": "Who was it?", "context": text} for text in texts]},
+    "/choose": lambda texts: {"questions": [{"context": texts[0], "options": ["a ship", *texts[:8]]}]},
+}
+"""Address -> a request's body from some texts."""
 
 
 class Texts:

@@ -11,6 +11,9 @@ import pytest
 import torch
 import transformers
 
+from albert.inference.encoding import encode_with_masks
+from albert.inference.filling import fill_masks
+from albert.inference.packed_model import PackedModel
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
     AlbertForMultipleChoice,
@@ -23,6 +26,7 @@ from albert.model.albert import (
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.text.tokenizer import Tokenizer
+from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
 
 Save = Callable[..., Path]
 open_exactly = partial(Predictor.open, precision="fp32")
@@ -57,6 +61,55 @@ def test_several_masks_are_judged_apart(saved: Save, config: AlbertConfig) -> No
         [entry["token"] for entry in mask] for mask in expected
     ]
     assert "[MASK]" in found[0][0]["sequence"]
+
+
+class EveryPiece(PackedModel):
+    """In place of a model: random logits, so that with a large `top_k` every piece fills every mask."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.logits = torch.randn(512, vocab_size, generator=torch.Generator().manual_seed(0))
+
+    def at(self, ids, types, places):
+        for number, each in enumerate(places):
+            yield number, self.logits[: len(each)], None
+
+
+@pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
+def test_every_piece_fills_a_mask_as_decoding_the_whole_text_would(kind: str, tokenizer: Tokenizer) -> None:
+    if kind == "wordpiece":
+        pieces = [f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")]
+        pieces += ["the", "cat", "saw", "dog", "ship", "##s", "##ed", ".", ",", "!", "-", "a", "b"]
+        tokenizer = WordPieceTokenizer(pieces)
+    texts = [
+        "[MASK] cat",
+        "the [MASK]",
+        "the cat [MASK]. [MASK] , the dog",
+        "[MASK]",
+        "the ☃ [MASK][MASK]",
+        "☃[MASK] -",
+    ]
+    ids = encode_with_masks(tokenizer, texts, 64)
+    filled = fill_masks(EveryPiece(tokenizer.vocab_size), tokenizer, 64, texts, top_k=1000)
+    special, mask = tokenizer.special_ids, tokenizer.mask_id
+    for masks, row in zip(filled, [each.tolist() for each in ids], strict=True):
+        places = [place for place, piece in enumerate(row) if piece == mask]
+        for place, found in zip(places, masks, strict=True):
+            assert sorted(entry["token"] for entry in found) == list(range(tokenizer.vocab_size))
+            for entry in found:
+                whole = [piece for i, piece in enumerate([*row[:place], entry["token"], *row[place + 1 :]])
+                         if piece not in special or (i in places and i != place)]  # fmt: skip
+                assert entry["sequence"] == tokenizer.decode(whole, skip_special_tokens=False)
+                assert entry["token_str"] == tokenizer.decode([entry["token"]], skip_special_tokens=False)
+
+
+def test_the_text_around_a_mask_is_decoded_once_for_all_pieces(tokenizer: Tokenizer, monkeypatch) -> None:
+    lengths: list[int] = []
+    decode = type(tokenizer).decode
+    monkeypatch.setattr(
+        type(tokenizer), "decode", lambda self, ids, **how: lengths.append(len(ids)) or decode(self, ids, **how)
+    )
+    fill_masks(EveryPiece(tokenizer.vocab_size), tokenizer, 64, ["the cat saw [MASK] the dog"] * 5, top_k=300)
+    assert len(lengths) <= 3 * 300 + 3 * 5 and sum(length > 3 for length in lengths) <= 3 * 5
 
 
 def test_a_text_without_a_mask_or_too_long_for_one_is_refused(saved: Save, config: AlbertConfig) -> None:

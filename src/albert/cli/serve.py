@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.inference.predictor import Predictor
-from albert.inference.server.limits import Limits
+from albert.inference.server.limits import Limits, allowed_hosts
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.late_modules import load_by_name
 
@@ -32,6 +32,9 @@ class Serve:
     """The address to listen at; 0.0.0.0 lets other machines in, and there is no password: put a proxy before it."""
     port: int = 8000
     """0 takes one that is free, and says which."""
+    allowed_host: tuple[str, ...] = ()
+    """Names that requests may have in their Host header, beside localhost, 127.0.0.1, [::1] and the address of --host
+    (with --host 0.0.0.0: any IP address); * allows all."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Of the encoder's matrix products; auto is the fastest that leaves scores as they are."""
     depth: int | None = None
@@ -55,6 +58,7 @@ def main(arguments: list[str]) -> int:
         raise InvalidConfiguration(f"port {options.port}", "ports are numbers up to 65535", "8000, say")
     if options.drain_timeout <= 0 or (options.threads or 1) < 1:
         raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
+    hosts = allowed_hosts(options.host, options.allowed_host)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     draining_server = load_by_name("albert.inference.server.draining_server", extra="serve")
@@ -82,7 +86,7 @@ def main(arguments: list[str]) -> int:
         _say(f"ready: this model can {can}; {predictor.precision}, {predictor.depth} layers, {predictor.device}")
 
     try:
-        draining_server.serve(options.limits, open_predictor, listening, options.drain_timeout, started)
+        draining_server.serve(options.limits, open_predictor, listening, options.drain_timeout, started, hosts)
     except draining_server.NotDrained as error:
         _say(str(error))
         os._exit(error.exit_code)  # a batch may still be computed, and nobody waits for it

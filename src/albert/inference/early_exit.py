@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from albert.inference.packed_model import PackedModel
+from albert.inference.packed_model import BETWEEN_BATCHES, PackedModel
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
 from albert.model.depth import stated_exits
 from albert.model.packed_sequences import PackedSequences, pack
@@ -82,6 +82,7 @@ class EarlyExit:
         questions = [tuple(range(first, last)) for first, last in zip([0, *ends], ends, strict=False)]
         rows: list[Any] = [None] * len(token_ids)
         for batch in self._batches(questions, [len(ids) for ids in token_ids]):
+            BETWEEN_BATCHES.get()()
             with self.packed_model.computing():
                 for member, row, depth in self._leaving(batch, token_ids, token_types):
                     rows[member] = (row, depth)

@@ -1,7 +1,8 @@
 """A model that is given sequences of any lengths: those of like length go through it together, packed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,12 @@ from albert.model.packed_sequences import pack
 _TOKENS_A_THREAD = 512
 """Tokens that each thread of a CPU has at once: what a layer computes of so many stays in the cache."""
 _TOKENS_ON_A_GPU = 16384
+_LOGIT_ROWS = 1024
+"""Rows of vocabulary logits that are computed at once: of 30,000 pieces they take 120 MB."""
+
+BETWEEN_BATCHES: ContextVar[Callable[[], None]] = ContextVar("between_batches", default=lambda: None)
+"""Called before each batch that goes through a model at once. A server sets it in its threads, to let others compute
+in between, or to stop by an exception."""
 
 
 class PackedModel:
@@ -55,6 +62,7 @@ class PackedModel:
         """What the head gives for each sequence, in the order they came (see `output_rows`)."""
         rows: list[Any] = [None] * len(token_ids)
         for members in self._micro_batches([len(ids) for ids in token_ids]):
+            BETWEEN_BATCHES.get()()
             packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
             with self.computing():
                 found = output_rows(self.model(packed.to(self.device)), packed.lengths)
@@ -70,7 +78,8 @@ class PackedModel:
         Logits of the vocabulary are long, so they come as they are computed: a sequence's number, its logits
         [places, V], and those of its order [2] if there is a head for it.
         """
-        for members in self._micro_batches([len(ids) for ids in token_ids]):
+        for members in self._micro_batches([len(ids) for ids in token_ids], [len(each) for each in places]):
+            BETWEEN_BATCHES.get()()
             packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
             starts = packed.first_positions.tolist()
             asked = [places[member] + start for member, start in zip(members, starts, strict=True)]
@@ -81,14 +90,15 @@ class PackedModel:
             for place, (member, row) in enumerate(zip(members, rows, strict=True)):
                 yield member, row, None if order is None else order[place]
 
-    def _micro_batches(self, lengths: Sequence[int]) -> list[list[int]]:
-        """Places of sequences that go through together, of like length."""
+    def _micro_batches(self, lengths: Sequence[int], rows: Sequence[int] | None = None) -> list[list[int]]:
+        """Places of sequences that go through together, of like length; `rows` of logits are asked of each."""
         batches: list[list[int]] = []
-        total = 0
+        total = asked = 0
         for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
-            total += lengths[place]
-            if not batches or total > self.micro_batch_tokens:
+            own = rows[place] if rows is not None else 0
+            total, asked = total + lengths[place], asked + own
+            if not batches or total > self.micro_batch_tokens or asked > _LOGIT_ROWS:
                 batches.append([])
-                total = lengths[place]
+                total, asked = lengths[place], own
             batches[-1].append(place)
         return batches

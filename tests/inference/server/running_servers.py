@@ -12,7 +12,7 @@ from typing import Any
 
 from albert.inference.predictor import Predictor
 from albert.inference.server.draining_server import DrainingServer, listen
-from albert.inference.server.limits import Limits
+from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 from albert.inference.server.service import Service
 
 
@@ -83,8 +83,10 @@ def until(happened: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 @contextmanager
-def running(open_predictor: Callable[[], Predictor], drain_seconds: float = 5.0, **limits: Any) -> Iterator[Running]:
-    server = DrainingServer(Service(Limits(**limits)), open_predictor, drain_seconds)
+def running(
+    open_predictor: Callable[[], Predictor], drain_seconds: float = 5.0, hosts: Hosts = LOOPBACK, **limits: Any
+) -> Iterator[Running]:
+    server = DrainingServer(Service(Limits(**limits), hosts), open_predictor, drain_seconds)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()

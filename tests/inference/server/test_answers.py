@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 from tests.inference.server.running_servers import asked, until
 
-from albert.inference.server import reply_bodies
+from albert.inference.server import backlog, reply_bodies
 
 PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
 ASKED = {
@@ -55,7 +55,8 @@ def test_answers_are_those_of_the_predictor(predictors, serve):
     assert np.allclose(vectors, predictor.embed(["a", text]), atol=1e-6)
 
 
-def test_callers_share_batches_and_each_gets_its_own_answer(classifier, held, serve):
+def test_callers_share_batches_and_each_gets_its_own_answer(classifier, held, serve, monkeypatch):
+    monkeypatch.setattr(backlog, "BATCH_SECONDS", 1e6)  # the first batch is held: its pace says nothing
     server = serve(classifier)
     texts = [f"the {noun} number {i}" for i in range(10) for noun in ("ship", "storm")]
     with asked(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:

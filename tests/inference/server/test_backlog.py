@@ -1,6 +1,6 @@
 """A queue is as long as it takes: what a slow model could not answer in time is refused before it waits."""
 
-from albert.inference.server.backlog import LEAST_TOKENS, Backlog
+from albert.inference.server.backlog import FIRST_TOKENS, LEAST_TOKENS, Backlog
 from albert.inference.server.limits import Limits
 
 PACE = 0.01
@@ -62,7 +62,7 @@ def test_before_the_first_batch_texts_alone_count():
 def test_a_slow_model_computes_less_at_a_time():
     assert paced(batch_tokens=8192).batch_tokens == 100
     assert paced(batch_tokens=50).batch_tokens == 50
-    assert Backlog(Limits(batch_tokens=8192)).batch_tokens == 8192
+    assert Backlog(Limits(batch_tokens=8192)).batch_tokens == FIRST_TOKENS  # before any pace is known
 
 
 def test_a_single_short_text_says_little_of_the_pace():

@@ -8,7 +8,7 @@ import pytest
 from tests.inference.server.running_servers import read_all, until
 
 TEXT = {"texts": ["the ship"]}
-HEADER = b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+HEADER = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
 
 
 @pytest.mark.parametrize(("sent", "what"), [(b"", "header"), (b"GET /mo", "header"), (HEADER + b"{", "body")])
@@ -71,7 +71,7 @@ def test_when_all_connections_wait_for_answers_a_new_one_is_refused(classifier, 
 def test_who_does_not_read_is_cut_off(predictors, serve):
     predictor = predictors("pretrain")
     server = serve(predictor, body_seconds=0.5)
-    request = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         connection.connect(("127.0.0.1", server.port))

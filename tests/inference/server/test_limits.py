@@ -1,9 +1,14 @@
 """Everything is bounded: each limit has its status and one clear sentence; no path or traceback is told."""
 
 import json
+import socket
 
 import pytest
 from tests.inference.server.running_servers import asked, read_all, running, until
+
+from albert.inference.server.calls import as_input
+from albert.inference.server.limits import allowed_hosts
+from albert.runtime.errors import InvalidConfiguration
 
 TEXT = {"texts": ["the ship"]}
 
@@ -51,6 +56,119 @@ def test_unknown_addresses_methods_and_types(server):
     assert server.request("POST", "/classify", b"{}", Content_Encoding="gzip").status == 415
 
 
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("/classify", {"POST"}),
+        ("/model", {"GET", "HEAD"}),
+        ("/", {"GET", "HEAD"}),
+        ("/page/script.js", {"GET", "HEAD"}),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_ones(address, allowed, server):
+    for method in ("DELETE", "OPTIONS", *({"GET", "HEAD", "POST"} - allowed)):
+        reply = server.request(method, address)
+        assert (reply.status, set(reply.headers["allow"].split(", "))) == (405, allowed)
+
+
+@pytest.mark.parametrize("address", ["/", "/docs", "/model", "/healthz", "/readyz", "/metrics", "/openapi.json"])
+def test_head_gives_the_header_of_get(address, server):
+    with server.connected() as connection:
+        for method in ("HEAD", "GET"):
+            connection.sendall(f"{method} {address} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        head, get, nothing = read_all(connection).split(b"HTTP/1.1 ")[1:]
+    assert head.startswith(b"200 ") and get.startswith(b"200 ") and nothing.startswith(b"404 ")
+    named, nothing_more = head.split(b"\r\n\r\n")
+    assert nothing_more == b"" and b"content-length: " in named
+    if address != "/metrics":  # figures change from one to the next
+        length = int(named.split(b"content-length: ")[1].split(b"\r\n")[0])
+        assert length == len(get.split(b"\r\n\r\n", 1)[1])
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST.:8000", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8000", 200),
+        ("evil.example", 421),
+        ("evil.example:8000", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("192.168.1.5", 421),
+        ("", 421),
+    ],
+)
+def test_a_foreign_host_is_refused(host, status, server):
+    for reply in (server.request("GET", "/model", Host=host), server.post("/classify", TEXT, Host=host)):
+        assert reply.status == status
+        if status == 421:
+            assert "Host" in reply.said["error"] and "--allowed-host" in reply.said["error"]
+    assert server.counted("albert_refused_total", reason="host") == (2 if status == 421 else 0)
+
+
+def test_other_hosts_may_be_allowed():
+    everywhere = allowed_hosts("0.0.0.0", ["models.example.org"])
+    for host in (
+        "192.168.1.5:8000",
+        "[fe80::1]:80",
+        "127.0.0.1",
+        "localhost",
+        "Models.Example.org",
+        socket.gethostname(),
+    ):
+        assert everywhere.allow(host), host
+    assert not everywhere.allow("evil.example") and not everywhere.allow("192.168.1.5.evil.example:80")
+    here = allowed_hosts("192.168.1.5")
+    assert here.allow("192.168.1.5:8000") and here.allow("localhost") and not here.allow("192.168.1.6")
+    assert allowed_hosts("server.local").allow("server.local:80")
+    assert allowed_hosts("127.0.0.1", ["*"]).allow("evil.example")
+    for wrong in ("http://a.example", "a.example:80", "a.example/x", ""):
+        with pytest.raises(InvalidConfiguration, match="without a port"):
+            allowed_hosts("127.0.0.1", [wrong])
+
+
+def test_masks_times_candidates_are_bounded(predictors, serve):
+    server = serve(predictors("pretrain"), candidates=60)
+    texts = ["[MASK] [MASK] [MASK]"] * 4
+    reply = server.post("/fill-mask", {"texts": texts, "top_k": 6})
+    assert (reply.status, reply.said["error"]) == (
+        413,
+        "12 masks with top_k 6 are 72 candidates in a request, the most are 60; "
+        "send fewer texts or masks, or a smaller top_k",
+    )
+    (*_, last) = server.post("/fill-mask", {"texts": texts, "top_k": 5}).said["results"]
+    assert [len(mask) for mask in last] == [5, 5, 5]
+    default = serve(predictors("pretrain")).post("/fill-mask", {"texts": ["[MASK] " * 120] * 32, "top_k": 100})
+    assert default.status == 413 and "384000 candidates" in default.said["error"]
+
+
+def test_options_and_windows_count_by_what_is_read(predictors):
+    predictor = predictors("choose")
+    one = as_input(predictor, ("the ship " * 15, ("a",), ""))
+    many = as_input(predictor, ("the ship " * 15, ("a",) * 8, ""), counted=8)
+    assert many.tokens == 8 * one.tokens and many.counted == 8
+    longer = as_input(predictor, ("the ship " * 999, ("a",) * 8, ""), counted=8)
+    assert longer.tokens == 8 * predictor.max_length
+    assert as_input(predictor, ("the ship " * 999,), windowed=True).tokens > 2 * 999 * 9 / 3
+    assert as_input(predictor, ("1234567890",)).tokens > 10 and as_input(predictor, ("海" * 20,)).tokens > 20
+
+
+def test_a_lack_of_memory_is_told(classifier, serve, monkeypatch):
+    calls = []
+
+    def lacking(texts, pairs=None):
+        calls.append(len(texts))
+        raise MemoryError
+
+    monkeypatch.setattr(classifier, "classify_batch", lacking)
+    reply = serve(classifier).post("/classify", {"texts": ["a"] * 32})
+    assert (reply.status, reply.headers["retry-after"]) == (503, "2") and "memory" in reply.said["error"]
+    assert calls == [32, 8, 8, 8, 8]
+
+
 def test_no_mask_and_a_mask_too_many_tokens_away(predictors, serve):
     server = serve(predictors("pretrain"))
     assert server.post("/fill-mask", {"texts": ["a [MASK]", "a"]}).status == 422
@@ -60,11 +178,11 @@ def test_no_mask_and_a_mask_too_many_tokens_away(predictors, serve):
 
 def test_a_large_body_is_refused_by_its_length_and_while_it_comes(server):
     with server.connected() as connection:
-        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
         connection.sendall(b"Content-Length: 3000000\r\n\r\n")
         assert connection.recv(1_000).startswith(b"HTTP/1.1 413 ")
     with server.connected() as connection:
-        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
         connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
         sent = 0
         try:
@@ -81,7 +199,7 @@ def test_a_large_body_is_refused_by_its_length_and_while_it_comes(server):
 
 def test_three_megabytes_in_small_chunks_do_no_harm(server):
     with server.connected() as connection:
-        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
         connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
         try:
             connection.sendall(b"6\r\naaaaaa\r\n" * 500_000)
@@ -97,14 +215,15 @@ def test_three_megabytes_in_small_chunks_do_no_harm(server):
     ("sent", "status"),
     [
         (b"nonsense\r\n\r\n", 400),
-        (b"GET /model HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", 431),
-        (b"GET /model HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 400_000, 431),
+        (b"GET /model HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", 431),
+        (b"GET /model HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 400_000, 431),
         (
-            b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             400,
         ),
         (
-            b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
             400,
         ),
@@ -122,7 +241,7 @@ def test_requests_in_one_go_are_answered_in_their_order(server):
     one, other = (json.dumps({"texts": [text]}).encode() for text in ("the ship", "a storm at sea"))
     with server.connected() as connection:
         for body, end in ((one, b""), (other, b"Connection: close\r\n")):
-            header = b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + end
+            header = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + end
             connection.sendall(header + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         said = read_all(connection)
     results = [json.loads(part.split(b"\r\n\r\n")[1])["results"] for part in said.split(b"HTTP/1.1 200 OK")[1:]]
@@ -160,7 +279,7 @@ def test_what_a_client_does_not_wait_for_is_not_computed(classifier, held, serve
     with asked(lambda: server.post("/classify", TEXT)):
         until(lambda: held.batches)
         with server.connected() as connection:
-            header = b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            header = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             connection.sendall(header + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             until(lambda: server.counted("albert_queue_texts") == 2)
         until(lambda: server.counted("albert_dropped_texts_total", reason="client gone") == 2)

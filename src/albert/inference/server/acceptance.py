@@ -11,7 +11,7 @@ import numpy as np
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from albert.inference.server.batcher import Call, Input, NotFinite, QueueFull
+from albert.inference.server.batcher import Abandoned, Call, Input, Late, NotFinite, QueueFull, lacks_memory
 from albert.inference.server.batcher import Request as Accepted
 from albert.inference.server.gate import ACCEPTED, Refused, queue_is_full, refuse_unready
 from albert.inference.server.limits import Limits
@@ -36,8 +36,16 @@ async def answered(service: Service, request: HttpRequest, call: Call, inputs: S
     request.scope[ACCEPTED] = True
     service.in_progress += 1
     results = await _wait(service, request, accepted)
-    body = json.dumps({"results": results}, default=np.ndarray.tolist, allow_nan=False, separators=(",", ":"))
-    return Response(body, media_type="application/json", headers={"server-timing": _timing(accepted)})
+    return Response(await _body(results), media_type="application/json", headers={"server-timing": _timing(accepted)})
+
+
+async def _body(results: Sequence[Any]) -> str:
+    """The results in JSON; other requests are heard between them, since a result may have megabytes."""
+    parts = []
+    for result in results:
+        parts.append(json.dumps(result, default=np.ndarray.tolist, allow_nan=False, separators=(",", ":")))
+        await asyncio.sleep(0)
+    return f'{{"results":[{",".join(parts)}]}}'
 
 
 async def _wait(service: Service, request: HttpRequest, accepted: Accepted) -> list[Any]:
@@ -52,18 +60,24 @@ async def _wait(service: Service, request: HttpRequest, accepted: Accepted) -> l
         gone.cancel()
     if accepted.answers.done():
         if (error := accepted.answers.exception()) is not None:
-            raise _failure(error)
+            raise _failure(service, error)
         return accepted.answers.result()
     if gone.done():
         service.batcher.drop(accepted, "client gone")
         raise Refused(HTTPStatus.BAD_REQUEST, "client gone", "the client went away")  # nobody reads this
     service.batcher.drop(accepted, "deadline")
-    why = f"no answer within {service.limits.request_seconds:g} seconds"
-    raise Refused(HTTPStatus.GATEWAY_TIMEOUT, "deadline", why)
+    raise _failure(service, Late())
 
 
-def _failure(error: BaseException) -> Refused:
+def _failure(service: Service, error: BaseException) -> Refused:
     """What a caller is told; where it is our mistake, the log is told the rest."""
+    if isinstance(error, Late | Abandoned):
+        why = f"no answer within {service.limits.request_seconds:g} seconds"
+        return Refused(HTTPStatus.GATEWAY_TIMEOUT, "deadline", why)
+    if lacks_memory(error):
+        logger.error("not enough memory: %s", str(error).partition("\n")[0])
+        why = "the server has not enough memory for this; send fewer or shorter texts, or try again later"
+        return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "memory", why, retry_after="2")
     if isinstance(error, UsageError):
         return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "usage", str(error))
     if isinstance(error, NotFinite):
@@ -92,6 +106,20 @@ def refuse_too_much(limits: Limits, inputs: Sequence[Input]) -> None:
     if longest > limits.text_characters:
         why = f"a text of {longest} characters, the most are {limits.text_characters}"
         raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "characters", why)
+
+
+def refuse_too_many_candidates(limits: Limits, masks: int, top_k: int) -> None:
+    """Nothing where fill-mask is asked for no more pieces than a reply may hold.
+
+    Raises:
+        Refused: it is.
+    """
+    if masks * top_k > limits.candidates:
+        why = (
+            f"{masks} masks with top_k {top_k} are {masks * top_k} candidates in a request, the most are "
+            f"{limits.candidates}; send fewer texts or masks, or a smaller top_k"
+        )
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "candidates", why)
 
 
 def _timing(accepted: Accepted) -> str:

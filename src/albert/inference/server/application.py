@@ -57,7 +57,10 @@ def _add_errors(app: FastAPI, service: Service) -> None:
     async def refused(request: Request, error: HTTPException) -> Response:
         if not isinstance(error, Refused):
             status = HTTPStatus(error.status_code)
-            error = Refused(status, status.phrase.lower(), _SENTENCES.get(status, status.phrase.lower()))
+            headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+            if "GET" in (methods := headers.get("allow", "").split(", ")):
+                headers["allow"] = ", ".join([*methods, "HEAD"])
+            error = Refused(status, status.phrase.lower(), _SENTENCES.get(status, status.phrase.lower()), **headers)
         return refusal(error, service)
 
     @app.exception_handler(RequestValidationError)

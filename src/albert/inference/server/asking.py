@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from albert.inference.encoding import MASK
 from albert.inference.server import reply_bodies, request_bodies
-from albert.inference.server.acceptance import answered
+from albert.inference.server.acceptance import answered, refuse_too_many_candidates
 from albert.inference.server.batcher import Call, Input
 from albert.inference.server.calls import as_input
 from albert.inference.server.gate import refuse_unready
@@ -87,6 +87,7 @@ def ability_routes(service: Service) -> APIRouter:
             raise UsageError(
                 "texts", f"{len(unmasked)} without {MASK}", f'write one, as in "The cat {MASK} on the mat."'
             )
+        refuse_too_many_candidates(service.limits, sum(text.count(MASK) for text in body.texts), body.top_k)
         return await ask(request, lambda: [taken(text) for text in body.texts], top_k=body.top_k)
 
     @post("/order", reply_bodies.OrdersReply)

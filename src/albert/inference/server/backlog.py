@@ -14,6 +14,8 @@ BATCH_SECONDS = 1.0
 LEAST_TOKENS = 64
 """What the smallest batch counts for: its time goes into everything but tokens. Were it more, texts that come one by
 one would promise a pace that batches do not keep."""
+FIRST_TOKENS = 512
+"""As many go together before any pace is known."""
 KEPT = 0.9
 """How much of what earlier batches told counts when another one has been computed."""
 
@@ -57,7 +59,7 @@ class Backlog:
     def batch_tokens(self) -> int:
         """Tokens that may be computed together now."""
         if not self._seconds_per_token:
-            return self._batch_tokens
+            return min(self._batch_tokens, FIRST_TOKENS)
         return min(self._batch_tokens, int(BATCH_SECONDS / self._seconds_per_token))
 
     def has_room(self, sizes: Sequence[Size]) -> bool:
@@ -79,6 +81,10 @@ class Backlog:
     def begin(self, texts: int) -> None:
         """So many texts no longer wait, but are being computed: others wait for them until `note`."""
         self.texts -= texts
+
+    def give_up(self, tokens: int) -> None:
+        """What was begun will not be computed to its end."""
+        self.tokens -= tokens
 
     def note(self, tokens: int, seconds: float) -> None:
         """What was begun has been computed."""

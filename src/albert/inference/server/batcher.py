@@ -1,7 +1,9 @@
-"""One queue and one worker: texts of all callers that ask alike are computed together, each answered on its own.
+"""One queue: texts of all callers that make the same call are computed together, and each is answered on its own.
 
-The worker is a thread, so that the event loop stays free; it takes the oldest text and, up to a budget of tokens, all
-others that wait for the same call. A text that makes a batch fail is found by halving the batch, and fails alone.
+Requests take turns by tokens (start-time fair queueing): the first texts of a new request come before the later texts
+of a large one. The event loop stays free, since threads compute, one at a time: one takes batches of about a second,
+the others take texts that need longer alone, and let others compute after every batch that goes through the model at
+once. What nobody waits for any more is not computed, or not to its end.
 """
 
 import asyncio
@@ -9,15 +11,24 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from albert.inference.encoding import UnansweredTexts
+from albert.inference.packed_model import BETWEEN_BATCHES
 from albert.inference.server.backlog import Backlog
 from albert.inference.server.limits import Limits
 from albert.inference.server.measurements import Measurements
+
+LONG_TEXTS = 2
+"""Texts that may be under way at a time of those that take longer than a batch should."""
+MOST_FAILURES = 16
+"""Failures in a batch after which no more is tried to find out which of its texts are to blame."""
+MEMORY_PARTS = 4
+"""A batch for which there is not enough memory is computed again once, in so many parts."""
 
 
 class QueueFull(Exception):
@@ -30,6 +41,14 @@ class QueueFull(Exception):
 
 class NotFinite(Exception):
     """The model gave a number that is not finite."""
+
+
+class Late(Exception):
+    """A request was not answered in time."""
+
+
+class Abandoned(Exception):
+    """Nobody waits any more for what is being computed."""
 
 
 class Call(NamedTuple):
@@ -64,9 +83,12 @@ class Request:
     answers: "asyncio.Future[list[Any]]"
     outcomes: list[Any]
     open: int
+    arrived: float
+    deadline: float
     started: float | None = None
     ended: float | None = None
-    arrived: float = field(default_factory=time.perf_counter)
+    dropped: str | None = None
+    """Why nobody waits for it any more."""
 
 
 class _Item(NamedTuple):
@@ -74,15 +96,57 @@ class _Item(NamedTuple):
     input: Input
     request: Request
     place: int
+    is_long: bool
+    turn: float
+    """Its place in the order: tokens that were begun before its request came, and those of its request before it."""
+
+
+@dataclass
+class _Failures:
+    """How often the computation of a batch failed."""
+
+    count: int = 0
+    lacked_memory: bool = False
+
+
+class Turns:
+    """A lock that goes to those who wait for it in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._lock, self._waiting, self._taken = threading.Lock(), deque[threading.Lock](), False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = threading.Lock()
+            mine.acquire()
+            self._waiting.append(mine)
+        mine.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False
+
+    def pass_on(self) -> None:
+        """Let those who wait come first."""
+        self.__exit__()
+        self.__enter__()
 
 
 class Batcher:
-    """The queue and its worker.
+    """The queue and the threads that compute.
 
     Args:
-        compute: answers a call for some inputs, in their order; it runs in the worker alone.
+        compute: answers a call for some inputs, in their order; it runs in the batcher's threads, one at a time, and
+            may call `BETWEEN_BATCHES` between the parts of its work.
         limits: how many texts may wait and how long, and how many tokens are computed together.
         measurements: told of batches, waits and drops.
+        clock: seconds.
     """
 
     def __init__(
@@ -90,19 +154,25 @@ class Batcher:
         compute: Callable[[Call, Sequence[tuple[Any, ...]]], Sequence[Any]],
         limits: Limits,
         measurements: Measurements,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._compute, self._measurements = compute, measurements
-        self._waiting: deque[_Item] = deque()
-        self._backlog = Backlog(limits)
-        self._changed, self._closed = threading.Condition(), False
+        self._compute, self._measurements, self._clock = compute, measurements, clock
+        self._waiting: list[_Item] = []
+        self._begun = {False: 0.0, True: 0.0}
+        self._backlog, self._request_seconds = Backlog(limits), limits.request_seconds
+        self._changed, self._closed, self._turns = threading.Condition(), False, Turns()
         self._loop = asyncio.get_running_loop()
-        self._worker = threading.Thread(target=self._work, name="albert batches", daemon=True)
-        self._worker.start()
+        self._workers = [
+            threading.Thread(target=self._work, args=(is_long,), name="albert batches", daemon=True)
+            for is_long in (False, *[True] * LONG_TEXTS)
+        ]
+        for worker in self._workers:
+            worker.start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether the worker works."""
-        return self._worker.is_alive()
+        """Whether the threads work."""
+        return all(worker.is_alive() for worker in self._workers)
 
     @property
     def is_full(self) -> bool:
@@ -120,86 +190,174 @@ class Batcher:
         Raises:
             QueueFull: its texts do not all find room, or would wait too long.
         """
-        request = Request(self._loop.create_future(), [None] * len(inputs), len(inputs))
+        now = self._clock()
+        request = Request(
+            self._loop.create_future(), [None] * len(inputs), len(inputs), now, now + self._request_seconds
+        )
         sizes = [each.size for each in inputs]
         with self._changed:
             if not self._backlog.has_room(sizes):
                 raise QueueFull(self.retry_after)
             self._backlog.add(sizes)
-            self._waiting.extend(_Item(call, each, request, place) for place, each in enumerate(inputs))
+            turns, most = self._begun.copy(), self._backlog.batch_tokens
+            for place, each in enumerate(inputs):
+                is_long = each.tokens > most
+                self._waiting.append(_Item(call, each, request, place, is_long, turns[is_long]))
+                turns[is_long] += each.tokens
+            self._waiting.sort(key=lambda item: item.turn)
             self._measurements.queued.set(self._backlog.texts)
-            self._changed.notify()
+            self._changed.notify_all()
         return request
 
     def drop(self, request: Request, reason: str) -> int:
-        """Forget what was not started of a request that nobody waits for any more; how many texts that were."""
+        """Forget what was not started of a request that nobody waits for any more; how many texts that were.
+
+        What is being computed for it alone ends with the batch that goes through the model now.
+        """
         with self._changed:
-            dropped = [item.input.size for item in self._waiting if item.request is request]
-            self._waiting = deque(item for item in self._waiting if item.request is not request)
-            self._backlog.remove(dropped)
-            self._measurements.queued.set(self._backlog.texts)
-        texts = sum(counted for counted, _ in dropped)
+            dropped = self._take_back(request)
+        request.dropped = reason
         request.answers.cancel()
+        texts = sum(item.input.counted for item in dropped)
         self._measurements.dropped.labels(reason).inc(texts)
         return texts
 
     def close(self) -> None:
-        """End the worker, once it has computed what waits."""
+        """End the threads, once they have computed what waits."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
-        self._worker.join()
+            self._changed.notify_all()
+        for worker in self._workers:
+            worker.join()
 
-    def _work(self) -> None:
-        while batch := self._next_batch():
-            started = time.perf_counter()
-            for item in batch:
-                item.request.started = item.request.started or started
-                self._measurements.queue_seconds.observe(started - item.request.arrived)
-            outcomes = self._outcomes(batch)
-            self._note(batch, time.perf_counter() - started)
+    def _work(self, is_long: bool) -> None:
+        batch: list[_Item] = []
+        paused = 0.0
+
+        def stop_unless_awaited() -> None:
+            now = self._clock()
+            if all(item.request.answers.done() or now >= item.request.deadline for item in batch):
+                raise Abandoned
+
+        def between() -> None:
+            nonlocal paused
+            stop_unless_awaited()
+            if is_long:
+                before = self._clock()
+                self._turns.pass_on()
+                paused += self._clock() - before
+                stop_unless_awaited()
+
+        BETWEEN_BATCHES.set(between)
+        while self._wait_for_work(is_long):
+            with self._turns:
+                batch, paused = self._next_batch(is_long), 0.0
+                if not batch:
+                    continue
+                started = self._clock()
+                for item in batch:
+                    item.request.started = item.request.started or started
+                    self._measurements.queue_seconds.observe(started - item.request.arrived)
+                outcomes = self._outcomes(batch, _Failures())
+                self._note(batch, outcomes, self._clock() - started - paused)
             if self._loop.is_closed():  # the server ended without waiting for this batch
                 return
             self._loop.call_soon_threadsafe(_deliver, batch, outcomes)
+            del outcomes
+            batch = []
 
-    def _next_batch(self) -> list[_Item]:
-        """The oldest text and those that may go with it; nothing when it is time to end."""
+    def _wait_for_work(self, is_long: bool) -> bool:
+        """Wait until there is something to compute; whether there is, or it is time to end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._changed.wait_for(lambda: self._closed or any(item.is_long is is_long for item in self._waiting))
+            return any(item.is_long is is_long for item in self._waiting)
+
+    def _next_batch(self, is_long: bool) -> list[_Item]:
+        """The text whose turn it is, alone if it is long, else with those that may go with it."""
+        with self._changed:
+            self._end_late_requests()
             batch: list[_Item] = []
-            left: deque[_Item] = deque()
             tokens, most = 0, self._backlog.batch_tokens
             for item in self._waiting:
-                fits = not batch or tokens + item.input.tokens <= most
-                if fits and (not batch or item.call == batch[0].call):
+                fits = not batch or (not is_long and tokens + item.input.tokens <= most)
+                if item.is_long is is_long and fits and (not batch or item.call == batch[0].call):
                     batch.append(item)
                     tokens += item.input.tokens
-                else:
-                    left.append(item)
-            self._waiting = left
+            if batch:
+                self._begun[is_long] = max(self._begun[is_long], batch[0].turn)
+            begun = {id(item) for item in batch}
+            self._waiting = [item for item in self._waiting if id(item) not in begun]
             self._backlog.begin(sum(item.input.counted for item in batch))
             self._measurements.queued.set(self._backlog.texts)
         return batch
 
-    def _outcomes(self, batch: Sequence[_Item]) -> list[Any]:
-        """An answer or an exception for each, in order."""
+    def _take_back(self, request: Request) -> list[_Item]:
+        """What waits of a request, which then waits no more."""
+        items = [item for item in self._waiting if item.request is request]
+        self._waiting = [item for item in self._waiting if item.request is not request]
+        self._backlog.remove(item.input.size for item in items)
+        self._measurements.queued.set(self._backlog.texts)
+        return items
+
+    def _end_late_requests(self) -> None:
+        """What could not be begun before its deadline is not begun."""
+        now = self._clock()
+        for request in {id(item.request): item.request for item in self._waiting}.values():
+            if now >= request.deadline:
+                items = self._take_back(request)
+                self._measurements.dropped.labels("deadline").inc(sum(item.input.counted for item in items))
+                if not self._loop.is_closed():
+                    self._loop.call_soon_threadsafe(_deliver, items, [Late()] * len(items))
+
+    def _outcomes(self, batch: Sequence[_Item], failures: _Failures) -> list[Any]:
+        """An answer or an exception for each, in order.
+
+        Texts that cannot be answered are left out and the others computed. A batch that fails for a reason that it does
+        not say is halved, until those who fail are found or it has failed often enough. One that lacks memory is
+        computed again once, in smaller parts.
+        """
+        reasons: Mapping[int, tuple[str, str | None]] = {}
+        subject, size = "", 1
         try:
             answers = list(self._compute(batch[0].call, [item.input.texts for item in batch]))
             assert len(answers) == len(batch), "each text has its own answer"
             return [answer if is_finite(answer) else NotFinite(batch[0].call.name) for answer in answers]
+        except Abandoned as error:
+            return [error] * len(batch)
+        except UnansweredTexts as error:
+            reasons, subject = error.reasons, error.subject.split()[0]
         except BaseException as error:  # a panic of a Rust library is no Exception
-            if len(batch) == 1:
-                return [error]
-            middle = len(batch) // 2
-            return self._outcomes(batch[:middle]) + self._outcomes(batch[middle:])
+            kind = "memory" if lacks_memory(error) else "other"
+            self._measurements.failures.labels(kind).inc()
+            failures.count += 1
+            if kind == "memory":
+                error.__traceback__ = None  # it keeps what the attempt computed
+            if len(batch) == 1 or failures.count > MOST_FAILURES or (kind == "memory" and failures.lacked_memory):
+                return [error] * len(batch)
+            failures.lacked_memory |= kind == "memory"
+            size = math.ceil(len(batch) / (MEMORY_PARTS if kind == "memory" else 2))
+        if reasons:
+            answerable = [item for number, item in enumerate(batch) if number not in reasons]
+            others = iter(self._outcomes(answerable, failures) if answerable else [])
+            return [
+                UnansweredTexts(subject, {0: reasons[number]}) if number in reasons else next(others)
+                for number in range(len(batch))
+            ]
+        parts = [batch[start : start + size] for start in range(0, len(batch), size)]
+        return [outcome for part in parts for outcome in self._outcomes(part, failures)]
 
-    def _note(self, batch: Sequence[_Item], seconds: float) -> None:
+    def _note(self, batch: Sequence[_Item], outcomes: Sequence[Any], seconds: float) -> None:
         counted = sum(item.input.counted for item in batch)
         tokens = sum(item.input.tokens for item in batch)
-        with self._changed:
-            self._backlog.note(tokens, seconds)
         ability = batch[0].call.name
         self._measurements.batch_seconds.labels(ability).observe(seconds)
+        if isinstance(outcomes[0], Abandoned):  # how long it would have taken is not known
+            with self._changed:
+                self._backlog.give_up(tokens)
+            self._measurements.dropped.labels(batch[0].request.dropped or "deadline").inc(counted)
+            return
+        with self._changed:
+            self._backlog.note(tokens, seconds)
         self._measurements.batch_texts.observe(counted)
         self._measurements.batch_tokens.observe(tokens)
         self._measurements.texts.labels(ability).inc(counted)
@@ -218,6 +376,20 @@ def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
                 request.answers.set_result(request.outcomes)
             else:
                 request.answers.set_exception(failed)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether there was not enough memory, of the machine or of its accelerator."""
+    said = str(error).lower()
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and any(words in said for words in _NO_MEMORY))
+    )
+
+
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+"""As PyTorch says it, on a CPU and on a GPU."""
 
 
 def is_finite(answer: Any) -> bool:

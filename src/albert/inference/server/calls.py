@@ -1,5 +1,6 @@
 """What the worker does: each call by its name, for texts of many callers, as results that become JSON."""
 
+import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,8 +9,12 @@ from albert.inference.layer_views import show_layers
 from albert.inference.predictor import Predictor
 from albert.inference.server.batcher import Call, Input
 
-CHARACTERS_PER_TOKEN = 3
-"""A low estimate, so that a batch rather holds less than its budget; what is computed at once is bounded by tokens."""
+LETTERS_PER_TOKEN = 3
+"""A low estimate, so that a batch rather holds less than its budget; digits, signs and letters beyond ASCII count as a
+token each."""
+OVERLAP = 3
+"""How often a token of a long text is read at most, since the windows of a text overlap."""
+_LETTERS = (string.ascii_letters + string.whitespace).encode()
 
 Inputs = Sequence[tuple[Any, ...]]
 
@@ -25,13 +30,22 @@ def as_input(predictor: Predictor, texts: Sequence[Any], counted: int = 1, windo
     Args:
         predictor: the model.
         texts: the arguments.
-        counted: sequences that they become, options say.
+        counted: sequences that they become: each holds all texts and one of the options, if there are any.
         windowed: whether a long text is read in windows; otherwise it is cut to what the model reads.
     """
-    lengths = [len(part) for text in texts for part in ([text] if isinstance(text, str) else text or ())]
-    tokens = sum(lengths) // CHARACTERS_PER_TOKEN + 3
-    most = tokens if windowed else counted * predictor.max_length
-    return Input(tuple(texts), counted, min(tokens, most), max(lengths))
+    shared = sum(_estimate(text) for text in texts if isinstance(text, str)) + 3
+    options = next((text for text in texts if isinstance(text, tuple)), ("",))
+    sequences = [shared + _estimate(option) for option in options]
+    most = predictor.max_length
+    tokens = [n + (OVERLAP - 1) * max(n - most, 0) if windowed else min(n, most) for n in sequences]
+    longest = max(len(text) for text in (*texts, *options) if isinstance(text, str))
+    return Input(tuple(texts), counted, sum(tokens), longest)
+
+
+def _estimate(text: str) -> int:
+    """How many tokens a text may be."""
+    others = len(text.encode("ascii", "replace").translate(None, _LETTERS))
+    return others + (len(text) - others) // LETTERS_PER_TOKEN
 
 
 def _classify(predictor: Predictor, inputs: Inputs, paired: bool) -> Sequence[Any]:

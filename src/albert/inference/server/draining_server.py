@@ -12,7 +12,7 @@ import uvicorn
 from albert.inference.predictor import Predictor
 from albert.inference.server.application import application
 from albert.inference.server.connections import BoundedConfig
-from albert.inference.server.limits import Limits
+from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 from albert.inference.server.service import Service
 from albert.runtime.errors import AlbertError, Unavailable
 
@@ -111,6 +111,7 @@ def serve(
     listening: socket.socket,
     drain_seconds: float,
     started: Callable[[Predictor], None],
+    hosts: Hosts = LOOPBACK,
 ) -> None:
     """Run until a signal comes, and until what was accepted is answered.
 
@@ -118,12 +119,13 @@ def serve(
         limits: what is taken on at most.
         open_predictor, drain_seconds, started: see `DrainingServer`.
         listening: where connections come in (`listen`).
+        hosts: what the `Host` header of a request may say.
 
     Raises:
         NotDrained: answering took too long; the worker may still compute.
         AlbertError: the model could not be loaded.
     """
-    server = DrainingServer(Service(limits), open_predictor, drain_seconds, started)
+    server = DrainingServer(Service(limits, hosts), open_predictor, drain_seconds, started)
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:

@@ -46,6 +46,13 @@ class Measurements:
             registry=self.registry,
         )
 
+        self.failures = Counter(
+            "albert_batch_failures",
+            "Computations of a batch that failed, by cause; parts of it are computed again.",
+            ("cause",),
+            registry=self.registry,
+        )
+
     def text(self) -> bytes:
         """All figures in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -5,7 +5,7 @@ from typing import Literal
 from albert.inference.predictor import Predictor
 from albert.inference.server.batcher import Batcher
 from albert.inference.server.calls import compute
-from albert.inference.server.limits import Limits
+from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 from albert.inference.server.measurements import Measurements
 
 State = Literal["starting", "ready", "draining", "broken"]
@@ -17,10 +17,14 @@ class Service:
     Attributes:
         draining: whether new work is refused, because the server is to end.
         in_progress: requests that were accepted and whose replies are not out.
+
+    Args:
+        limits: what is taken on at most.
+        hosts: what the `Host` header of a request may say (see `allowed_hosts`).
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits, self.measurements = limits, Measurements()
+    def __init__(self, limits: Limits, hosts: Hosts = LOOPBACK) -> None:
+        self.limits, self.hosts, self.measurements = limits, hosts, Measurements()
         self._served: tuple[Predictor, Batcher] | None = None
         self.draining, self.in_progress = False, 0
 

@@ -30,6 +30,7 @@ EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
 
-# Inside a container loopback would reach nobody; -p 127.0.0.1:8000:8000 keeps it to this machine.
+# Inside a container loopback would reach nobody; -p 127.0.0.1:8000:8000 keeps it to this machine. Who comes by a name, as
+# other services of Compose do, needs it allowed: docker run … albert serve /model --host 0.0.0.0 --allowed-host albert
 ENTRYPOINT ["albert"]
 CMD ["serve", "/model", "--host", "0.0.0.0", "--port", "8000"]

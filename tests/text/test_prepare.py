@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from albert.cli.main import run
 from albert.runtime.durable_files import new_directory
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.text.fingerprints import byte_fingerprint
 from albert.text.preparation.prepare import prepare
-from albert.text.preparation.shard_encoding import is_held_out, token_type
+from albert.text.preparation.shard_encoding import held_out_key, is_held_out, token_type
 from albert.text.preparation.shards import TokenCorpus
 from albert.text.preparation.unit_preparation import PreparationSettings
 from albert.text.sentences import split_sentences
@@ -67,7 +68,7 @@ def test_tokens_are_those_of_the_sentences(prepared, documents, tokenizer):
     expected = {"train": [], "held_out": []}
     for text in documents:
         sentences = [tokenizer.encode(sentence) for sentence in split_sentences(text)]
-        expected["held_out" if is_held_out(text, 0.2, 0) else "train"].append(sentences)
+        expected["held_out" if is_held_out(held_out_key(text, 0), 0.2) else "train"].append(sentences)
     for split in ("train", "held_out"):
         corpus = TokenCorpus.open(directory, split)
         assert documents_of(corpus) == expected[split]
@@ -119,10 +120,10 @@ def test_equal_texts_land_on_one_side(documents, tokenizer, tmp_path):
 
 def test_the_held_out_share_and_seed_are_respected():
     texts = [f"This is text {number}." for number in range(4000)]
-    chosen = [{text for text in texts if is_held_out(text, 0.25, seed)} for seed in (0, 1)]
+    chosen = [{text for text in texts if is_held_out(held_out_key(text, seed), 0.25)} for seed in (0, 1)]
     assert all(900 < len(side) < 1100 for side in chosen)
     assert chosen[0] != chosen[1]
-    assert {text for text in texts if is_held_out(text, 0.1, 0)} < chosen[0]
+    assert {text for text in texts if is_held_out(held_out_key(text, 0), 0.1)} < chosen[0]
 
 
 def test_reading_across_shards_gives_every_token(prepared):
@@ -299,3 +300,67 @@ def test_a_foreign_tokenizer_is_found_even_without_hashes(copy_of_prepared):
         config.write_text(config.read_text().replace('"keep_accents": false', '"keep_accents": true'))
     with pytest.raises(DamagedData, match="tokenizer files are not those"):
         TokenCorpus.open(foreign, verify=False)
+
+
+FEW = ["One stood here. Two came by. Three went on.", "Four sat down. Five got up.", "Six spoke. Seven heard it."]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("shard_bytes", [10, 10_000])
+def test_of_few_documents_the_one_with_the_lowest_key_is_held_out(tokenizer, tmp_path, workers, shard_bytes):
+    path = write_corpus(tmp_path / "raw.jsonl", FEW)
+    settings = PreparationSettings(shard_bytes=shard_bytes)
+    assert not any(is_held_out(held_out_key(text, 0), settings.held_out) for text in FEW)
+    report = prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
+    assert report.held_out_though_few == "document"
+    chosen = min(FEW, key=lambda text: held_out_key(text, 0))
+    for split, texts in (("held_out", [chosen]), ("train", [text for text in FEW if text != chosen])):
+        expected = [[tokenizer.encode(s) for s in split_sentences(text)] for text in texts]
+        assert documents_of(TokenCorpus.open(tmp_path / "data", split)) == expected
+    counts = report.splits
+    assert (counts["train"].documents, counts["held_out"].documents) == (2, 1)
+    assert counts["train"].bytes + counts["held_out"].bytes == report.bytes_in
+    again = prepare([path], tokenizer, tmp_path / "none", PreparationSettings(held_out=0.0), workers=1)
+    assert again.splits["held_out"].documents == 0 and not again.held_out_though_few
+
+
+def test_of_a_single_document_the_last_sentences_are_held_out(tokenizer, tmp_path):
+    text = " ".join(f"Sentence number {word} stands here." for word in ("one", "two", "three", "four", "five"))
+    path = write_corpus(tmp_path / "raw.jsonl", [text])
+    report = prepare([path], tokenizer, tmp_path / "data", PreparationSettings(), workers=1)
+    assert report.held_out_though_few == "sentences" and report.documents_in == 1
+    sentences = [tokenizer.encode(sentence) for sentence in split_sentences(text)]
+    assert documents_of(TokenCorpus.open(tmp_path / "data", "train")) == [sentences[:3]]
+    assert documents_of(TokenCorpus.open(tmp_path / "data", "held_out")) == [sentences[3:]]
+    splits = report.splits.values()
+    assert sum(split.bytes for split in splits) == report.bytes_in
+    assert sum(split.sentences for split in splits) == 5
+    report = prepare([path], tokenizer, tmp_path / "half", PreparationSettings(held_out=0.9), workers=1)
+    assert report.splits["train"].sentences in (0, 3)
+
+
+@pytest.mark.parametrize("texts", [["A single sentence."], ["Equal texts. Are one."] * 3])
+def test_what_cannot_be_divided_is_for_training(tokenizer, tmp_path, texts):
+    report = prepare([write_corpus(tmp_path / "raw.jsonl", texts)], tokenizer, tmp_path / "data", workers=1)
+    assert report.splits["train"].documents == len(texts) and not report.held_out_though_few
+
+
+def test_a_corpus_that_holds_something_out_is_added_to_as_it_comes(tokenizer, tmp_path):
+    prepare([write_corpus(tmp_path / "raw.jsonl", FEW)], tokenizer, tmp_path / "data", workers=1)
+    more = write_corpus(tmp_path / "more.jsonl", ["Eight is more. Nine is enough.", "Ten left. Eleven stayed."])
+    report = prepare([more], tokenizer, tmp_path / "data", workers=1, append=True)
+    assert report.splits["train"].documents == 2 and not report.held_out_though_few
+
+
+def test_the_command_says_what_is_held_out_of_few_documents(tokenizer, tmp_path, capsys):
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer.save(tmp_path / "tokenizer")
+    for name, texts, said in (
+        ("few", FEW, "one document is held out; --held-out 0 holds out nothing"),
+        ("one", FEW[:1], "the last sentences of the only document are; --held-out 0"),
+        ("single", ["One sentence."], "nothing is held out: the share is 0, or there is a single sentence"),
+    ):
+        path = write_corpus(tmp_path / f"{name}.jsonl", texts)
+        flags = ["--tokenizer", str(tmp_path / "tokenizer"), "--output", str(tmp_path / name), "--workers", "1"]
+        assert run(["prepare", str(path), *flags]) == 0
+        assert said in " ".join(capsys.readouterr().out.split())

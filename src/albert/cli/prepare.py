@@ -37,7 +37,8 @@ class Prepare(CorpusOptions):
     output: Path
     """The directory to make."""
     held_out: float = 0.01
-    """Share of the documents kept for evaluation; a hash of each document's text selects them."""
+    """Share of the documents kept for evaluation, selected by a hash of their text: one at least, or the last sentences
+    of a single one, unless the share is 0."""
     workers: int | None = None
     """Processes; one per processor by default."""
     seed: int = 0
@@ -95,7 +96,11 @@ def main(arguments: list[str]) -> int:
         shown = f"{report.duplicates_shown:,} of the duplicates, the least similar first"
         console.print(f"{options.output / SHOWN_NAME} names {shown}", markup=False)
     if report.splits["held_out"].documents == 0:
-        console.print("no document is held out: the share is 0, or there are too few of them", markup=False)
+        console.print("nothing is held out: the share is 0, or there is a single sentence", markup=False)
+    elif report.held_out_though_few:
+        what = {"document": "one document is held out", "sentences": "the last sentences of the only document are"}
+        few = f"{options.held_out:.3g} of so few documents is none: {what[report.held_out_though_few]}"
+        console.print(f"{few}; --held-out 0 holds out nothing", markup=False)
     console.print(f"[bold]{escape(str(options.output))}[/bold] is ready")
     console.print(
         f"next: albert pretrain small --data {shlex.quote(str(options.output))} --output runs/small",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 from albert import __version__
 from albert.runtime.durable_files import remove_directory, remove_leftovers
@@ -31,6 +32,7 @@ from albert.text.preparation.unit_preparation import (
     UnitJob,
     UnitResult,
     add_reports,
+    hold_out_one,
     sums_of,
 )
 from albert.text.preparation.unit_sharing import Engine, Workforce, run_stage
@@ -45,7 +47,10 @@ NO_TOKENS = "no tokens"
 
 @dataclass
 class PreparationReport:
-    """What became of the text. Documents and bytes in equal those of the splits plus the dropped ones."""
+    """What became of the text. Documents and bytes in equal those of the splits plus the dropped ones.
+
+    A single document that is divided counts as one in each split.
+    """
 
     documents_in: int = 0
     bytes_in: int = 0
@@ -58,6 +63,8 @@ class PreparationReport:
     workers: int = 1
     shards_found: int = 0
     """Shards that an earlier, stopped preparation had finished."""
+    held_out_though_few: Literal["", "document", "sentences"] = ""
+    """What is held out of a corpus of so few documents that the share alone held out none."""
     duplicates_shown: int = 0
     """Of the duplicates that were left out, those which the corpus names, to be looked at."""
 
@@ -127,10 +134,13 @@ def prepare(
             force = Workforce(workers, engine, slurm or SlurmSettings())
             jobs, left_out = leave_out_duplicates(jobs, force)
             results = run_stage(ENCODING, jobs, force, "Preparing")
+            though_few = ""
+            if not any(part.description.counts["held_out"].documents for part in base):
+                results, though_few = _hold_out_of_few(jobs, results, settings)
             subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
             report = _report(results, left_out, workers, subject)
             report.read.files_ignored, report.read.files_repeated = ignored, repeated
-            report.shards_found = found
+            report.shards_found, report.held_out_though_few = found, though_few
             part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums_of(results))
             assemble([*base, part], tokenizer, output, replace or append)
         except BaseException:
@@ -188,6 +198,27 @@ def _libraries(settings: PreparationSettings) -> dict[str, str]:
         )  # a missing library is said before all work
         names.append("rensa")
     return {name: version(name) for name in names}
+
+
+def _hold_out_of_few(
+    jobs: Sequence[UnitJob], results: list[UnitResult], settings: PreparationSettings
+) -> tuple[list[UnitResult], Literal["", "document", "sentences"]]:
+    """Where the share holds out nothing: hold out the document that a larger share would take first.
+
+    Of a single document the last sentences, if it has two; of documents that are all equal nothing.
+    """
+    shards = [shard for result in results for shard in result.shards]
+    documents = sum(shard.splits["train"].documents for shard in shards)
+    if not settings.held_out or not documents or any(shard.splits["held_out"].documents for shard in shards):
+        return results, ""
+    lowest, highest = min(shard.lowest_key for shard in shards), max(shard.highest_key for shard in shards)
+    if lowest == highest and documents > 1:
+        return results, ""
+    divided = documents == 1
+    results = [hold_out_one(job, result, lowest, divided) for job, result in zip(jobs, results, strict=True)]
+    if not any(shard.splits["held_out"].documents for result in results for shard in result.shards):
+        return results, ""
+    return results, "sentences" if divided else "document"
 
 
 def _report(results: Sequence[UnitResult], left_out: Leftovers, workers: int, subject: Path | str) -> PreparationReport:

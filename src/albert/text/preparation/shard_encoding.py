@@ -14,6 +14,7 @@ from albert.text.sentences import split_sentences
 from albert.text.tokenizer import Tokenizer
 
 SPLITS = ("train", "held_out")
+KEYS = 2**64
 TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME = "{}.tokens.bin", "{}.sentences.npy", "{}.documents.npy"
 
 
@@ -46,6 +47,10 @@ class ShardJob:
     language: str
     as_lines: bool
     directory: Path
+    also_held_out: int | None = None
+    """The key of a document that is held out though the share does not reach it (see `held_out_key`)."""
+    divided: bool = False
+    """Whether the last sentences of the document are held out, rather than whole documents."""
 
     @property
     def digest(self) -> str:
@@ -71,6 +76,9 @@ class ShardResult:
     sentences_dropped: int
     files: dict[str, FileSum]
     """The files by their names below the directory, all flushed to the disk."""
+    lowest_key: int = KEYS
+    highest_key: int = -1
+    """Of the keys of the documents for training: which one a larger share would hold out first, and last."""
 
 
 @dataclass
@@ -81,14 +89,24 @@ class _Arrays:
     document_lengths: list[int] = field(default_factory=list)
 
 
-def is_held_out(text: str, share: float, seed: int) -> bool:
-    """Whether a document belongs to the held-out split: a hash of its text and the seed decides.
+def held_out_key(text: str, seed: int) -> int:
+    """A hash of a document's text and the seed, below 2^64: documents of small keys are held out first.
 
     Equal texts land on one side, whatever their place in the corpus.
     """
     key = stream_key("held out", seed).to_bytes(16, "little")
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=8).digest()
-    return int.from_bytes(digest, "big") < share * 2.0**64
+    return int.from_bytes(digest, "big")
+
+
+def is_held_out(key: int, share: float) -> bool:
+    """Whether a document of this key belongs to the held-out split."""
+    return key < share * float(KEYS)
+
+
+def last_sentences(n_sentences: int, share: float) -> int:
+    """How many sentences of a single document are held out: the share, two at least, and never more than half."""
+    return max(min(2, n_sentences // 2), min(round(share * n_sentences), n_sentences // 2))
 
 
 def token_type(vocab_size: int) -> np.dtype:
@@ -101,22 +119,40 @@ def encode_shard(job: ShardJob) -> ShardResult:
     arrays = {split: _Arrays() for split in SPLITS}
     type_on_disk = token_type(job.tokenizer.vocab_size)
     dropped = bytes_dropped = sentences_dropped = bytes_in = 0
+    lowest, highest = KEYS, -1
+
+    def add(split: str, tokens: np.ndarray, lengths: np.ndarray, size: int) -> None:
+        part = arrays[split]
+        part.tokens.append(tokens.astype(type_on_disk))
+        part.sentence_lengths.append(lengths.astype("<u4"))
+        part.document_lengths.append(len(lengths))
+        unknown = int(np.count_nonzero(tokens == job.tokenizer.unk_id))
+        part.counts.add(SplitCounts(1, len(lengths), len(tokens), unknown, size))
+
     for encoded in job.texts:
         text, size = encoded.decode("utf-8", "surrogatepass"), len(encoded)
         bytes_in += size
-        tokens, lengths = job.tokenizer.encode_joined(split_sentences(text, job.language, job.as_lines))
+        sentences = split_sentences(text, job.language, job.as_lines)
+        tokens, lengths = job.tokenizer.encode_joined(sentences)
         filled = lengths[lengths > 0]
         sentences_dropped += len(lengths) - len(filled)
         if len(filled) == 0:
             dropped += 1
             bytes_dropped += size
             continue
-        part = arrays["held_out" if is_held_out(text, job.held_out, job.seed) else "train"]
-        part.tokens.append(tokens.astype(type_on_disk))
-        part.sentence_lengths.append(filled.astype("<u4"))
-        part.document_lengths.append(len(filled))
-        unknown = int(np.count_nonzero(tokens == job.tokenizer.unk_id))
-        part.counts.add(SplitCounts(1, len(filled), len(tokens), unknown, size))
+        key = held_out_key(text, job.seed)
+        last = last_sentences(len(filled), job.held_out) if job.divided else 0
+        if is_held_out(key, job.held_out) or key == job.also_held_out:
+            add("held_out", tokens, filled, size)
+        elif last:
+            tokens_before = int(filled[:-last].sum())
+            first = int(np.flatnonzero(lengths > 0)[-last])
+            size_behind = sum(len(sentence.encode("utf-8", "surrogatepass")) for sentence in sentences[first:])
+            add("train", tokens[:tokens_before], filled[:-last], size - size_behind)
+            add("held_out", tokens[tokens_before:], filled[-last:], size_behind)
+        else:
+            lowest, highest = min(lowest, key), max(highest, key)
+            add("train", tokens, filled, size)
     files: dict[str, FileSum] = {}
     for split, part in arrays.items():
         if part.document_lengths:
@@ -131,6 +167,8 @@ def encode_shard(job: ShardJob) -> ShardResult:
         bytes_dropped=bytes_dropped,
         sentences_dropped=sentences_dropped,
         files=files,
+        lowest_key=lowest,
+        highest_key=highest,
     )
 
 

@@ -10,7 +10,7 @@ WORK/train/UNIT-SHARD.*       token shards, as they will be in the prepared corp
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -37,7 +37,7 @@ class PreparationSettings(Reading):
     """What decides the bytes of a prepared corpus, beside the text and the tokenizer."""
 
     held_out: float = 0.01
-    """Share of documents kept for evaluation."""
+    """Share of documents kept for evaluation; unless it is 0, one at least, or the last sentences of a single one."""
     seed: int = 0
     """Of the choice of them."""
     language: str = "en"
@@ -178,6 +178,21 @@ def shard_jobs(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] 
 
 
 ENCODING = Stage(RESULTS, UnitResult, ShardResult, shard_jobs, encode_shard)
+
+
+def hold_out_one(job: UnitJob, result: UnitResult, key: int, divided: bool) -> UnitResult:
+    """Encode the shards of a finished unit again that have the document of this key, and hold it or its end out."""
+    wanted = {shard.name for shard in result.shards if shard.lowest_key == key}
+    if not wanted:
+        return result
+    again = {}
+    for shard in shard_jobs(job, CorpusReport()):
+        if shard.name in wanted:
+            changed = replace(shard, also_held_out=None if divided else key, divided=divided)
+            again[shard.name] = encode_shard(changed)
+            save_json(job.directory / RESULTS / f"{shard.name}.json", again[shard.name])
+    result.shards = tuple(again.get(shard.name, shard) for shard in result.shards)
+    return keep_unit(ENCODING, job, result)
 
 
 def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Document]:

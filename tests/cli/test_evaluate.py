@@ -45,6 +45,8 @@ def test_doubts_are_said_and_settings_change_the_scores(scene, changed, tmp_path
             str(model),
             "--predictions",
             str(out),
+            "--precision",
+            "fp32",
             *flags,
         ]
         assert run(command) == 0

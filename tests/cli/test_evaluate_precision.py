@@ -7,6 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
+import albert
 from albert.cli.main import run
 from albert.cli.precision_table import check_precisions, precision_table
 from albert.experiments.precision_scores import PrecisionScore
@@ -67,3 +68,39 @@ def test_what_goes_with_one_precision_is_said(scene, tmp_path, capsys) -> None:
     assert "--predictions: goes with one precision" in capsys.readouterr().err
     assert run(command(scene, "--precision", "fp32", "bf16", "--tolerance", "-1")) != 0
     assert "tolerance: is -1.0, a number of points from 0 on is needed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("capabilities", "precision"), [({"avx512_bf16": True}, "bf16"), ({"avx2": True}, "fp32")])
+def test_by_default_a_model_is_scored_as_predict_answers(
+    scene, tmp_path, capsys, monkeypatch, capabilities, precision
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    results, predictions = tmp_path / "scores.json", tmp_path / "predictions.jsonl"
+    assert run(command(scene, "--results", str(results), "--predictions", str(predictions))) == 0
+    assert f" s, in {precision}" in capsys.readouterr().out
+    assert json.loads(results.read_text())["precision"] == precision
+    model = albert.load(scene.classifier, "cpu")
+    assert model.precision == precision
+    rows = [line.split(",")[0] for line in (scene.tables / "dev.csv").read_text().splitlines()[1:]]
+    scored = [json.loads(line)["probabilities"] for line in predictions.read_text().splitlines()]
+    for answers, mine in zip(model.classify_batch(rows), scored, strict=True):
+        assert mine == pytest.approx({answer["label"]: answer["score"] for answer in answers}, abs=1e-5)
+
+
+def test_bf16_moves_no_figure_of_a_trained_model_by_more_than_the_tolerance(scene, tmp_path) -> None:
+    results = tmp_path / "scores.json"
+    assert run(command(scene, "--precision", "fp32", "bf16", "auto", "--results", str(results))) == 0
+    written = json.loads(results.read_text())
+    assert set(written["precisions"]) == {"fp32", "bf16"}
+    assert abs(written["precisions"]["bf16"]["difference"]) <= written["tolerance"]
+
+
+def test_pretraining_figures_say_their_precision_and_hardly_depend_on_it(scene, capsys) -> None:
+    found = {}
+    places = ["--model", str(scene.pretrained), "--data", str(scene.corpus), "--device", "cpu"]
+    for precision in ("fp32", "bf16"):
+        assert run(["evaluate", "pretraining", *places, "--json", "--precision", precision]) == 0
+        found[precision] = json.loads(capsys.readouterr().out)
+        assert found[precision]["precision"] == precision
+    exact, cheap = (found[each]["models"][0]["scores"]["masked_tokens"] for each in ("fp32", "bf16"))
+    assert cheap["loss"] == pytest.approx(exact["loss"], abs=5e-3) and cheap["loss"] != exact["loss"]

@@ -1,6 +1,7 @@
 """`albert evaluate`: the official metrics of a task, or the intrinsic accuracies of pre-training."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,12 +20,13 @@ from albert.cli.table_options import TableOptions
 from albert.experiments.depth_curve import depth_curve
 from albert.experiments.precision_scores import TOLERANCE, precision_scores
 from albert.finetuning.evaluate import evaluate_models, write_predictions
-from albert.inference.precision import InferencePrecision
+from albert.inference.fast_encoder import use_fast_encoders
+from albert.inference.precision import InferencePrecision, PrecisionAsked, choose_precision
 from albert.model.config import Activation
 from albert.pretraining.cross_evaluation import evaluate_pretraining
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.sentence_order import SentenceObjective
-from albert.runtime.devices import Precision
+from albert.runtime.devices import Precision, pick_device
 from albert.runtime.errors import CannotCreate, UsageError
 from albert.runtime.strict_json import save_json
 from albert.tasks.declared import DECLARED, find_task
@@ -100,9 +102,10 @@ class Evaluate:
     num_attention_heads: int | None = None
     """The number of heads, in place of config.json's; the shapes of the weights do not show it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: tuple[InferencePrecision, ...] = ("fp32",)
-    """Of matrix products. Several, or int8, are compared in one table, as they answer in `albert predict`; if the score
-    moves by more than the tolerance the command fails (exit 4)."""
+    precision: tuple[PrecisionAsked, ...] = ("auto",)
+    """Of matrix products; auto is what albert predict takes, bf16 where the device has instructions for it. Several, or
+    int8, are compared in one table, as they answer there; if the score moves by more than the tolerance the command
+    fails (exit 4)."""
     tolerance: float = TOLERANCE
     """Points by which another precision may move the first score."""
 
@@ -129,6 +132,7 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
         raise UsageError("--csv", "goes without --json", "choose one of them")
     if asked.depths.depth or asked.depths.makes_table:
         raise UsageError("--depth, --patience and --curve", "go with a task", f"leave {PRETRAINING} out")
+    precision = _one_precision(asked)
     found = evaluate_pretraining(
         asked.model,
         asked.data,
@@ -138,13 +142,14 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
         limit=asked.sequences,
         revision=asked.revision,
         device=asked.device,
-        precision=_one_precision(asked),
+        prepare=_computing_in(precision),
         overrides=_overrides(asked),
     )
+    told = {"precision": precision, **found.to_json()}
     if asked.results is not None:
-        save_json(asked.results, {"task": PRETRAINING, **found.to_json()})
+        save_json(asked.results, {"task": PRETRAINING, **told})
     if asked.json:
-        print(json.dumps(found.to_json(), ensure_ascii=False))
+        print(json.dumps(told, ensure_ascii=False))
     elif asked.csv:
         print(as_csv(found), end="")
     else:
@@ -152,7 +157,7 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
             for note in one.notes:
                 console.print(note, markup=False)
         console.print(accuracies(found))
-        for line in remarks(found):
+        for line in (f"computed in {precision}", *remarks(found)):
             console.print(line, markup=False)
 
 
@@ -169,9 +174,10 @@ def _evaluate_task(asked: Evaluate, console: Console) -> None:
             raise UsageError(name, f"is one file, there are the splits {', '.join(splits)}", "name one with --split")
     if asked.submission is not None and asked.submission.exists() and not asked.submission.is_dir():
         raise CannotCreate(asked.submission, "is no directory", "name one for the files to hand in")
-    if asked.precision not in (("fp32",), ("bf16",)):
+    if len(asked.precision) != 1 or asked.precision == ("int8",):
         _compare_precisions(asked, task, splits, console)
         return
+    precision = _one_precision(asked)
     for split in splits:
         found = evaluate_models(
             task,
@@ -179,7 +185,7 @@ def _evaluate_task(asked: Evaluate, console: Console) -> None:
             asked.data or Path(),
             split,
             device=asked.device,
-            precision=_one_precision(asked),
+            prepare=_computing_in(precision),
             max_length=asked.max_length,
             micro_batch_tokens=asked.micro_batch_tokens,
             revision=asked.revision,
@@ -187,13 +193,13 @@ def _evaluate_task(asked: Evaluate, console: Console) -> None:
             needs_labels=asked.submission is None and asked.predictions is None,
             depth=asked.depths.one_depth,
         )
-        show_evaluation(console, task, asked.model, found)
+        show_evaluation(console, task, asked.model, found, precision)
         if asked.predictions is not None:
             write_predictions(asked.predictions, found.together)
         if asked.submission is not None:
             write_submission(console, task, split, found, asked.submission)
         if asked.results is not None:
-            save_json(asked.results, results(task, asked.model, split, found))
+            save_json(asked.results, results(task, asked.model, split, found, precision))
 
 
 def _compare_precisions(asked: Evaluate, task: Task, splits: tuple[str, ...], console: Console) -> None:
@@ -212,7 +218,7 @@ def _compare_precisions(asked: Evaluate, task: Task, splits: tuple[str, ...], co
         model,
         asked.data or Path(),
         splits[0],
-        asked.precision,
+        _precisions(asked),
         asked.tolerance,
         device=asked.device,
         max_length=asked.max_length,
@@ -227,10 +233,22 @@ def _compare_precisions(asked: Evaluate, task: Task, splits: tuple[str, ...], co
     check_precisions(found, asked.tolerance)
 
 
+def _precisions(asked: Evaluate) -> list[InferencePrecision]:
+    """Those that were asked for, with what auto stands for on the device."""
+    device = pick_device(asked.device)
+    return [choose_precision(one, device) for one in asked.precision]
+
+
+def _computing_in(precision: Precision) -> Callable[[Any], None]:
+    """Lets a model compute as in `albert predict`: its encoder at the precision, its head in fp32."""
+    return lambda model: use_fast_encoders(model, precision)
+
+
 def _one_precision(asked: Evaluate) -> Precision:
-    match asked.precision:
-        case ("fp32" | "bf16" as precision,):
-            return precision
+    if asked.precision != ("int8",):
+        match _precisions(asked):
+            case ["fp32" | "bf16" as precision]:
+                return precision
     raise UsageError("--precision", "is one here, fp32 or bf16", "several are compared on a task, for one model")
 
 
@@ -252,7 +270,7 @@ def _evaluate_depths(asked: Evaluate, console: Console) -> None:
         patiences=asked.depths.patience,
         rounds=asked.depths.rounds,
         device=asked.device,
-        precision=next(iter(asked.precision)),
+        precision=next(iter(_precisions(asked))),
         max_length=asked.max_length,
         revision=asked.revision,
         overrides=_overrides(asked),

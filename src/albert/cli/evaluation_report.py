@@ -10,6 +10,7 @@ from rich.table import Table
 from albert.cli.light_tables import table
 from albert.finetuning.evaluate import EvaluatedModels
 from albert.finetuning.summary import published_lines, scores_table, shortened, shown
+from albert.inference.precision import InferencePrecision
 from albert.runtime.durable_files import write_text
 from albert.tasks.submission import submission_files
 from albert.tasks.task import Task
@@ -17,13 +18,15 @@ from albert.tasks.task import Task
 TOGETHER = "together"
 
 
-def show_evaluation(console: Console, task: Task, models: tuple[str, ...], found: EvaluatedModels) -> None:
-    """Print how the models were opened, what was cut, and the scores."""
+def show_evaluation(
+    console: Console, task: Task, models: tuple[str, ...], found: EvaluatedModels, precision: InferencePrecision
+) -> None:
+    """Print how the models were opened and computed, what was cut, and the scores."""
     for member in found.members:
         for note in member.notes:
             console.print(note, markup=False)
     evaluation = found.together
-    console.print(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s")
+    console.print(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {precision}")
     for model, member in zip(models, found.members, strict=True):
         for line in shortened(member.evaluation.counts):
             console.print(line if len(models) == 1 else f"{model}: {line}", markup=False)
@@ -42,10 +45,13 @@ def show_evaluation(console: Console, task: Task, models: tuple[str, ...], found
         console.print(line, markup=False)
 
 
-def results(task: Task, models: tuple[str, ...], split: str, found: EvaluatedModels) -> dict[str, Any]:
+def results(
+    task: Task, models: tuple[str, ...], split: str, found: EvaluatedModels, precision: InferencePrecision
+) -> dict[str, Any]:
     """The scores as `--results` writes them."""
     evaluation = found.together
-    about = {"task": task.name, "model": models[0] if len(models) == 1 else list(models), "split": split}
+    named = models[0] if len(models) == 1 else list(models)
+    about = {"task": task.name, "model": named, "split": split, "precision": precision}
     scores: dict[str, Any] = {"scores": dict(evaluation.scores), "baseline": evaluation.baseline}
     if len(models) > 1:
         each = zip(models, found.members, strict=True)

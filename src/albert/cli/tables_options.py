@@ -15,7 +15,7 @@ from albert.experiments.tables.folders import Folders
 from albert.experiments.tables.grid import Grid
 from albert.experiments.tables.grids import GRIDS, grid_of
 from albert.experiments.tables.jobs import learnt_tasks
-from albert.experiments.tables.scales import SCALES, Scale, ScaleName
+from albert.experiments.tables.scales import Scale, ScaleName
 from albert.experiments.tables.study import Study, study_of
 from albert.experiments.tables.task_files import TaskFiles, own_files, with_files
 from albert.runtime.errors import MissingInput, UsageError, did_you_mean
@@ -54,8 +54,8 @@ class TablesOptions:
 
     @property
     def declared(self) -> Scale:
-        """The scale."""
-        return SCALES[self.scale]
+        """The scale, at the precision of the root's study."""
+        return study_of(self.folders.root, self.scale, (), self.device).declared
 
     @property
     def folders(self) -> Folders:
@@ -82,7 +82,7 @@ class TablesOptions:
 
     def study(self) -> Study:
         """What the root's runs are of, or will be."""
-        return study_of(self.folders.root, self.scale, self.data)
+        return study_of(self.folders.root, self.scale, self.data, self.device)
 
     def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, TaskFiles], list[str]]:
         """The files of each task that tables need and that are there, and a line for each that is not.

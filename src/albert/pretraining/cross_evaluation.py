@@ -5,10 +5,12 @@ nothing to SOP. All models see the same held-out texts with the same masks: thes
 the length of sequences and the masking alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from albert.checkpoints.config_file import CONFIG_NAME
 from albert.checkpoints.kinds import sentence_objective
@@ -131,6 +133,7 @@ def evaluate_pretraining(
     device: str = "auto",
     precision: Precision = "fp32",
     overrides: Mapping[str, Any] | None = None,
+    prepare: Callable[[nn.Module], None] | None = None,
 ) -> CrossEvaluation:
     """Ask pre-trained models on the held-out split of a prepared corpus; every one is opened before the first is asked.
 
@@ -145,6 +148,7 @@ def evaluate_pretraining(
         revision: a branch, tag or commit, of Hub ids.
         device, precision: where and how to compute.
         overrides: fields of the models' configurations to set anew.
+        prepare: what is done to each model, on its device, before it works.
 
     Raises:
         InvalidConfiguration: the corpus was prepared with another tokenizer, the sequences are too long, none are
@@ -169,6 +173,8 @@ def evaluate_pretraining(
     scored = []
     for one in asked:
         model = open_model(one.directory, "pretraining", overrides=overrides, verify=False).model.to(place)
+        if prepare is not None:
+            prepare(model)
         figures = tests.evaluate(model, place, precision, sentence_head=one.learnt != "none")
         scores = {
             test: Score(figures[f"{test}_accuracy"], figures[f"{test}_loss"], figures[f"{test}_baseline"], count)

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from albert.experiments.tables.cost import Cost
 from albert.experiments.tables.folders import Folders
@@ -13,6 +14,7 @@ from albert.experiments.tables.outcomes import outcome_of
 from albert.experiments.tables.plan import Plan, PlannedJob, share_done
 from albert.experiments.tables.report import as_csv, body, markdown, progress_of, side_by_side
 from albert.experiments.tables.scales import PAPER, SCALES, TINY
+from albert.experiments.tables.study import keep_study, study_of
 from albert.experiments.tables.task_files import own_files
 from albert.runtime.errors import UsageError
 
@@ -137,3 +139,26 @@ def test_own_files_are_told_by_task_and_split():
     assert {split: path.name for split, path in found["qnli"].items()} == {"train": "mine.tsv", "dev": "dev.tsv"}
     with pytest.raises(UsageError, match="is not TASK/SPLIT=FILE"):
         own_files(["qnli=mine.tsv"])
+
+
+@pytest.mark.parametrize(("capabilities", "precision"), [({"amx_bf16": True}, "bf16"), ({"avx2": True}, "fp32")])
+def test_runs_are_keyed_by_the_precision_of_their_study(monkeypatch, tmp_path, capabilities, precision):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    begun = study_of(tmp_path, "tiny", (), "cpu")
+    assert begun.declared.recipe.precision == begun.precision == precision
+    assert {job.arm.recipe.precision for job in pretrainings("4", scale=begun.declared)} == {precision}
+    keep_study(tmp_path, begun)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": precision == "fp32"})
+    assert study_of(tmp_path, "tiny", (), "cpu") == begun  # on another machine it goes on as it began
+    other = replace(begun, precision="fp32" if precision == "bf16" else "bf16").declared
+    keys = [{job.key for job in pretrainings("4", scale=scale)} for scale in (begun.declared, other, TINY)]
+    assert len(keys[0] | keys[1] | keys[2]) == sum(map(len, keys))
+
+
+def test_runs_of_before_studies_kept_a_precision_still_count(checkout):
+    root = checkout / "results" / "tables-tiny"
+    study = study_of(root, "tiny", (), "cpu")
+    assert study.precision is None and study.declared == TINY
+    outcome = outcome_of(grid_of("4", study.declared), study.declared, study.fingerprints, Folders(root))
+    assert outcome.done["pre-trainings"] > 0
+    assert any(cell.median is not None for cell in outcome.rows[0].cells.values())

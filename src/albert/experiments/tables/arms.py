@@ -26,7 +26,7 @@ class Arm:
 
     Args:
         name: what sets it apart, in the paper's letters.
-        recipe: the whole run, with its seed; the vocabulary and the precision are settled when it begins.
+        recipe: the whole run, with its seed; the vocabulary is settled when it begins.
         start: the arm whose model it begins as (warm start in depth); None: random weights.
         additional_text: whether it reads all corpora that the user gives, and not the first alone (Table 7).
     """

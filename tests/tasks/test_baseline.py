@@ -1,11 +1,32 @@
-"""The constant answer for spans: what a question has most often, whatever it asks."""
+"""For each metric the best constant answer: of spans what a question has most often, whatever it asks."""
+
+from dataclasses import replace
 
 import pytest
 
-from albert.tasks.baseline import baseline_scores
+from albert.tasks.baseline import baseline_scores, is_better
 from albert.tasks.declared import DECLARED
+from albert.tasks.metrics import mean_absolute_error, pearson
 
 SQUAD = DECLARED["squad-1.1"]
+
+
+def test_f1_of_the_rarer_class_has_a_constant_of_its_own():
+    scores = baseline_scores(DECLARED["mrpc"], [0, 0, 0, 1])
+    assert scores == pytest.approx({"f1": 40.0, "accuracy": 75.0})
+    assert baseline_scores(DECLARED["mrpc"], [0, 1]) == pytest.approx({"f1": 200 / 3, "accuracy": 50.0})
+
+
+def test_the_best_number_for_all_rows_is_the_median():
+    task = replace(DECLARED["sts-b"], metrics=(pearson, mean_absolute_error))
+    assert baseline_scores(task, [0.0, 1.0, 11.0]) == {"pearson": None, "mean_absolute_error": pytest.approx(11 / 3)}
+
+
+def test_less_is_better_of_errors_alone_and_undefined_is_worst():
+    assert is_better("mean_absolute_error", 1.0, 2.0) and not is_better("mean_absolute_error", 2.0, 1.0)
+    assert is_better("accuracy", 2.0, 1.0) and not is_better("accuracy", 1.0, 1.0)
+    assert is_better("accuracy", 0.0, None) and not is_better("accuracy", None, 0.0)
+    assert is_better("hamming_loss", 0.0, None)
 
 
 def test_the_commonest_answer_counts_once_for_a_question_however_often_it_is_written():

@@ -1,6 +1,7 @@
 """`albert finetune`: a pre-trained encoder learns a task."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from albert.checkpoints.location import find_model
 from albert.cli.benchmark_table import show_benchmark
 from albert.cli.command_line import parse
 from albert.cli.finetuning_options import Finetune
-from albert.cli.finetuning_report import show_result
+from albert.cli.finetuning_report import show_figures, show_result
 from albert.cli.seeds_table import show_seeds
 from albert.cli.table_report import show_reading, show_statistics
 from albert.finetuning.benchmark import finetune_benchmark
@@ -82,15 +83,15 @@ def main(arguments: list[str]) -> int:
     if read is not None:
         read.check()
     run = (task, asked.start(), asked.data or Path(), asked.output)
-    settings = asked.settings(recipe)
+    settings, announce = asked.settings(recipe), partial(show_figures, console)
     if asked.seeds is not None:
-        seeds = finetune_seeds(*run, recipe, settings, asked.seeds)
+        seeds = finetune_seeds(*run, recipe, settings, asked.seeds, announce)
         if world().is_first:
             _keep_task(read, recipe, [asked.output, *(each.directory for each in seeds.runs)])
             _tell_rate(console, factor)
             show_seeds(console, task, seeds, asked.output)
     else:
-        result = finetune(*run, recipe, settings)
+        result = finetune(*run, recipe, settings, announce=announce)
         if world().is_first:
             _keep_task(read, recipe, [asked.output])
             _tell_rate(console, factor)

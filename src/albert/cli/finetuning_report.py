@@ -1,6 +1,8 @@
-"""What `albert finetune` says when it is done."""
+"""What `albert finetune` says before it learns, and when it is done."""
 
 import shlex
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -8,6 +10,17 @@ from rich.markup import escape
 from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.summary import scores_table, shortened, shown
 from albert.tasks.task import Option, Pair, QuestionInContext, Single, Task, Words
+
+
+def show_figures(console: Console, figures: Mapping[str, Any]) -> None:
+    """Print how a run learns, before it does; for the figures see `TaskRun.figures`."""
+    console.print(
+        f"learning rate {figures['learning_rate']:.3g}, batch size {figures['batch_size']:,}, "
+        f"{figures['epochs']:.3g} epochs of {figures['examples']:,} examples: {figures['steps']:,} updates; "
+        f"at most {figures['max_length']:,} tokens, {figures['precision']} on {figures['device']}",
+        markup=False,
+    )
+    console.file.flush()
 
 
 def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
@@ -33,8 +46,10 @@ def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
         console.print(f"training: {training['held_out']:,} questions held out to choose the threshold on")
     if "selection" in report:
         console.print(report["selection"]["note"], markup=False)
-    for line in scores_table(task, result.scores, report["baseline"]):
+    for line in scores_table(task, result.scores, report["baseline"], report.get("linear_baseline")):
         console.print(line, markup=False)
+    if report.get("advice"):
+        console.print(report["advice"], markup=False)
     console.print(f"[bold]{escape(str(result.model_directory))}[/bold] is ready")
     console.print(f"next: albert predict {shlex.quote(str(result.model_directory))} {_question(task)}", markup=False)
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from albert.cli.light_tables import table
 from albert.finetuning.seeds import SUMMARY_NAME, SeedsResult
-from albert.finetuning.summary import published_lines, shown
+from albert.finetuning.summary import advice, published_lines, shown
 from albert.tasks.task import Task
 
 
@@ -25,6 +25,8 @@ def show_seeds(console: Console, task: Task, found: SeedsResult, output: Path) -
         console.print("failed runs are among those that the median is of", markup=False)
     if found.baseline is None:
         console.print("no constant answer exists for this task, so no run is judged to have failed", markup=False)
+    if told := advice(found.medians, found.baseline, found.linear_baseline):
+        console.print(f"median: {told}", markup=False)
     for line in published_lines(task):
         console.print(line, markup=False)
     console.print(f"[bold]{escape(str(output / SUMMARY_NAME))}[/bold] has all of it")
@@ -40,10 +42,22 @@ def _runs(found: SeedsResult) -> Table:
 
 
 def _spreads(found: SeedsResult) -> Table:
-    made = table(None, "score", "median", "lowest", "quartiles", "highest", "runs", "constant")
+    linear = found.linear_baseline if found.linear_baseline and found.linear_baseline["scores"] else None
+    made = table(
+        None,
+        "score",
+        "median",
+        "lowest",
+        "quartiles",
+        "highest",
+        "runs",
+        "constant",
+        *([linear["method"]] if linear else []),
+    )
     for name, spread in found.spreads.items():
         quartiles = f"{spread.lower_quartile:.2f}–{spread.upper_quartile:.2f}"
         constant = "-" if found.baseline is None or name not in found.baseline else shown(found.baseline[name])
         places = (shown(spread.median), shown(spread.lowest), quartiles, shown(spread.highest))
-        made.add_row(name, *places, str(spread.runs), constant)
+        beside = [shown(linear["scores"][name]) if name in linear["scores"] else "-"] if linear else []
+        made.add_row(name, *places, str(spread.runs), constant, *beside)
     return made

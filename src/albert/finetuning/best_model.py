@@ -17,6 +17,7 @@ from albert.finetuning.start import head_kind, n_outputs
 from albert.runtime.durable_files import new_directory
 from albert.runtime.journal import read_journal
 from albert.runtime.strict_json import read_json_object, save_json
+from albert.tasks.baseline import is_better
 from albert.tasks.task import Target
 
 SelectedBy = Literal["last", "best"]
@@ -36,11 +37,11 @@ class BestModel:
     save: Callable[[Path], None]
 
     def consider(self, scores: Mapping[str, float | None]) -> None:
-        """Keep the model as it stands when its first score is above the best so far; undefined is below all."""
+        """Keep the model as it stands when its first score is better than the best so far; undefined is below all."""
         name, score = next(iter(scores.items()))
         if self.directory.is_dir():
             kept = read_json_object(self.directory / _SCORE_NAME)["score"]
-            if score is None or (kept is not None and score <= kept):
+            if not is_better(name, score, kept):
                 return
         with new_directory(self.directory, replace=True) as directory:
             self.save(directory)
@@ -97,5 +98,7 @@ def selection_of(by: SelectedBy, scores: Mapping[str, float | None], journal: Pa
     if by == "last":
         return Selection(by=by, metric=metric)
     evaluations = [record for record in read_journal(journal) if record["event"] == "evaluation"]
-    best = max(evaluations, key=lambda record: (record.get(metric, -float("inf")), -record["step"]))
+    best = evaluations[0]
+    for record in evaluations[1:]:
+        best = record if is_better(metric, record.get(metric), best.get(metric)) else best
     return Selection(by=by, metric=metric, step=best["step"], evaluations=len(evaluations))

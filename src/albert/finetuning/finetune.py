@@ -1,8 +1,10 @@
 """A pre-trained encoder meets a task: everything is read, checked and encoded before anything is written."""
 
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from albert.finetuning.distillation import Said, open_teacher
 from albert.finetuning.evaluation import Computing
@@ -30,6 +32,7 @@ def finetune(
     recipe: TaskRecipe | None = None,
     settings: FinetuningSettings | None = None,
     said: Said | None = None,
+    announce: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> FinetuningResult:
     """Fine-tune an encoder on a task and evaluate it on the development set.
 
@@ -43,6 +46,7 @@ def finetune(
         settings: how to compute.
         said: what teachers said in earlier runs, which need not be asked for again; what this run's teacher says is
             added.
+        announce: told rate, batch size, epochs, updates and length before the first update; see `TaskRun.figures`.
 
     Raises:
         MissingInput, DamagedData: the model or the data cannot be read.
@@ -103,6 +107,7 @@ def finetune(
             further=further,
             depths=depths,
             teacher=teacher,
+            announce=announce,
         )
         with run.locked() if here.is_first else nullcontext():
             return work.complete()

@@ -214,9 +214,15 @@ def run_report(
 
 
 def run_card(
-    name: str, task: Task, started: StartedModel, recipe: TaskRecipe, evaluation: Evaluation, selection: Selection
+    name: str,
+    task: Task,
+    started: StartedModel,
+    recipe: TaskRecipe,
+    evaluation: Evaluation,
+    selection: Selection,
+    linear: Mapping[str, Any] | None = None,
 ) -> str:
-    """The model card."""
+    """The model card; `linear` is a `LinearBaseline` as plain values."""
     head = sum(p.numel() for n, p in started.model.named_parameters() if not n.startswith("albert."))
     parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
     parts.pop("pretraining", None)
@@ -228,7 +234,23 @@ def run_card(
         description=f"{task.name}. {task.description}".strip(),
         parameters=parts | {"task head": head},
         recipe=to_json(recipe),
-        scores={f"{metric}, development set": v for metric, v in evaluation.defined_scores.items()},
+        scores=_compared_scores(evaluation, linear),
         data=[f"fine-tuned on {task.name}, starting from {started.source}", *started.changed, selection.note],
         versions={"torch": torch.__version__},
     ).render()
+
+
+def _compared_scores(evaluation: Evaluation, linear: Mapping[str, Any] | None) -> dict[str, float]:
+    """The defined scores, each followed by those that it is compared with."""
+    rows: dict[str, float] = {}
+    for metric, score in evaluation.defined_scores.items():
+        rows[f"{metric}, development set"] = score
+        others = {"the best constant answer": (evaluation.baseline or {}).get(metric)}
+        if linear is not None:
+            others[linear["method"]] = linear["scores"].get(metric)
+        rows |= {
+            f"{metric}, {other}": value
+            for other, value in others.items()
+            if value is not None and "thresh" not in metric
+        }
+    return rows

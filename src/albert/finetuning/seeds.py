@@ -4,7 +4,7 @@ OUTPUT/seed-0, seed-1, …   a run each; what is finished already is found
     summary.json           every run and the spread of every score, written anew after each run
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from albert.finetuning.start import Start
 from albert.runtime.distributed import world
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
 from albert.runtime.strict_json import save_json
+from albert.tasks.baseline import is_better
 from albert.tasks.task import Task, TaskRecipe
 from albert.training.run_folder import RunFolder
 
@@ -51,7 +52,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedsResult:
-    """All runs of a task, and what a constant answer scores.
+    """All runs of a task, and what a constant answer and a linear model score.
 
     Failed runs stay in: a median without them would be of chosen runs. `selection` says which model of a run is
     scored, `notes` are those of the last run.
@@ -62,6 +63,8 @@ class SeedsResult:
     baseline: Mapping[str, float | None] | None
     selection: str
     notes: tuple[str, ...] = ()
+    linear_baseline: Mapping[str, Any] | None = None
+    """A `LinearBaseline` as plain values, of the last run."""
 
     @property
     def failed(self) -> tuple[SeedRun, ...]:
@@ -82,8 +85,12 @@ class SeedsResult:
 
     @property
     def best(self) -> SeedRun:
-        """The run with the highest first score, the first of equals."""
-        return max(self.runs, key=lambda run: first if (first := _first(run.scores)) is not None else -np.inf)
+        """The run with the best first score, the first of equals."""
+        best = self.runs[0]
+        for run in self.runs[1:]:
+            name = next(iter(run.scores), "")
+            best = run if is_better(name, run.scores.get(name), next(iter(best.scores.values()), None)) else best
+        return best
 
     def to_json(self) -> dict[str, Any]:
         """What `summary.json` holds."""
@@ -91,6 +98,7 @@ class SeedsResult:
             "task": self.task,
             "scores": {name: vars(spread) for name, spread in self.spreads.items()},
             "baseline": None if self.baseline is None else dict(self.baseline),
+            "linear_baseline": self.linear_baseline,
             "failed_seeds": [run.seed for run in self.failed],
             "runs": [{**vars(run), "directory": run.directory.name} for run in self.runs],
             "selection": self.selection,
@@ -106,6 +114,7 @@ def finetune_seeds(
     recipe: TaskRecipe | None,
     settings: FinetuningSettings,
     n_seeds: int,
+    announce: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> SeedsResult:
     """Fine-tune with the seeds `settings.seed`, `settings.seed + 1`, …; a run that diverges ends no other.
 
@@ -114,6 +123,7 @@ def finetune_seeds(
             is drawn where `max_train_examples` says so.
         output: the directory of all runs. The same call goes on where an earlier one was stopped.
         n_seeds: how many.
+        announce: see `finetune`; called for the first seed.
 
     Raises:
         CannotCreate: `output` holds a run of its own, or other runs.
@@ -129,7 +139,8 @@ def finetune_seeds(
     for seed in range(settings.seed, settings.seed + n_seeds):
         place = output / f"seed-{seed}"
         try:
-            result = finetune(task, start, data, place, recipe, replace(settings, seed=seed), said)
+            told = {} if announce is None or seed != settings.seed else {"announce": announce}
+            result = finetune(task, start, data, place, recipe, replace(settings, seed=seed), said, **told)
         except Diverged as error:
             runs.append(SeedRun(seed=seed, directory=place, scores={}, failure=f"diverged: {error.why}"))
         else:
@@ -153,7 +164,7 @@ def why_failed(scores: Mapping[str, float | None], baseline: Mapping[str, float 
     constant = baseline.get(name) or 0.0
     if score is None:
         return f"{name} is undefined, every answer is the same"
-    if score > constant:
+    if is_better(name, score, constant):
         return None
     return f"{name} {score:.2f} is no better than the constant answer's {constant:.2f}"
 
@@ -183,6 +194,7 @@ def _together(task: Task, runs: Sequence[SeedRun], report: Mapping[str, Any]) ->
         baseline=report.get("baseline"),
         selection=report.get("selection", {}).get("rule", "selection: no run came to its end"),
         notes=tuple(report.get("notes", ())),
+        linear_baseline=report.get("linear_baseline"),
     )
 
 
@@ -200,7 +212,3 @@ def _seed_run(seed: int, place: Path, result: FinetuningResult) -> SeedRun:
         step=report.get("selection", {}).get("step"),
         failure=why_failed(result.scores, report.get("baseline")),
     )
-
-
-def _first(scores: Mapping[str, float | None]) -> float | None:
-    return next(iter(scores.values()), None)

@@ -1,8 +1,9 @@
-"""An evaluation in lines for people: scores, the baseline beside them, published scores, and what was shortened."""
+"""An evaluation in lines for people: scores, what they are compared with, published scores, and what was shortened."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from albert.tasks.baseline import is_better
 from albert.tasks.task import Task
 
 _WORDS = {
@@ -22,16 +23,53 @@ _WORDS = {
 
 
 def scores_table(
-    task: Task, scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None
+    task: Task,
+    scores: Mapping[str, float | None],
+    baseline: Mapping[str, float | None] | None,
+    linear: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Each metric with the best constant answer beside it, then published scores by metric and source."""
+    """Each metric with the best constant answer for it and the linear model's score beside it, then published scores.
+
+    Args:
+        task: what is scored.
+        scores: of the model.
+        baseline: of constant answers.
+        linear: a `LinearBaseline` as plain values.
+    """
     lines = []
     for name, value in scores.items():
         line = f"{name:<20} {shown(value):>9}"
-        if baseline is not None and "thresh" not in name:
-            line += f"   (best constant answer: {shown(baseline[name])})"
-        lines.append(line)
+        beside = []
+        if baseline is not None and name in baseline and "thresh" not in name:
+            beside.append(f"best constant answer: {shown(baseline[name])}")
+        if linear is not None and name in linear["scores"]:
+            beside.append(f"{linear['method']}: {shown(linear['scores'][name])}")
+        lines.append(line + (f"   ({'; '.join(beside)})" if beside else ""))
+    if linear is not None and linear["left_out"] is not None:
+        lines.append(f"{linear['method']} is left out: {linear['left_out']}")
     return lines + published_lines(task)
+
+
+def advice(
+    scores: Mapping[str, float | None],
+    baseline: Mapping[str, float | None] | None,
+    linear: Mapping[str, Any] | None = None,
+) -> str | None:
+    """What to try when the first score is not better than a constant answer or the linear model; None when it is.
+
+    For the arguments see `scores_table`.
+    """
+    name, score = next(iter(scores.items()), ("", None))
+    rivals: dict[str, float | None] = {}
+    if baseline is not None and name in baseline:
+        rivals["the best constant answer's"] = baseline[name] or 0.0  # the correlation with a constant is undefined
+    if linear is not None and name in linear["scores"]:
+        rivals[f"that of {linear['method']},"] = linear["scores"][name]
+    ahead = [f"{rival} {shown(value)}" for rival, value in rivals.items() if not is_better(name, score, value)]
+    if not ahead:
+        return None
+    why = f"{name} {shown(score)} is not better than {' and '.join(ahead)}"
+    return f"{why}: try more --epochs, another --learning-rate, or a larger --model"
 
 
 def published_lines(task: Task) -> list[str]:

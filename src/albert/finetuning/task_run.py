@@ -4,10 +4,11 @@ RUN/recipe.json            the whole run as a value
     journal.jsonl          what happened, one event a line
     model/                 the Hugging Face model directory
     predictions-dev.jsonl  one object per example of the development set, and so for further splits of the task
-    results.json           scores, baseline, counts, speed, seed; written last
+    results.json           scores, baselines, counts, speed, seed; written last
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from torch import nn
 
 from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.finetuning.batches import TaskBatches
-from albert.finetuning.best_model import BestModel, Selection, selection_of
+from albert.finetuning.best_model import BestModel, selection_of
 from albert.finetuning.distillation import Teacher
 from albert.finetuning.evaluate import write_predictions
 from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, predict_split
@@ -35,12 +36,14 @@ from albert.finetuning.run_record import (
 )
 from albert.finetuning.splits import PreparedSplit
 from albert.finetuning.start import StartedModel, head_description
+from albert.finetuning.summary import advice
 from albert.finetuning.ways_of_learning import WayOfLearning, way_of_learning
 from albert.model.depth import EXITS_KEY
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.optim.schedule import warmup_then_linear
 from albert.runtime.distributed import World, wait_for_all
 from albert.runtime.durable_files import remove_directory
+from albert.runtime.late_modules import load_by_name
 from albert.runtime.strict_json import read_json_object, save_json
 from albert.tasks.null_threshold import NullThreshold
 from albert.tasks.number_scale import TARGET_SCALE_KEY, NumberScale
@@ -72,6 +75,7 @@ class TaskRun:
     depths: tuple[int, ...]
     teacher: Teacher | None = None
     scale: NumberScale | None = None
+    announce: Callable[[Mapping[str, Any]], None] | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -127,6 +131,8 @@ class TaskRun:
             teacher=self.teacher,
             distillation=self.settings.distillation,
         )
+        if self.announce is not None and self.here.is_first:
+            self.announce(self.figures)
         training = self._train(way, identity, evaluate)
         if not self.here.is_first:
             wait_for_all(self.here)
@@ -143,15 +149,45 @@ class TaskRun:
             split.split: evaluate_model(self.model, self.task, split, self.computing, threshold=evaluation.threshold)
             for split in self.further
         }
+        linear = self._linear_baseline()
         report = {
             **run_report(record, self.task, self.train_split, self.batches, training, evaluation, self._notes(way)),
+            "linear_baseline": linear,
+            "advice": advice(evaluation.scores, evaluation.baseline, linear),
             "selection": selection.to_json(),
             "further_scores": {split: dict(each.scores) for split, each in further.items()},
             "identity": identity,
         }
-        self._write(evaluation, further, report, selection)
+        card = run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation, selection, linear)
+        self._write(evaluation, further, report, card)
         wait_for_all(self.here)
         return FinetuningResult(evaluation.scores, report, self.run.model_path)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """How the run learns: `learning_rate` at its peak, `batch_size`, `epochs`, `steps` (updates), `examples`,
+        `max_length` in tokens, `precision` and `device`."""
+        n_examples, steps = len(self.train_split.examples), self.recipe.total_steps(len(self.train_split.examples))
+        optimizer = self.settings.optimizer
+        return {
+            "learning_rate": self.recipe.learning_rate if optimizer is None else optimizer.learning_rate,
+            "batch_size": self.recipe.batch_size,
+            "epochs": steps * self.recipe.batch_size / n_examples,
+            "steps": steps,
+            "examples": n_examples,
+            "max_length": self.recipe.max_length,
+            "precision": self.computing.precision,
+            "device": self.computing.device.type,
+        }
+
+    def _linear_baseline(self) -> dict[str, Any] | None:
+        """What a linear model reaches on the same rows, as plain values; None where the task has none."""
+        if not self.dev_split.labelled:
+            return None
+        started = time.perf_counter()
+        fit = load_by_name("albert.tasks.linear_baseline").linear_baseline
+        found = fit(self.task, self.train_split.examples, self.dev_split.examples)
+        return None if found is None else {**vars(found), "seconds": time.perf_counter() - started}
 
     def _evaluated(self) -> Evaluation:
         """The model as it stands, on the development set."""
@@ -226,9 +262,7 @@ class TaskRun:
             )
         return tuple(told)
 
-    def _write(
-        self, evaluation: Evaluation, further: dict[str, Evaluation], report: dict, selection: Selection
-    ) -> None:
+    def _write(self, evaluation: Evaluation, further: dict[str, Evaluation], report: dict, card: str) -> None:
         for split, each in {"dev": evaluation, **further}.items():
             write_predictions(self.run.path / f"predictions-{split}.jsonl", each)
         save_model_directory(
@@ -236,7 +270,7 @@ class TaskRun:
             self.model,
             self.started.tokenizer_directory,
             extra=self._extra() | (evaluation.threshold.keys if evaluation.threshold else {}),
-            card=run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation, selection),
+            card=card,
             replace=True,
         )
         save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete

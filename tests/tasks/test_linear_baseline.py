@@ -1,0 +1,77 @@
+"""A linear model over TF-IDF learns what words say, in seconds, and says why where it is left out."""
+
+import numpy as np
+import pytest
+import torch
+
+from albert.tasks import linear_baseline as linear
+from albert.tasks.declared import DECLARED
+from albert.tasks.examples import Example
+from albert.tasks.linear_baseline import linear_baseline
+from albert.tasks.metrics import accuracy, mean_absolute_error, multi_label_scores, pearson
+from albert.tasks.task import Choice, Labels, Pair, Score, Single, Task, TaskRecipe
+
+COLOURS, THINGS = ("red", "blue", "green"), ("ship", "house", "coat")
+SINGLE, PAIR = Single("text"), Pair("text", "other")
+
+
+def declared(target, metrics, inputs=SINGLE):
+    recipe = TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1.0)
+    return Task(name="t", source=DECLARED["sst-2"].source, inputs=inputs, target=target, metrics=metrics, recipe=recipe)
+
+
+def examples(of, n=60, pair=False):
+    """What `of` says of a colour and a thing that are both in the text, or each in one of two."""
+    found = []
+    for place in range(n):
+        colour, thing = place % 3, place // 3 % 3
+        words = (f"it was {COLOURS[colour]}, number {place}", f"a {THINGS[thing]} of old")
+        texts = words if pair else (" ".join(words),)
+        found.append(Example(str(place), f"file:{place}", texts, of(colour, thing)))
+    return found
+
+
+@pytest.mark.parametrize("inputs", [SINGLE, PAIR])
+@pytest.mark.parametrize(
+    ("target", "metrics", "of", "first"),
+    [
+        (Choice(("a", "b"), "y"), (accuracy,), lambda colour, thing: int(colour == 1), 100.0),
+        (Choice(("a", "b", "c"), "y"), (accuracy,), lambda colour, thing: thing, 100.0),
+        (Score("y"), (pearson, mean_absolute_error), lambda colour, thing: 2000.0 + 10 * colour + thing, 99.0),
+        (Labels(("r", "s"), "y"), (multi_label_scores,), lambda colour, thing: (0, 1)[colour % 2 :], 100.0),
+    ],
+)
+def test_what_words_say_is_learnt_from_one_text_or_two(inputs, target, metrics, of, first):
+    task, rows = declared(target, metrics, inputs), examples(of, pair=inputs == PAIR)
+    torch.manual_seed(1), np.random.seed(1)
+    before = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
+    found = linear_baseline(task, rows[:45], rows[45:])
+    assert next(iter(found.scores.values())) >= first and found.train_examples == 45 and found.left_out is None
+    if isinstance(target, Score):
+        assert found.scores["mean_absolute_error"] < 2
+    assert found == linear_baseline(task, rows[:45], rows[45:])
+    assert np.random.get_state()[1].tolist() == before[1]
+    assert torch.equal(torch.random.get_rng_state(), before[0])
+
+
+def test_of_a_large_set_a_part_is_learnt_and_too_much_is_left_out(monkeypatch):
+    task = declared(Choice(("a", "b"), "y"), (accuracy,))
+    rows = examples(lambda colour, thing: int(colour == 1))
+    monkeypatch.setattr(linear, "MOST_TRAIN_CHARACTERS", sum(len(row.texts[0]) for row in rows) // 2)
+    found = linear_baseline(task, rows, rows)
+    assert found.scores["accuracy"] == 100.0 and 25 < found.train_examples < 35
+    monkeypatch.setattr(linear, "MOST_TRAIN_ROWS", 20)
+    assert linear_baseline(task, rows, rows).train_examples == 20
+    monkeypatch.setattr(linear, "MOST_DEV_CHARACTERS", 100)
+    found = linear_baseline(task, rows, rows)
+    assert found.scores == {} and found.left_out == "the development set has more than 100 characters"
+
+
+def test_why_it_is_left_out_is_said():
+    two, many = Choice(("a", "b"), "y"), Choice(tuple(map(str, range(300))), "y")
+    rows = examples(lambda colour, thing: 0)
+    assert "one class" in linear_baseline(declared(two, (accuracy,)), rows, rows).left_out
+    assert "300 labels" in linear_baseline(declared(many, (accuracy,)), rows, rows).left_out
+    blank = [Example(str(n), "", ("?!",), n % 2) for n in range(6)]
+    assert "no words" in linear_baseline(declared(two, (accuracy,)), blank, blank).left_out
+    assert linear_baseline(DECLARED["race"], [], []) is None

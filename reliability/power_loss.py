@@ -81,8 +81,7 @@ def lost(work: Work, folder: Path, most: int, draws: random.Random) -> Iterator[
         for possibility in disk.possible(draws, wanted):
             shutil.rmtree(state, ignore_errors=True)
             possibility.write(state)
-            with instead(_own_tokens=set()):  # whoever wrote this is dead
-                found.append(list(work.broken(state, promised)))
+            found.append(list(work.broken(state, promised)))  # nobody holds a lock there: whoever wrote this is dead
         watch(str(place), saw)
 
     with watched(place, saw):
@@ -120,7 +119,7 @@ _sync_file, _sync_directory = durable_files._sync_file, durable_files._sync_dire
 _write_manifest = durable_files._write_manifest
 
 
-def _name_first(temporary: Path, path: Path, replace: bool) -> None:
+def _name_first(temporary: Path, old: Path, path: Path, replace: bool) -> None:
     temporary.rename(path)
     _write_manifest(path, {})
     _sync_directory(path.parent)

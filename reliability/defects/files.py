@@ -32,15 +32,15 @@ FILES = (
     Defect(
         name="a single file is renamed before it is flushed",
         file=_DURABLE,
-        old="            _sync_file(temporary)\n            os.replace(temporary, path)\n",
-        new="            os.replace(temporary, path)\n",
+        old="                _sync_file(temporary)\n                os.replace(temporary, path)\n",
+        new="                os.replace(temporary, path)\n",
         tests=(_FILE_ON_DISK,),
     ),
     Defect(
         name="the name of a single file is not flushed",
         file=_DURABLE,
-        old="            os.replace(temporary, path)\n            _sync_directory(path.parent)\n",
-        new="            os.replace(temporary, path)\n",
+        old="                os.replace(temporary, path)\n                _sync_directory(path.parent)\n",
+        new="                os.replace(temporary, path)\n",
         tests=(_FILE_ON_DISK,),
     ),
     Defect(
@@ -95,9 +95,10 @@ FILES = (
     Defect(
         name="a directory is renamed before its manifest is written",
         file=_DURABLE,
-        old="            _write_manifest(temporary, known or {})\n"
-        "            _put_in_place(temporary, path, replace)\n",
-        new="            _put_in_place(temporary, path, replace)\n            _write_manifest(path, known or {})\n",
+        old="                _write_manifest(temporary, known or {})\n"
+        "                _put_in_place(temporary, names.old, path, replace)\n",
+        new="                _put_in_place(temporary, names.old, path, replace)\n"
+        "                _write_manifest(path, known or {})\n",
         tests=(_OF_FILES + "test_everything_is_on_the_disk_before_the_name_appears",),
     ),
     Defect(
@@ -110,9 +111,30 @@ FILES = (
     Defect(
         name="the temporary files of the living are removed",
         file=_DURABLE,
-        old='if not found or _lives(int(found["process"]), found["token"]):',
-        new="if not found:",
+        old="            elif lock := lock_file(names.lock_path):\n",
+        new="            elif (lock := lock_file(names.lock_path)) or not names.remove():\n",
         tests=(_OF_FILES + "test_the_next_writer_removes_what_the_dead_left_and_nothing_of_the_living",),
+    ),
+    Defect(
+        name="two threads of a process may both have a lock",
+        file="runtime/file_locks.py",
+        old="            if _identity(path) in _held:\n                return None\n",
+        new="",
+        tests=("runtime/test_file_locks.py::test_two_threads_of_a_process_do_not_both_get_a_lock",),
+    ),
+    Defect(
+        name="a lock on a file that was removed meanwhile counts",
+        file="runtime/file_locks.py",
+        old="                if _identity(path) == identity:\n",
+        new="                if True:\n",
+        tests=("runtime/test_file_locks.py::test_a_file_that_its_owner_removed_meanwhile_is_not_a_lock",),
+    ),
+    Defect(
+        name="a directory is finished although a file of it was removed",
+        file=_DURABLE,
+        old="    for name in sorted(wanted.difference(names)):\n",
+        new="    for name in ():\n",
+        tests=(_OF_FILES + "test_a_directory_that_lost_a_file_while_it_was_written_is_refused",),
     ),
     Defect(
         name="the oldest checkpoint goes before the newest is written",

@@ -6,17 +6,14 @@ stand on is heavy.
 """
 
 import sys
-from functools import reduce
-from typing import TYPE_CHECKING, Any
-
-from albert.runtime.late_modules import load_by_name
 
 if sys.platform == "win32":
     raise ImportError(
         "albert runs on Linux and macOS, not on Windows (it locks files with fcntl); WSL is a way to run it"
     )
 
-if TYPE_CHECKING:  # for editors and type checkers
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # for editors and type checkers; `typing` would be most of what this file costs
     from albert.inference.embedding_transformer import AlbertEmbedding as AlbertEmbedding
     from albert.inference.predictor import Predictor
 
@@ -29,11 +26,16 @@ _LATE = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from albert.runtime.late_modules import load_by_name
+
     module, path = _LATE[name]
-    return reduce(getattr, path.split("."), load_by_name(module))
+    found: object = load_by_name(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def __dir__() -> list[str]:

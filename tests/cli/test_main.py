@@ -184,6 +184,51 @@ def test_a_reader_that_went_away_is_no_error_message():
     assert writer.wait(timeout=60) == 141 and shown == ""
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_full_disk_behind_standard_output_is_named():
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "albert", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 74
+    assert done.stderr.startswith("albert: error: standard output or a temporary file: No space left on device; ")
+    assert done.stderr.count("\n") == 1
+
+
+INTERRUPTED_AT_AN_IMPORT = """
+import os, runpy, signal, sys
+
+_, asked, way = sys.argv
+
+class Interrupted:
+    def find_spec(name, *_):
+        if name == asked:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupted)
+if way == "script":
+    from albert.cli.main import run
+    sys.exit(run(["info"]))
+sys.argv = ["albert", "info"]
+runpy.run_module("albert", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("way", ["script", "module"])
+@pytest.mark.parametrize("name", ["albert.cli.main", "albert.runtime.errors", "albert.cli.info"])
+def test_an_interrupt_during_start_up_is_one_line(name, way):
+    """Wherever it comes while ours is imported: in the command's entry point, what that needs, the command itself."""
+    command = [sys.executable, "-c", INTERRUPTED_AT_AN_IMPORT, name, way]
+    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.returncode, done.stderr) == (130, "albert: error: interrupted\n")
+
+
+def test_importing_the_package_leaves_signals_alone():
+    code = "import signal, albert.cli.main, albert; print(signal.getsignal(2) is signal.default_int_handler)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
+
+
 @given(st.text(max_size=2000))
 def test_any_message_is_one_printable_line_of_limited_length(message):
     line = table.one_line(message)

@@ -1,13 +1,23 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from albert.runtime.durable_files import new_directory, remove_directory, remove_leftovers, write_bytes, write_text
+from albert.runtime.durable_files import (
+    new_directory,
+    new_file,
+    remove_directory,
+    remove_leftovers,
+    write_bytes,
+    write_text,
+    written_by_library,
+)
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
 from albert.runtime.manifests import MANIFEST_NAME, file_hash, is_whole, verify_directory
 
@@ -477,43 +487,163 @@ def test_a_limit_met_half_way_through_a_file_leaves_nothing(tmp_path):
 # ---- leftovers -----------------------------------------------------------------------------------------------------
 
 
-def leftover(place: Path, owner: int, kind: str = "tmp", name: str = "out") -> Path:
-    directory = place / f".{name}.{kind}-{owner}-0123abcd"
-    directory.mkdir()
-    (directory / "file").touch()
-    return directory
+WRITER = """
+import sys
+from pathlib import Path
+from albert.runtime.durable_files import new_directory
+
+with new_directory(Path(sys.argv[1]), replace=True) as directory:
+    (directory / "first").write_text("first")
+    print(directory.name, flush=True)
+    sys.stdin.read()
+    (directory / "second").write_text("second")
+"""
+IN_A_CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
+
+
+@contextmanager
+def writer(path: Path, *before: str):
+    """Another process in the middle of writing `path`, and the temporary name there."""
+    command = [*before, sys.executable, "-c", WRITER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, path.parent / process.stdout.readline().strip()
+        process.kill()
+
+
+def dead_writer(path: Path) -> Path:
+    """What a writer left that was killed."""
+    with writer(path) as (process, left):
+        process.kill()
+        process.wait()
+    assert left.is_dir()
+    return left
+
+
+def token_of(temporary: Path) -> str:
+    return temporary.name.rpartition("-")[2]
 
 
 def test_the_next_writer_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
-        dead.wait()
-    living = leftover(tmp_path, os.getppid())
-    leftover(tmp_path, dead.pid)
-    (tmp_path / "second").mkdir()
-    leftover(tmp_path, dead.pid, "old", "second")
-    (tmp_path / f".state.json.tmp-{dead.pid}-0123abcd").touch()
-    (tmp_path / f".mine-{dead.pid}").touch()
-    with new_directory(tmp_path / "out") as directory:
-        fill(directory)
-    assert names_in(tmp_path) == sorted([living.name, f".mine-{dead.pid}", "out", "second"])
+    dead_writer(tmp_path / "out")
+    (tmp_path / "state.json.lock-0123abcd").touch()
+    (tmp_path / ".state.json.tmp-0123abcd").touch()
+    (tmp_path / ".state.json.lock-4567abcd").touch()
+    (tmp_path / ".mine-0123abcd").touch()
+    with writer(tmp_path / "second") as (process, living):
+        with new_directory(tmp_path / "out") as directory:
+            fill(directory)
+        lock = f".second.lock-{token_of(living)}"
+        left = [".mine-0123abcd", lock, living.name, "out", "state.json.lock-0123abcd"]
+        assert names_in(tmp_path) == sorted(left)
+        process.communicate("")
+    assert process.returncode == 0
+    verify_directory(tmp_path / "second")
+    assert names_in(tmp_path) == [".mine-0123abcd", "out", "second", "state.json.lock-0123abcd"]
 
 
-def test_a_dead_owner_whose_number_this_process_was_given_is_dead(tmp_path):
-    """In a container every start has the same process number."""
-    leftover(tmp_path, os.getpid())
-    with new_directory(tmp_path / "out") as directory:
-        fill(directory)
-        with new_directory(tmp_path / "second") as another:
-            fill(another)
-    assert names_in(tmp_path) == ["out", "second"]
+def test_what_a_dead_writer_had_taken_away_returns(whole):
+    left = dead_writer(whole)
+    whole.rename(whole.parent / f".{whole.name}.old-{token_of(left)}")
+    remove_leftovers(whole.parent)
+    verify_directory(whole)
+    assert names_in(whole.parent) == [whole.name]
+
+
+def test_what_a_dead_writer_replaced_does_not_return(whole):
+    left = dead_writer(whole)
+    left.rename(whole.parent / f".{whole.name}.old-{token_of(left)}")
+    remove_leftovers(whole.parent)
+    verify_directory(whole)
+    assert names_in(whole.parent) == [whole.name]
+
+
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_names_without_a_lock_go_only_where_a_lock_keeps_everybody_out(tmp_path, is_locked):
+    """As earlier versions wrote them: a process number that is not there may be alive in another container."""
+    (tmp_path / ".out.tmp-999999999-0123abcd").mkdir()
+    (tmp_path / ".second.old-999999999-0123abcd").mkdir()
+    remove_leftovers(tmp_path, is_locked)
+    assert len(names_in(tmp_path)) == (1 if is_locked else 2)
+    assert (tmp_path / "second").exists() == is_locked
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="containers are made with unshare")
+def test_two_containers_write_in_one_folder(tmp_path):
+    """The process numbers of one are not those of the other."""
+    if not shutil.which("unshare") or subprocess.run([*IN_A_CONTAINER, "true"], capture_output=True).returncode:
+        pytest.skip("this user may not make name spaces")
+    with (
+        writer(tmp_path / "first", *IN_A_CONTAINER) as (first, _),
+        writer(tmp_path / "second", *IN_A_CONTAINER) as (second, _),
+    ):
+        second.communicate("")
+        first.communicate("")
+    assert (first.returncode, second.returncode) == (0, 0)
+    for name in names_in(tmp_path):
+        verify_directory(tmp_path / name)
+        assert names_in(tmp_path / name) == [MANIFEST_NAME, "first", "second"]
+    assert names_in(tmp_path) == ["first", "second"]
+
+
+def remove_as_a_leftover(temporary: Path) -> None:
+    """As whoever gets the lock, the server having lost it."""
+    (temporary.parent / temporary.name.replace(".tmp-", ".lock-")).unlink()
+    shutil.rmtree(temporary)
+    temporary.mkdir()
+
+
+def remove_a_file(temporary: Path) -> None:
+    (temporary / "card.md").unlink()
+
+
+def remove_a_tensor_file(temporary: Path) -> None:
+    (temporary / "tensors").unlink()
+
+
+@pytest.mark.parametrize("remove", [remove_as_a_leftover, remove_a_file, remove_a_tensor_file])
+def test_a_directory_that_lost_a_file_while_it_was_written_is_refused(whole, remove):
+    with pytest.raises(WriteFailed, match="another program removed it") as failure:  # noqa: SIM117 (what is refused)
+        with new_directory(whole, replace=True) as directory:
+            write_text(directory / "card.md", "second")
+            with written_by_library(directory / "tensors"):
+                (directory / "tensors").write_bytes(b"1")
+            remove(directory)
+            (directory / "last").touch()
+    assert failure.value.exit_code == 74
+    verify_directory(whole)
+    assert names_in(whole.parent) == ["whole"]
+
+
+def test_a_file_that_was_removed_while_it_was_written_is_refused(tmp_path):
+    with (
+        pytest.raises(WriteFailed, match=r"state\.json: another program removed it"),
+        new_file(tmp_path / "state.json"),
+    ):
+        for entry in tmp_path.iterdir():
+            entry.unlink()
+
+
+def test_a_full_disk_names_the_file_under_its_final_name(tmp_path):
+    for error in (
+        OSError(errno.ENOSPC, "No space left", str(tmp_path / "source"), None, str(tmp_path / ".a.tmp-0123abcd" / "b")),
+        OSError(errno.ENOSPC, "No space left", str(tmp_path / ".a.tmp-0123abcd" / "b")),
+    ):
+        with pytest.raises(WriteFailed) as failure, new_directory(tmp_path / "a"):
+            raise error
+        assert str(failure.value) == f"{tmp_path / 'a' / 'b'}: No space left; free space or choose another disk"
+
+
+def test_a_full_disk_that_a_library_meets_is_told_with_the_file(tmp_path):
+    with pytest.raises(WriteFailed, match=r"a/tensors: No space left"), new_directory(tmp_path / "a") as directory:  # noqa: SIM117
+        with written_by_library(directory / "tensors"):
+            raise ValueError("Error while serializing: I/O error: No space left on device (os error 28)")
 
 
 def test_a_link_to_elsewhere_is_removed_but_not_followed(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").touch()
-    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
-        dead.wait()
-    (tmp_path / f".out.tmp-{dead.pid}-0123abcd").symlink_to(elsewhere)
+    (tmp_path / ".out.tmp-0123abcd").symlink_to(elsewhere)
     remove_leftovers(tmp_path)
     assert names_in(tmp_path) == ["elsewhere"] and names_in(elsewhere) == ["kept"]

@@ -1,16 +1,18 @@
 """Preparation: the same bytes whatever the workers, a split that nothing moves, counts that add up."""
 
+import errno
 import json
+import os
 import random
+import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from albert.cli.main import run
-from albert.runtime.durable_files import new_directory
+from albert.runtime.durable_files import make_directory, new_directory
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.text.fingerprints import byte_fingerprint
 from albert.text.preparation.prepare import prepare
@@ -203,6 +205,33 @@ def test_a_bad_line_loses_no_finished_shard(documents, tokenizer, tmp_path, work
     assert {p.name for p in tmp_path.iterdir()} == {"a.jsonl", "at once", "data"}
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_full_disk_names_the_file_and_what_is_kept(documents, tokenizer, tmp_path, monkeypatch, capsys, kept):
+    """With a shard finished before, the work stays; else nothing does, and nothing is said of it."""
+    path, output = write_corpus(tmp_path / "a.jsonl", documents), tmp_path / "data"
+    make_directory(tmp_path / "tokenizer")
+    tokenizer.save(tmp_path / "tokenizer")
+    replace, full = os.replace, "00000-00001" if kept else "00000-00000"
+
+    def fills_up(source, target):
+        if Path(target).name.startswith(full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source), None, str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fills_up)
+    words = ["prepare", path, "--tokenizer", tmp_path / "tokenizer", "--output", output, "--workers", "1"]
+    code = run([*map(str, words), "--shard-megabytes", "0.02"])
+    said, work = capsys.readouterr().err, tmp_path / "data.unfinished"
+    named = re.search(re.escape(f"{work}/train/{full}.") + r"\w+\.bin: No space left on device; (.*)\n$", said)
+    assert code == 74 and named, said
+    assert work.exists() == kept
+    assert named[1] == (
+        f"free space and run the same command, which goes on with what {work} holds"
+        if kept
+        else "free space or choose another disk"
+    )
+
+
 def test_nothing_is_left_of_a_preparation_that_finished_nothing(tokenizer, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("broken\n")
@@ -214,9 +243,7 @@ def test_nothing_is_left_of_a_preparation_that_finished_nothing(tokenizer, tmp_p
 def test_what_a_kill_after_the_last_moment_left_goes_with_the_next_command(corpus_file, tokenizer, tmp_path):
     """The corpus was whole, the work that it was made of half removed."""
     prepare([corpus_file], tokenizer, tmp_path / "data", workers=1)
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    (tmp_path / f".data.unfinished.tmp-{dead.pid}-0123abcd" / "train").mkdir(parents=True)
+    (tmp_path / ".data.unfinished.tmp-0123abcd" / "train").mkdir(parents=True)
     with pytest.raises(CannotCreate, match="exists already"):
         prepare([corpus_file], tokenizer, tmp_path / "data", workers=1)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]

@@ -13,7 +13,7 @@ from torch import Tensor
 from albert.checkpoints.file_relics import BUFFERS
 from albert.checkpoints.int8_weights import INT8_WEIGHTS_NAME, matrices_and_scales, restore
 from albert.checkpoints.safetensors_header import StoredTensor, read_header
-from albert.runtime.durable_files import usual_permissions
+from albert.runtime.durable_files import written_by_library
 from albert.runtime.errors import DamagedData, MissingInput, OutOfResources
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import read_json_object
@@ -28,7 +28,7 @@ _LARGE = 2**28
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors as safetensors with the metadata that transformers asks for."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with usual_permissions(path):
+    with written_by_library(path):
         save_file(plain, path, metadata={"format": "pt"})
 
 

@@ -8,16 +8,12 @@ import errno
 import importlib
 import os
 import re
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 
 from albert import __version__
+from albert.cli import follows_another_rank, interrupted_at_once
 from albert.runtime.errors import (
     AlbertError,
     CannotCreate,
@@ -103,7 +99,7 @@ def dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise UsageError(name, "no such command", did_you_mean(name, COMMANDS))
-    with _interrupted_at_once():
+    with interrupted_at_once():  # libraries take an exception for a failed import
         module = importlib.import_module(COMMANDS[name].module)
     code = module.main(rest)
     return int(code or 0)
@@ -122,7 +118,7 @@ def run(arguments: list[str] | None = None) -> int:
     except SystemExit:
         raise
     except KeyboardInterrupt:
-        if not _follows_another_rank():
+        if not follows_another_rank():
             _say("interrupted")
         return 130
     except BrokenPipeError:
@@ -138,7 +134,7 @@ def run(arguments: list[str] | None = None) -> int:
             reason = f"internal error: {type(error).__name__}: {error}"
             _say(f"{reason}; run again with ALBERT_DEBUG=1 for the traceback")
             return 1
-        if not (_follows_another_rank() and isinstance(known, _ALIKE_ON_ALL_RANKS)):
+        if not (follows_another_rank() and isinstance(known, _ALIKE_ON_ALL_RANKS)):
             _say(str(known))
         return known.exit_code
 
@@ -161,6 +157,8 @@ def translate(error: BaseException) -> AlbertError | None:
     if isinstance(error, OSError):
         subject, why = error.filename or "file", error.strerror or str(error)
         if error.errno in _WRITING:
+            if error.filename is None and error.errno != errno.EIO:  # who writes a file of ours gives its name
+                subject = "standard output or a temporary file"
             return WriteFailed(subject, why, "free space or choose another disk")
         if error.errno in _RESOURCES:
             return OutOfResources(subject, why)
@@ -181,37 +179,9 @@ def one_line(message: str, limit: int = 500) -> str:
     return safe[: limit - tail - 3] + " … " + safe[-tail:]
 
 
-@contextmanager
-def _interrupted_at_once() -> Iterator[None]:
-    """SIGINT ends the process in the block: nothing has begun, and libraries take an exception for a failed import."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        if not _follows_another_rank():
-            _say("interrupted")
-        os._exit(128 + number)
-
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _in_main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
 def _say(message: str) -> None:
     rank = os.environ.get("RANK", "0")
     where = f"[rank {rank}] " if rank != "0" else ""
     # The message may hold half of a character (a file name that is not UTF-8): never fail while failing.
     sys.stderr.write(one_line(f"albert: error: {where}{message}").encode("utf-8", "replace").decode("utf-8") + "\n")
     sys.stderr.flush()
-
-
-def _follows_another_rank() -> bool:
-    """Whether a rank on the same machine says what this one would."""
-    return os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")) != "0"

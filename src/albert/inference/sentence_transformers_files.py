@@ -14,7 +14,7 @@ from albert.checkpoints.model_directory import kind_of, open_model, read_config
 from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.inference.embedding import Pooling, check_pooling
 from albert.inference.lengths import lengths_of
-from albert.runtime.durable_files import new_directory
+from albert.runtime.durable_files import new_directory, note_written
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.manifests import MANIFEST_NAME, files_below
 from albert.runtime.strict_json import save_json
@@ -77,6 +77,7 @@ def save_for_sentence_transformers(
             if name != MANIFEST_NAME:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(directory / name, copy / name)
+                note_written(copy / name)
         vectors = Vectors(opened.config.hidden_size, lengths_of(kind, opened).max_length)
         for name, content in _settings(vectors, pooling, normalize).items():
             (copy / name).parent.mkdir(exist_ok=True)

@@ -1,50 +1,56 @@
-"""One process at a time: a lock that dies with its owner."""
+"""One worker at a time in a directory: a lock that dies with its owner."""
 
-import fcntl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from albert.runtime.durable_files import make_directory
 from albert.runtime.errors import CannotCreate
+from albert.runtime.file_locks import KEEPS_NO_LOCKS, lock_file
 
 LOCK_NAME = ".lock"
 
 
 @contextmanager
-def locked(directory: Path, what: str) -> Iterator[None]:
-    """Keep a second process out of a directory, which is made if need be.
+def locked(directory: Path, what: str) -> Iterator[Callable[[], None]]:
+    """Keep other processes and threads out of a directory, which is made if need be.
+
+    Yields a function that gives the lock up before the block ends, for `remove_directory`.
 
     Args:
         directory: where to work.
         what: how to call it in an error ("this run").
 
     Raises:
-        CannotCreate: another process works here, or the directory cannot be made.
+        CannotCreate: another process or thread works here, or the directory cannot be made or locked.
     """
-    with claimed(directory) as mine:
-        if not mine:
+    with claimed(directory) as release:
+        if release is None:
             remedy = "wait for it, or choose another output"
-            raise CannotCreate(directory, f"another process is working in {what}", remedy)
-        yield
+            raise CannotCreate(directory, f"another process or thread is working in {what}", remedy)
+        yield release
 
 
 @contextmanager
-def claimed(directory: Path) -> Iterator[bool]:
-    """Try to take the lock of a directory, which is made if need be; yields whether this process has it now.
+def claimed(directory: Path) -> Iterator[Callable[[], None] | None]:
+    """Try to take the lock of a directory, which is made if need be.
+
+    Yields a function that gives the lock up before the block ends; None where somebody else has it.
 
     Raises:
-        CannotCreate: the directory cannot be made.
+        CannotCreate: the directory cannot be made, or its file system keeps no locks.
     """
     try:
         make_directory(directory)
-        file = open(directory / LOCK_NAME, "w")  # noqa: SIM115 (held for the block)
+        lock = lock_file(directory / LOCK_NAME)
     except OSError as error:
-        raise CannotCreate(directory, error.strerror or str(error)) from error
-    with file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by worker processes
-            mine = True
-        except (BlockingIOError, PermissionError):
-            mine = False
-        yield mine
+        why, remedy = error.strerror or str(error), None
+        if error.errno in KEEPS_NO_LOCKS:
+            why = f"its file system keeps no locks ({why})"
+            remedy = "choose another disk, or mount this one with locks (Lustre: -o flock)"
+        raise CannotCreate(directory, why, remedy) from error
+    try:
+        yield lock.release if lock else None
+    finally:
+        if lock:
+            lock.release()

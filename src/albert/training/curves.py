@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from torch.utils.tensorboard import SummaryWriter
 
+from albert.runtime.durable_files import writing
 from albert.runtime.journal import Journal
 from albert.training.run_folder import RunFolder
 
@@ -39,17 +41,19 @@ class TensorBoardLogger:
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """Add a point to each curve."""
-        for name, value in numbers.items():
-            self._writer.add_scalar(name, value, step)
+        with writing(Path(self._path)):
+            for name, value in numbers.items():
+                self._writer.add_scalar(name, value, step)
 
     def rewind(self, step: int) -> None:
         """Begin a file that takes the place of later steps."""
-        self._writer.close()
+        self.close()
         self._writer = SummaryWriter(self._path, purge_step=step + 1)
 
     def close(self) -> None:
         """Flush and close."""
-        self._writer.close()
+        with writing(Path(self._path)):
+            self._writer.close()
 
 
 class Curves:

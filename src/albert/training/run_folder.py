@@ -70,7 +70,7 @@ class RunFolder:
         with locked(self.path, "this run"):
             for place in (self.path, self.checkpoints_path):
                 if place.is_dir():
-                    remove_leftovers(place)
+                    remove_leftovers(place, is_locked=True)
             yield
 
     def save_checkpoint(self, step: int, write: Callable[[Path], None], keep: int) -> Path:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from albert.runtime.distributed import World
-from albert.runtime.durable_files import usual_permissions
+from albert.runtime.durable_files import written_by_library
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.sharding import share_of, whole
 from albert.runtime.strict_json import load_json, save_json
@@ -77,7 +77,7 @@ def training_tensors(model: nn.Module, optimizer: Optimizer, here: World) -> dic
 
 def write_training_state(directory: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
     """Write `training_tensors` and `state` into an existing directory."""
-    with usual_permissions(directory / TENSORS_NAME):
+    with written_by_library(directory / TENSORS_NAME):
         save_file(tensors, directory / TENSORS_NAME)
     save_json(directory / STATE_NAME, state)
 

@@ -98,12 +98,12 @@ class Execution:
     def _claimed(self, job: Job) -> Iterator[bool]:
         """Whether a job is this process's now, and nobody is at its run by hand."""
         with ExitStack() as held:
-            mine = held.enter_context(claimed(self.folders.claim(job.name)))
+            mine = held.enter_context(claimed(self.folders.claim(job.name))) is not None
             if mine and isinstance(job, Pretraining):
                 run = self.folders.pretraining(job.key).path
                 if (run / LOCK_NAME).exists():
                     with claimed(run) as free:
-                        mine = free
+                        mine = free is not None
             yield mine
 
     def _do(self, job: Job) -> None:

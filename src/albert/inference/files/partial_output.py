@@ -94,7 +94,7 @@ def partial_output(
         WriteFailed: the disk is full or failed.
     """
     directory = output.with_name(output.name + ".partial")
-    with locked(directory, "this output"):
+    with locked(directory, "this output") as release:
         reached = _reached(directory, made_of, replace)
         journal = Journal(directory / "journal.jsonl")
         if reached is None:
@@ -107,7 +107,7 @@ def partial_output(
         finally:
             rows.close()
         if finished:
-            remove_directory(directory)
+            remove_directory(directory, release)
 
 
 def _reached(directory: Path, made_of: Mapping[str, Any], replace: bool) -> Progress | None:

@@ -24,7 +24,7 @@ from albert.inference.onnx_export.runtimes import by_sequence, padded, runtimes
 from albert.inference.sample_outputs import model_outputs, output_differences, sample_batches
 from albert.inference.trained_model import TrainedModel, open_trained
 from albert.model.depth import run_to_depth
-from albert.runtime.durable_files import new_directory, new_file, write_text
+from albert.runtime.durable_files import new_directory, new_file, note_written, write_text
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import read_json_object, save_json
@@ -112,6 +112,7 @@ def export_onnx(
 
 def _written(file: Path, graph: ExportedGraph, trained: TrainedModel, settings: ExportSettings, depth: int) -> Exported:
     file.write_bytes(graph.model.SerializeToString())
+    note_written(file)
     return Exported(
         kind=trained.kind,
         left_out=trained.left_out,

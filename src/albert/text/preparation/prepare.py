@@ -15,7 +15,7 @@ from typing import Literal
 
 from albert import __version__
 from albert.runtime.durable_files import remove_directory, remove_leftovers
-from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput, WriteFailed
 from albert.runtime.late_modules import load_by_name
 from albert.runtime.locks import locked
 from albert.runtime.strict_json import load_json, save_json, to_json
@@ -126,7 +126,7 @@ def prepare(
     units = tuple(plan_units(files, settings.unit_bytes))
     plan = Plan(settings, tokenizer.fingerprint, units, _libraries(settings))
     work = output.parent / f"{output.name}.unfinished"
-    with locked(work, "this preparation"):
+    with locked(work, "this preparation") as release:
         try:
             _keep_plan(work, plan)
             jobs = [UnitJob(unit, settings, tokenizer, work) for unit in units]
@@ -143,11 +143,14 @@ def prepare(
             report.shards_found, report.held_out_though_few = found, though_few
             part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums_of(results))
             assemble([*base, part], tokenizer, output, replace or append)
-        except BaseException:
+        except BaseException as error:
             if not any(work.glob("*/*-*.json")) and not (work / ENGINE_LOGS).exists():
                 shutil.rmtree(work, ignore_errors=True)  # nothing is lost
+            elif isinstance(error, WriteFailed):
+                remedy = f"free space and run the same command, which goes on with what {work} holds"
+                raise WriteFailed(error.subject, error.why, remedy) from error
             raise
-    remove_directory(work)
+        remove_directory(work, release)
     report.seconds = time.monotonic() - begin
     return report
 

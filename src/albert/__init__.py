@@ -5,6 +5,7 @@
 stand on is heavy.
 """
 
+import importlib
 import sys
 
 if sys.platform == "win32":
@@ -29,10 +30,8 @@ _LATE = {
 def __getattr__(name: str) -> object:
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from albert.runtime.late_modules import load_by_name
-
     module, path = _LATE[name]
-    found: object = load_by_name(module)
+    found: object = importlib.import_module(module)
     for part in path.split("."):
         found = getattr(found, part)
     return found

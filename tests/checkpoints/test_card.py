@@ -24,7 +24,15 @@ def test_everything_passed_in_is_shown() -> None:
         architecture="AlbertForPreTraining",
         description="A model for tests.",
         parameters={"embeddings": 1_234_567},
-        recipe={"optimizer": {"kind": "lamb"}, "batch_size": 4096},
+        recipe={
+            "optimizer": {"kind": "lamb", "clamp": None},
+            "batch_size": 4096,
+            "learning_rate": 0.00012000000000000002,
+            "max_tokens": None,
+            "mixture": [],
+            "favor_shorter": True,
+            "layers": (1, 2),
+        },
         data=["a corpus"],
         scores={"MLM accuracy": 0.54321},
         language=["en", "no"],
@@ -34,8 +42,11 @@ def test_everything_passed_in_is_shown() -> None:
         limits=["knows little"],
     )
     text = card.render()
-    for part in ("1,234,567", "4096", '{"kind": "lamb"}', "a corpus", "0.5432", "2.13", "knows little"):
+    for part in ("1,234,567", "4096", "| optimizer | kind lamb |", "a corpus", "0.5432", "2.13", "knows little"):
         assert part in text
+    for row in ("| learning_rate | 0.00012 |", "| favor_shorter | yes |", "| layers | 1, 2 |"):
+        assert row in text
+    assert "max_tokens" not in text and "mixture" not in text and "clamp" not in text
     matter = yaml.safe_load(text.split("---")[1])
     assert matter == {
         "library_name": "transformers",

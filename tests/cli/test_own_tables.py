@@ -53,6 +53,9 @@ def test_a_narrow_model_learns_at_a_rate_for_its_width_unless_told_otherwise(
     columns = ["--train", str(reviews), "--text", "review", "--label", "stars", "--model", str(scene.pretrained)]
     assert run(["finetune", *columns, "--output", str(tmp_path / "run"), *SMALL, *flags]) == 0
     assert json.loads((tmp_path / "run" / "results.json").read_text())["recipe"]["learning_rate"] == pytest.approx(rate)
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"| learning_rate | {rate:.6g} |" in card and "Predicts `stars` (1, 2, 3) from `review`" in card
+    assert "null" not in card and "None" not in card and "custom" not in card
     told = f"learning rate: {768 / WIDTH:.3g} times the recipe's, which is for models {768 / WIDTH:.3g} times as wide"
     assert (told in capsys.readouterr().out) == (not flags)
 

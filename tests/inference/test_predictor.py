@@ -137,7 +137,7 @@ def test_the_order_is_the_sentence_order_head_of_theirs(saved: Save, config: Alb
 
 def test_an_order_head_that_never_learnt_is_not_asked(saved: Save, config: AlbertConfig) -> None:
     predictor = open_exactly(saved(AlbertForPreTraining(config), sentence_objective="none"))
-    assert predictor.abilities == ("fill masks",)
+    assert predictor.abilities == ("fill masks",) and ": fill masks; depth=" in repr(predictor)
     with pytest.raises(InvalidConfiguration, match="no trained head to judge the order"):
         predictor.order("a", "b")
 
@@ -147,6 +147,10 @@ def test_classes_are_those_of_the_pipeline(saved: Save, config: AlbertConfig) ->
     path = saved(AlbertForSequenceClassification(config, 3), id2label=labels)
     predictor, pipeline = open_exactly(path), _pipeline("text-classification", path)
     assert predictor.labels == ["calm", "angry", "glad"]
+    assert repr(predictor) == (
+        f"<Predictor {str(path)!r}: classify texts; labels=['calm', 'angry', 'glad'], "
+        f"depth={config.num_hidden_layers}, max_length={predictor.max_length}, precision='fp32', device='cpu'>"
+    )
     texts = ["The cat saw the dog.", "A letter", "the old river followed the king again and again"]
     expected = [pipeline(text, top_k=None) for text in texts]
     _assert_equal_scores(predictor.classify_batch(texts), expected)

@@ -64,6 +64,7 @@ from albert.inference.predictor import Predictor
 predictor = Predictor.open("{name}")
 print(predictor.max_length, predictor.abilities)
 ```"""
+_UNSET: tuple[object, ...] = (None, [], (), {}, "")
 _PIPELINE_TAGS = {
     "AlbertForPreTraining": "fill-mask",
     "AlbertForMaskedLM": "fill-mask",
@@ -86,7 +87,7 @@ class ModelCard:
         attention_window: of a model with such attention, which transformers does not open.
         description: one or two sentences.
         parameters: parameter counts by part, in the order they are shown.
-        recipe: how it was trained, as plain values.
+        recipe: how it was trained, as plain values; settings that are None or empty are left out.
         data: what it was trained on, a line each.
         scores: metric -> value, for people; the evaluation set belongs into the metric's name.
         scores_note: what stands below the scores, in Markdown; the command that gives them.
@@ -140,7 +141,7 @@ class ModelCard:
         if self.data:
             sections.append("## Data\n\n" + "\n".join(f"- {_line(item)}" for item in self.data))
         if self.recipe:
-            rows = {key: json.dumps(value, default=str) for key, value in self.recipe.items()}
+            rows = {key: _shown(value) for key, value in self.recipe.items() if value not in _UNSET}
             sections.append("## Recipe\n\n" + _table("setting", "value", rows))
         if self.limits:
             sections.append("## Limits\n\n" + "\n".join(f"- {_line(item)}" for item in self.limits))
@@ -164,6 +165,17 @@ class ModelCard:
 def _yaml(text: str) -> str:
     """A YAML scalar: a JSON string is one, whatever the text holds (`no`, a colon, a quote)."""
     return json.dumps(text, ensure_ascii=False)
+
+
+def _shown(value: object) -> str:
+    """A setting for people: no quotes around a text, and of a float no digits that come from rounding."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_shown(part)}" for key, part in value.items() if part not in _UNSET)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_shown, value))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _line(text: str) -> str:

@@ -26,6 +26,7 @@ from albert.optim.optimizer import OptimizerRecipe
 from albert.runtime.devices import Precision, describe_machine
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.strict_json import read_json_object, to_json
+from albert.tasks.tables.table_task import UNNAMED
 from albert.tasks.task import Task, TaskRecipe
 from albert.training.plan import TrainingResult
 from albert.training.run_folder import RunFolder
@@ -226,16 +227,21 @@ def run_card(
     head = sum(p.numel() for n, p in started.model.named_parameters() if not n.startswith("albert."))
     parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
     parts.pop("pretraining", None)
+    own_table = task.name == UNNAMED
     return ModelCard(
         name=name,
         location="path/to/this/directory",
         architecture=ARCHITECTURES[type(started.model)],
         attention_window=started.config.effective_window,
-        description=f"{task.name}. {task.description}".strip(),
+        description=task.description if own_table else f"{task.name}. {task.description}".strip(),
         parameters=parts | {"task head": head},
         recipe=to_json(recipe),
         scores=_compared_scores(evaluation, linear),
-        data=[f"fine-tuned on {task.name}, starting from {started.source}", *started.changed, selection.note],
+        data=[
+            f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}",
+            *started.changed,
+            selection.note,
+        ],
         versions={"torch": torch.__version__},
     ).render()
 

@@ -118,6 +118,17 @@ class OpenedPredictor:
         opened = open_model(directory, kind, overrides=overrides)
         return cls(opened, kind, tokenizer, computing, precision, depth, patience)
 
+    def __repr__(self) -> str:
+        """What it is, what it can do and how it computes, on one line."""
+        can = ", ".join(self.abilities) or "embed texts; no trained head"
+        shown: dict[str, object] = {}
+        if {CLASSIFYING, TAGGING} & set(self.abilities):
+            shown = {"labels": self.labels if len(self.labels) <= 10 else f"{len(self.labels)} of them"}
+        shown |= {"depth": self.depth} | ({} if self.patience is None else {"patience": self.patience})
+        shown |= {"max_length": self.max_length, "precision": self.precision, "device": str(self.device)}
+        settings = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+        return f"<{type(self).__name__} {self.name!r}: {can}; {settings}>"
+
     @property
     def network(self) -> nn.Module:
         """The model with its head, as it computes."""

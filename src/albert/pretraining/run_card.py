@@ -39,7 +39,7 @@ def run_card(
         description=f"An ALBERT encoder pre-trained with n-gram masking and the sentence objective "
         f'"{recipe.sequences.objective}" for {result.steps:,} steps, {result.tokens:,} tokens ({result.ending}).',
         parameters=count_parameters(recipe.model).by_part(),
-        recipe={key: str(value) for key, value in flat(to_json(recipe)).items()}
+        recipe=flat(to_json(recipe))
         | {"machine": ", ".join(f"{key} {value}" for key, value in describe_machine().items())},
         data=[
             f"{each.n_documents:,} documents, {each.n_tokens:,} tokens of {each.vocab_size:,} pieces"

@@ -10,7 +10,7 @@ from albert.tasks.tables.formats import read_table
 from albert.tasks.tables.held_out_rows import hold_out_rows
 from albert.tasks.tables.inferred_task import Inferred, infer_task, unfolded_options
 from albert.tasks.tables.own_tables import OwnTables, file_digest, prepared_rows, refuse_bad_rows
-from albert.tasks.tables.table_kinds import OWN_RECIPE, inputs_of, metrics_of, recipe_of, target_of
+from albert.tasks.tables.table_kinds import OWN_RECIPE, description_of, inputs_of, metrics_of, recipe_of, target_of
 from albert.tasks.tables.table_task import RecipeChanges, TableTask
 from albert.tasks.task import Task, TaskRecipe
 
@@ -128,4 +128,5 @@ def _declared(asked: TableTask, tables: Mapping[str, Rows], options: tuple[str, 
         target=target_of(asked, options),
         metrics=metrics_of(asked),
         recipe=recipe_of(asked),
+        description=" ".join(description_of(asked).split()),
     )

@@ -39,6 +39,8 @@ SPAN_RECIPE = TaskRecipe(
     learning_rate=3e-5, batch_size=32, epochs=2.0, max_length=384, question_length=64, stride=128, encoder_dropout=0.0
 )
 OPTION_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, max_length=512, question_length=128)
+MOST_NAMED = 10
+"""Labels that a description names; of more it gives the number."""
 METRICS: dict[Kind, tuple[Metric, ...]] = {
     "classification": (accuracy, f1, macro_f1, matthews_correlation),
     "regression": (pearson, spearman, mean_absolute_error),
@@ -84,6 +86,29 @@ def target_of(task: TableTask, options: tuple[str, ...]) -> Target:
             absent = bool(task.may_be_absent)
             return Span(absent, head="joint" if absent else "independent")
     raise InvalidConfiguration("task", f"lacks labels or columns of a {task.kind}", "say them, or give a training file")
+
+
+def description_of(task: TableTask) -> str:
+    """One sentence for people: what is predicted from which columns."""
+    texts = " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
+    n_labels = len(task.labels or ())
+    match task.kind:
+        case "token-classification":
+            said = f"Predicts the tag of each word of `{task.words}`, one of {n_labels}"
+        case "question-answering":
+            said = f"Answers `{task.question}` with a part of `{task.context}`"
+        case "multiple-choice":
+            given = " and ".join(f"`{name}`" for name in (task.question, task.text) if name)
+            said = f"Chooses among options, given {given}" if given else "Chooses among options"
+        case "regression":
+            said = f"Predicts the number `{task.label}` from {texts}"
+        case "multi-label":
+            said = f"Predicts which of {n_labels} labels `{task.label}` has, from {texts}"
+        case _:
+            names = [(task.label_names or {}).get(label, label) for label in task.labels or ()]
+            classes = f"({', '.join(names)})" if n_labels <= MOST_NAMED else f"(one of {n_labels} classes)"
+            said = f"Predicts `{task.label}` {classes} from {texts}"
+    return f"{said}, learnt from a table."
 
 
 def metrics_of(task: TableTask) -> tuple[Metric, ...]:

@@ -95,6 +95,10 @@ class HeldOut:
             raise InvalidConfiguration("held-out share", f"is {self.share:g}, must be above 0 and below 1")
 
 
+UNNAMED = "custom"
+"""The name of a table's task that was given none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableTask:
     """A task on tables. Columns are named; what is None is not used, or to be inferred (`kind`, `labels`, `metrics`).
@@ -104,7 +108,7 @@ class TableTask:
     of a multiple choice is, `may_be_absent` whether a question may have no answer.
     """
 
-    name: str = "custom"
+    name: str = UNNAMED
     kind: Kind | None = None
     train: Path | None = None
     dev: Path | None = None

@@ -4,6 +4,7 @@
 """
 
 import random
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,3 +102,15 @@ def scene(tmp_path_factory) -> Scene:
         )
         (places.tables / f"{name}.csv").write_text("review,stars\n" + rows, encoding="utf-8")
     return places
+
+
+@pytest.fixture
+def terminal(monkeypatch, capsys):
+    """A function: from now on the output is a terminal of so many columns, without colours."""
+
+    def of(columns: int) -> None:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("TTY_COMPATIBLE", "0")
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    return of

@@ -19,9 +19,8 @@ from albert.runtime.errors import Unavailable
 
 
 @pytest.fixture
-def info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Runs the command; with --json, what it says, else the text, as it looks in a terminal of 100 columns."""
-    monkeypatch.setenv("COLUMNS", "100")
+def info(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs the command; with --json, what it says, else the text."""
 
     def call(*arguments: object) -> Any:
         capsys.readouterr()
@@ -87,14 +86,9 @@ def test_alone_it_tells_the_machine_and_the_presets(info) -> None:
     [[], ["albert-base-E768-shared-attention"], ["bert-xlarge"], ["albert-xxlarge", "--compare", "bert-large"]],
     ids=" ".join,
 )
-def test_nothing_is_wider_than_the_terminal(width: int, arguments: list[str], info, monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    assert max(map(len, info(*arguments).splitlines())) <= width
-
-
-def test_a_pipe_gets_a_hundred_columns(info, monkeypatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    assert 80 < max(map(len, info("albert-base").splitlines())) <= 100
+def test_nothing_is_wider_than_the_terminal(width: int, arguments: list[str], info, terminal) -> None:
+    terminal(width)
+    assert 60 < max(map(len, info(*arguments).splitlines())) <= width
 
 
 def test_two_presets_are_set_side_by_side_and_claims_are_checked(info) -> None:

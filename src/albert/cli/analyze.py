@@ -9,6 +9,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.cli.light_tables import table
 from albert.cli.subcommands import dispatch
 from albert.experiments.layer_figure import draw_layers
@@ -79,7 +80,7 @@ def layers(arguments: list[str]) -> int:
     draw_layers(measured, asked.output)
     if asked.csv is not None:
         write_layers(measured, asked.csv)
-    _show(Console(soft_wrap=True, highlight=False), measured, asked)
+    _show(open_console(), measured, asked)
     return 0
 
 

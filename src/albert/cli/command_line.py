@@ -13,11 +13,14 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import tyro
 
+from albert.cli.console import UNWRAPPED, columns
 from albert.runtime.errors import UsageError, did_you_mean
 
 T = TypeVar("T")
 _BOX = re.compile(r"[\u2500-\u257f]")
 _WIDEST_PROSE = 100
+_HELP_WIDTH = 80
+"""Columns of the help where there is no terminal."""
 
 
 def parse(
@@ -45,7 +48,7 @@ def parse(
     _refuse_unknown_options(shape, arguments, program)
     said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with columns(UNWRAPPED), contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
             value = tyro.cli(shape, args=list(arguments), prog=program, description=description)
     except SystemExit as end:
         raise UsageError(program, _one_line(said.getvalue()), f"see {program} --help") from end
@@ -67,9 +70,10 @@ def _show_help(shape: type[Any], program: str, description: str | None) -> NoRet
     """Print tyro's help with its paragraphs wrapped, which tyro leaves to the terminal; commands stay as they are."""
     said = _Captured()
     words = (tyro.conf.PositionalMetavarFromFieldName,)
-    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _HELP_WIDTH
+    with columns(width), contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
         tyro.cli(_without_none(shape), args=["--help"], prog=program, description=description, config=words)
-    width = min(shutil.get_terminal_size().columns, _WIDEST_PROSE)
+    width = min(width, _WIDEST_PROSE)
     for line in said.getvalue().rstrip("\n").split("\n"):
         print(textwrap.fill(line, width) if line[:1].isalpha() else line)
     raise SystemExit(0)

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import torch
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional
@@ -15,6 +14,7 @@ from tyro.conf import Positional
 from albert.checkpoints.conversion import Conversion, TokenizerOptions, convert
 from albert.checkpoints.conversion_source import ConversionOptions
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.model.config import Activation
 
 NEXT = {
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
         keep_accents=asked.keep_accents,
     )
     made = convert(asked.source, asked.output, options, tokenizer, asked.labels, asked.replace)
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     table = Table(title="albert convert", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")

@@ -11,6 +11,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.cli.cross_evaluation_tables import accuracies, as_csv, remarks
 from albert.cli.depth_table import DepthOptions, show_curve, write_files
 from albert.cli.evaluation_report import results, show_evaluation, write_submission
@@ -113,7 +114,7 @@ class Evaluate:
 def main(arguments: list[str]) -> int:
     """Run `albert evaluate`."""
     asked = parse(Evaluate, arguments, "albert evaluate", DESCRIPTION)
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     if not asked.model:
         raise UsageError("--model", "names no model", "give a directory, or a Hub id")
     if asked.task == PRETRAINING:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rich.console import Console
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.cli.light_tables import bytes_of, facts
 from albert.cli.subcommands import dispatch
 from albert.inference.embedding import Pooling
@@ -96,7 +96,7 @@ def _onnx(arguments: list[str]) -> int:
         told["left out"] = f"{made.left_out}: nobody trained it"
     told |= {check.runtime: f"largest difference: {exporting.usual_differences(check)}" for check in made.checks}
     told["written"] = asked.output
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     console.print(facts("albert export onnx", told))
     console.print(
         f"next: albert verify {shlex.quote(str(asked.output))}" if asked.output.is_dir() else "", markup=False
@@ -115,7 +115,7 @@ def _sentence_transformers(arguments: list[str]) -> int:
         "texts": f"of at most {vectors.longest} tokens; sentence-transformers cuts longer ones without a word",
         "written": asked.output,
     }
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     console.print(facts("albert export sentence-transformers", told))
     console.print(f"next: SentenceTransformer({str(asked.output)!r}).encode(texts)", markup=False)
     return 0

@@ -10,6 +10,7 @@ from albert.checkpoints.config_file import read_config
 from albert.checkpoints.location import find_model
 from albert.cli.benchmark_table import show_benchmark
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.cli.finetuning_options import Finetune
 from albert.cli.finetuning_report import show_figures, show_result
 from albert.cli.seeds_table import show_seeds
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
     if asked.output is None and not asked.statistics_only:
         raise UsageError("--output", "is needed: the run's directory", "or --statistics-only, to see the rows first")
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     if asked.task is not None and asked.task.lower() in BENCHMARKS:
         _finetune_benchmark(asked, asked.task.lower(), console)
         return 0

@@ -1,8 +1,6 @@
 """`albert info`: what a preset, a model, a prepared corpus or this machine is."""
 
 import json
-import os
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -14,6 +12,7 @@ from tyro.conf import Positional
 from albert import __version__
 from albert.cli.command_line import parse
 from albert.cli.comparison_tables import show_comparison
+from albert.cli.console import open_console
 from albert.cli.directory_tables import show_corpus, show_model, show_self_check, show_tokenizer
 from albert.cli.light_tables import facts
 from albert.cli.memory_tables import bytes_from, show_memory_plan
@@ -87,9 +86,7 @@ def main(arguments: list[str]) -> int:
     """Run `albert info`."""
     asked = parse(Info, arguments, "albert info", DESCRIPTION)
     _refuse_what_does_not_go_together(asked)
-    # A pipe has no width of its own; 100 columns are what the tables are made for.
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 100
-    said = describe(asked, Console(highlight=False, width=width, quiet=asked.json))
+    said = describe(asked, open_console(soft_wrap=False, quiet=asked.json))
     if asked.json:
         print(json.dumps(to_json(said), ensure_ascii=False))
     return 0

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.runtime.errors import UsageError
 from albert.text.preparation.corpus_assembly import merge_corpora
 
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     if len(options.corpora) < 2:
         raise UsageError("albert merge", "one corpus alone is no merger", "name two or more")
     merged = merge_corpora(options.corpora, options.output, options.replace)
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     for split, counts in merged.counts.items():
         what = f"{counts.documents:,} documents, {counts.tokens:,} tokens, {len(merged.shards[split]):,} shards"
         console.print(f"{split.replace('_', ' ')}: {what}", markup=False)

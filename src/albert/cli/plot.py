@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.experiments.run_curves import Against, draw_runs, read_runs, write_table
 from albert.runtime.errors import UsageError
 
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> None:
     draw_runs(runs, options.output, options.against)
     if options.csv is not None:
         write_table(runs, options.csv)
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     for run in runs:
         last = run.updates[-1]
         where = f"{last['step']:,} steps, {last['tokens']:,} tokens, {last['seconds'] / 60:,.1f} minutes"

@@ -4,9 +4,10 @@ import json
 import sys
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
+
+from albert.cli.console import open_console
 
 
 def show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
@@ -17,7 +18,7 @@ def show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
     if not found:
         print("note: the text holds no words", file=sys.stderr)
         return
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     for group in found if isinstance(found[0], list) else [found]:
         table = Table(*(Column(name, overflow="fold") for name in columns))
         for entry in group:

@@ -5,11 +5,11 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.cli.corpus_options import CorpusOptions
 from albert.runtime.late_modules import load_by_name
 from albert.text.preparation.corpus_assembly import SHOWN_NAME
@@ -62,7 +62,7 @@ class Prepare(CorpusOptions):
 def main(arguments: list[str]) -> int:
     """Run `albert prepare`."""
     options = parse(Prepare, arguments, "albert prepare")
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     tokenizer = load_tokenizer(options.tokenizer)
     settings = PreparationSettings(
         held_out=options.held_out,

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from albert.checkpoints.warm_start.warm_start_positions import Extension
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.pretraining.named_recipes import RECIPES, scaled_recipe
 from albert.pretraining.pretrain import PretrainingResult, pretrain
 from albert.pretraining.recipes import PretrainingRecipe
@@ -87,7 +88,7 @@ def main(arguments: list[str]) -> None:
     if arguments[0].startswith("-"):
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
     name, *arguments = arguments
-    console = Console(quiet=not world().is_first)
+    console = open_console(soft_wrap=False, highlight=True, quiet=not world().is_first)
     recipe = _scaled(_continued(arguments) if name == CONTINUE else find_recipe(name), arguments, console)
     asked = parse(Pretrain, arguments, f"albert pretrain {name}", DESCRIPTION, {"recipe": recipe})
     init = _init(asked)

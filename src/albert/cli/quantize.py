@@ -4,10 +4,10 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.cli.light_tables import bytes_of, facts
 from albert.inference.quantized_directory import quantize_directory
 
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         for name, largest in made.moved.largest.items()
     }
     told["written"] = asked.output
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     console.print(facts("albert quantize", told))
     console.print(f"next: albert info {shlex.quote(str(asked.output))}", markup=False)
     return 0

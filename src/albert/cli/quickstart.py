@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.experiments.quickstart import quickstart, show_report
 
 DESCRIPTION = """From raw text to answers on the embedded sample, in a few minutes on two cores.
@@ -28,5 +27,5 @@ class Quickstart:
 def main(arguments: list[str]) -> None:
     """Run the command."""
     asked = parse(Quickstart, arguments, "albert quickstart", DESCRIPTION)
-    console = Console()
+    console = open_console(soft_wrap=False, highlight=True)
     show_report(quickstart(asked.output, console), console)

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 import numpy as np
 import tyro
-from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.cli.rendered_samples import LEGEND, RenderedSamples
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.sample_statistics import Figure, measure, tokens_cut
@@ -61,12 +61,13 @@ def main(arguments: list[str]) -> int:
         raise UsageError("--first", f"is {asked.first}, the epoch has {samples.per_epoch:,} samples")
     begin = asked.epoch * samples.per_epoch + asked.first
     shown, counted = (min(some, samples.per_epoch - asked.first) for some in (asked.number, asked.count))
-    console = Console(highlight=False)
+    console = open_console(soft_wrap=False)
     console.width = min(max(console.width, NARROWEST), WIDEST)
     console.print(
         f"{asked.corpus}: {corpus.n_documents:,} {asked.split} documents, {corpus.n_tokens:,} tokens, "
         f"{samples.per_epoch:,} samples an epoch; epoch {asked.epoch}, seed {asked.seed}",
         markup=False,
+        soft_wrap=True,
     )
     console.print(LEGEND)
     for sample in RenderedSamples(samples, np.arange(begin, begin + shown)):

@@ -10,6 +10,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.cli.light_tables import table
 from albert.cli.subcommands import dispatch
 from albert.cli.tables_options import TablesOptions, default_root
@@ -122,7 +123,7 @@ def list_tables(arguments: list[str]) -> int:
         made.add_row(name, f"{runs:,}", grid.title)
     for name, facts in FACTS.items():
         made.add_row(name, "0", facts(scale).title)
-    print_whole(_console(), made)
+    print_whole(open_console(), made)
     return 0
 
 
@@ -131,7 +132,7 @@ def plan(arguments: list[str]) -> int:
     asked = parse(TablesOptions, arguments, "albert tables plan", PLAN)
     asked.set_threads()
     study = asked.study()
-    show_plan(_console(), _planned(asked, study), asked)
+    show_plan(open_console(), _planned(asked, study), asked)
     return 0
 
 
@@ -145,7 +146,7 @@ def run(arguments: list[str]) -> int:
     study = asked.study()
     data, _ = asked.task_data(grids)
     planned = _planned(asked, study)
-    console = _console()
+    console = open_console()
     show_plan(console, planned, asked)
     keep_study(asked.folders.root, study)
     execution = Execution(
@@ -165,7 +166,7 @@ def run(arguments: list[str]) -> int:
 def show(arguments: list[str]) -> int:
     """Run `albert tables show`."""
     asked = parse(TablesOptions, arguments, "albert tables show", SHOW)
-    _show(_console(), asked, asked.study())
+    _show(open_console(), asked, asked.study())
     return 0
 
 
@@ -206,7 +207,3 @@ def _show(console: Console, asked: TablesOptions, study: Study) -> None:
         show_outcome(console, outcome)
         written = [*paths, *([] if picture is None else [picture])]
         console.print(" and ".join(map(str, written)), markup=False)
-
-
-def _console() -> Console:
-    return Console(soft_wrap=True, highlight=False)

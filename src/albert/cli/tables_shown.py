@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from albert.cli.console import open_console
 from albert.cli.light_tables import bytes_of, table
 from albert.cli.tables_options import TablesOptions
 from albert.experiments.tables.expense import expense_of
@@ -69,7 +70,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
 def print_whole(console: Console, made: Table) -> None:
     """A table with nothing cut off or folded: lines that are too long go on in the next line of the terminal."""
     needed = Measurement.get(console, console.options.update(max_width=10_000), made).maximum
-    Console(soft_wrap=True, highlight=False, width=max(console.width, needed)).print(made)
+    open_console(at_least=needed).print(made)
 
 
 def _width(head: list[str], rows: list[list[str]]) -> int:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_directory import load_tokenizer
@@ -96,7 +96,7 @@ def _show(tokenizer: Tokenizer, text: str) -> None:
     for number, (start, end) in zip(ids, offsets, strict=True):
         shown = _visible(text[start:end])
         table.add_row(escape(_visible(tokenizer.piece(number))), str(number), str(start), str(end), escape(shown))
-    console = Console(soft_wrap=True, highlight=False)
+    console = open_console()
     console.print(table)
     unknown = ids.count(tokenizer.unk_id)
     console.print(f"{len(text):,} characters, {len(ids):,} tokens" + f", {unknown:,} of them unknown" * bool(unknown))

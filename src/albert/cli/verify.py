@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
+from albert.cli.console import open_console
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput
 from albert.runtime.journal import read_journal
 from albert.runtime.manifests import MANIFEST_NAME, read_manifest, verify_directory
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
     for path in options.paths:
         if (journal := RunFolder(path).journal_path).is_file():
             table.add_row(escape(str(journal)), "1", "", f"{len(read_journal(journal)):,} records")
-    Console(soft_wrap=True, highlight=False).print(table)
+    open_console().print(table)
     if damaged:
         raise DamagedData(
             damaged[0].subject, damaged[0].why, f"{len(damaged)} of {len(places)} directories are damaged"

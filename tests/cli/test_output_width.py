@@ -1,0 +1,54 @@
+"""Where the output is no terminal, its lines depend neither on COLUMNS nor on the length of a path."""
+
+import re
+import shutil
+
+import pytest
+
+from albert.cli.main import run
+
+COMMANDS = [
+    "info",
+    "info albert-base --compare bert-large",
+    "info {scene}/pretrained",
+    "info {scene}/corpus",
+    "verify {scene}/pretrained {scene}/corpus",
+    "show {scene}/corpus --max-length 64 --count 20",
+    "prepare {scene}/text --tokenizer {scene}/tokenizer --output {scene}/prepared --workers 1 --plan",
+    "tokenizer encode --tokenizer {scene}/tokenizer bada",
+    "predict {scene}/classifier --classify bada",
+    "evaluate --model {scene}/classifier --dev {scene}/tables/dev.csv --device cpu --text review --label stars",
+    "tables list",
+    "pretrain --help",
+    "finetune --help",
+]
+
+
+@pytest.fixture(scope="module")
+def long_scene(scene, tmp_path_factory):
+    """A copy of the scene in a folder whose path has more than 200 characters."""
+    place = tmp_path_factory.mktemp("long") / ("a-long-name-" * 9) / ("another-long-name-" * 6)
+    shutil.copytree(scene.text.parent, place)
+    return place
+
+
+def shown(command, place, capsys):
+    """What a command prints on both streams, without times."""
+    try:
+        code = run([word.format(scene=place) for word in command.split()])
+    except SystemExit as end:
+        code = end.code
+    out, error = capsys.readouterr()
+    assert not code, error
+    return re.sub(r"\d+(\.\d+)?(?= (s|MB|GB|ms|texts/s)\b)", "N", out), error
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_printed_is_the_same_at_any_width(command, long_scene, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    expected = shown(command, long_scene, capsys)
+    for width in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", width)
+        assert shown(command, long_scene, capsys) == expected
+    if str(long_scene) in command.format(scene=long_scene) and expected[0].count("/") > 1:
+        assert "long-name-/" not in "".join(expected).replace(str(long_scene), "")

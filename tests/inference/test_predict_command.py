@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from albert.cli import main as table
-from albert.cli.predict import main
+from albert.cli.predict_options import main
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
     AlbertForMultipleChoice,

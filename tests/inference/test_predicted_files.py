@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from albert.cli.predict import main
+from albert.cli.predict_options import main
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
     AlbertForMultipleChoice,

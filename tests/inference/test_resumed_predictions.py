@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.predict import main
+from albert.cli.predict_options import main
 from albert.inference.files import file_prediction, partial_output
 from albert.inference.files.checked_input import batches_of
 from albert.inference.files.input_file import opened_input

@@ -1,17 +1,12 @@
 """`albert analyze`: what happens inside a model."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
-import tyro
 from rich.console import Console
-from tyro.conf import Positional
 
-from albert.cli.command_line import parse
+from albert.cli.analyze_options import AnalyzeLayers
 from albert.cli.console import open_console
 from albert.cli.light_tables import table
-from albert.cli.subcommands import dispatch
 from albert.experiments.layer_figure import draw_layers
 from albert.experiments.layer_similarity import LayerSimilarity, cut_passages, measure_layers, write_layers
 from albert.experiments.sample_corpus import split_chapters
@@ -20,46 +15,9 @@ from albert.runtime.errors import UsageError
 from albert.runtime.progress import progress
 from albert.text.readers.corpus import read_corpus
 
-USAGE = """usage: albert analyze COMMAND [options]
 
-Commands:
-  layers    how far each layer moves what comes into it (the paper's Figure 1)
-
-Example: albert analyze layers albert/albert-base-v2 runs/mine --output layers.png"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnalyzeLayers:
-    """Draw L2 distance and angle between input and output of every layer (the paper's Figure 1), for any models.
-
-    All models read the same passages, each with its own tokenizer; the means are over all tokens.
-
-    Example: albert analyze layers albert/albert-base-v2 runs/mine --text my_text/
-    """
-
-    models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)")]
-    """Model directories, runs, or Hub ids."""
-    text: tuple[str, ...] = ()
-    """Files or folders whose text is read; the held-out chapters of the embedded sample by default."""
-    passages: int = 200
-    """How many are read, the first ones of the text."""
-    words: int = 100
-    """Words of a passage."""
-    output: Path = Path("layers.png")
-    """The picture, a PNG; an older one is replaced."""
-    csv: Path | None = None
-    """Write the figures to this file as well, a row for each model and layer."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-
-
-def main(arguments: list[str]) -> int:
-    """Run `albert analyze`."""
-    return dispatch("albert analyze", USAGE, {"layers": layers}, arguments, "command")
-
-
-def layers(arguments: list[str]) -> int:
+def layers(asked: AnalyzeLayers) -> int:
     """Run `albert analyze layers`."""
-    asked = parse(AnalyzeLayers, arguments, "albert analyze layers")
     if not asked.models:
         raise UsageError("albert analyze layers", "no model is named", "albert analyze layers MODEL...")
     if asked.output.suffix.lower() != ".png":

@@ -1,7 +1,8 @@
 """The command table and the error boundary: one line and an exit code for whatever goes wrong.
 
 A command is a module with ``main(arguments: list[str]) -> int | None``. It is imported when it is asked for
-and not before, so that ``albert --help`` answers at once.
+and not before, so that ``albert --help`` answers at once. It reads the options without torch and then calls
+`load_command` for the module that does the work, so that ``albert COMMAND --help`` answers soon too.
 """
 
 import errno
@@ -11,6 +12,7 @@ import re
 import sys
 import traceback
 from dataclasses import dataclass
+from types import ModuleType
 
 from albert import __version__
 from albert.cli import follows_another_rank, interrupted_at_once
@@ -37,21 +39,27 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {
-    "quickstart": Command("albert.cli.quickstart", "the whole story on the embedded sample, in minutes"),
+    "quickstart": Command("albert.cli.quickstart_options", "the whole story on the embedded sample, in minutes"),
     "tokenizer": Command("albert.cli.tokenizer", "train a vocabulary, see what it makes of a text"),
     "prepare": Command("albert.cli.prepare", "text and a tokenizer to token shards, in parallel"),
     "merge": Command("albert.cli.merge", "prepared corpora become one"),
     "show": Command("albert.cli.show", "what a prepared corpus becomes in training: samples, masks, counts"),
     "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),
     "plot": Command("albert.cli.plot", "the curves of runs side by side, as a picture and a table"),
-    "analyze": Command("albert.cli.analyze", "what each layer does to what comes into it, as a picture (Figure 1)"),
+    "analyze": Command(
+        "albert.cli.analyze_options", "what each layer does to what comes into it, as a picture (Figure 1)"
+    ),
     "finetune": Command("albert.cli.finetune", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.evaluate", "score a model on a task with the task's own metrics"),
-    "predict": Command("albert.cli.predict", "text in, answers out"),
-    "serve": Command("albert.cli.serve", "a model behind HTTP, and a page to try it in the browser"),
-    "convert": Command("albert.cli.convert", "a TensorFlow checkpoint or a Hugging Face model to a model directory"),
-    "export": Command("albert.cli.export", "a model as one ONNX file, or for sentence-transformers"),
-    "quantize": Command("albert.cli.quantize", "a model with 8-bit integers for matrices, a quarter of the size"),
+    "predict": Command("albert.cli.predict_options", "text in, answers out"),
+    "serve": Command("albert.cli.serve_options", "a model behind HTTP, and a page to try it in the browser"),
+    "convert": Command(
+        "albert.cli.convert_options", "a TensorFlow checkpoint or a Hugging Face model to a model directory"
+    ),
+    "export": Command("albert.cli.export_options", "a model as one ONNX file, or for sentence-transformers"),
+    "quantize": Command(
+        "albert.cli.quantize_options", "a model with 8-bit integers for matrices, a quarter of the size"
+    ),
     "tables": Command("albert.cli.tables", "the paper's tables and figures, run again, ours beside theirs"),
     "info": Command("albert.cli.info", "what a model, a dataset or this machine is"),
     "verify": Command("albert.cli.verify", "every file checked against its manifest"),
@@ -99,10 +107,14 @@ def dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise UsageError(name, "no such command", did_you_mean(name, COMMANDS))
-    with interrupted_at_once():  # libraries take an exception for a failed import
-        module = importlib.import_module(COMMANDS[name].module)
-    code = module.main(rest)
+    code = load_command(COMMANDS[name].module).main(rest)
     return int(code or 0)
+
+
+def load_command(module: str) -> ModuleType:
+    """Import a module of commands: what reads the options, and when they are read, what does the work."""
+    with interrupted_at_once():  # libraries take an exception for a failed import
+        return importlib.import_module(module)
 
 
 def run(arguments: list[str] | None = None) -> int:

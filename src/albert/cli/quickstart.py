@@ -1,31 +1,12 @@
 """`albert quickstart`: the whole story on the embedded sample."""
 
-from dataclasses import dataclass
-from pathlib import Path
-
-from albert.cli.command_line import parse
 from albert.cli.console import open_console
+from albert.cli.quickstart_options import Quickstart
 from albert.experiments.quickstart import quickstart, show_report
 
-DESCRIPTION = """From raw text to answers on the embedded sample, in a few minutes on two cores.
 
-Trains a vocabulary, prepares shards, pre-trains a small all-shared ALBERT, fine-tunes it to tell authors apart, and
-reports. The same command goes on where an earlier one was stopped.
-
-Example:
-  albert quickstart --output my-quickstart"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quickstart:
-    """Where to write."""
-
-    output: Path = Path("quickstart-run")
-    """The directory for everything the quickstart makes."""
-
-
-def main(arguments: list[str]) -> None:
+def run(asked: Quickstart) -> int:
     """Run the command."""
-    asked = parse(Quickstart, arguments, "albert quickstart", DESCRIPTION)
     console = open_console(soft_wrap=False, highlight=True)
     show_report(quickstart(asked.output, console), console)
+    return 0

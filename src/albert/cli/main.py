@@ -50,7 +50,7 @@ COMMANDS: dict[str, Command] = {
         "albert.cli.analyze_options", "what each layer does to what comes into it, as a picture (Figure 1)"
     ),
     "finetune": Command("albert.cli.finetune", "train a model on GLUE, SQuAD or your own table"),
-    "evaluate": Command("albert.cli.evaluate", "score a model on a task with the task's own metrics"),
+    "evaluate": Command("albert.cli.evaluate_options", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.cli.predict_options", "text in, answers out"),
     "serve": Command("albert.cli.serve_options", "a model behind HTTP, and a page to try it in the browser"),
     "convert": Command(
@@ -61,7 +61,7 @@ COMMANDS: dict[str, Command] = {
         "albert.cli.quantize_options", "a model with 8-bit integers for matrices, a quarter of the size"
     ),
     "tables": Command("albert.cli.tables", "the paper's tables and figures, run again, ours beside theirs"),
-    "info": Command("albert.cli.info", "what a model, a dataset or this machine is"),
+    "info": Command("albert.cli.info_options", "what a model, a dataset or this machine is"),
     "verify": Command("albert.cli.verify", "every file checked against its manifest"),
 }
 

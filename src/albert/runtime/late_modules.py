@@ -8,7 +8,7 @@ from albert.runtime.package import install_command
 
 
 def load_by_name(module: str, extra: str | None = None) -> ModuleType:
-    """Import a module of ours.
+    """Import a module of ours, or of a library that takes long to import.
 
     Args:
         module: its full name, "albert.text.preparation.preparation_engines" say.

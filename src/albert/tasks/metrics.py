@@ -10,17 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
-from sklearn import metrics as sklearn_metrics
 
 from albert.runtime.errors import DamagedData
+from albert.runtime.late_modules import load_by_name
 
 _NO_DIVISION: Any = 0.0  # F1 of a class that is nowhere; scikit-learn's stubs know only its "warn"
 
 
 def accuracy(gold: Any, predicted: Any) -> float | None:
     """Share of equal label ids. None without rows."""
-    return None if len(gold) == 0 else 100.0 * float(sklearn_metrics.accuracy_score(gold, predicted))
+    return None if len(gold) == 0 else 100.0 * float(_scikit_learn().accuracy_score(gold, predicted))
 
 
 def f1(gold: Any, predicted: Any) -> float | None:
@@ -28,7 +27,7 @@ def f1(gold: Any, predicted: Any) -> float | None:
     if len(gold) == 0:
         return None
     return 100.0 * float(
-        sklearn_metrics.f1_score(gold, predicted, pos_label=1, average="binary", zero_division=_NO_DIVISION)
+        _scikit_learn().f1_score(gold, predicted, pos_label=1, average="binary", zero_division=_NO_DIVISION)
     )
 
 
@@ -36,7 +35,7 @@ def macro_f1(gold: Any, predicted: Any) -> float | None:
     """Mean over the classes seen (gold or predicted) of their F1."""
     if len(gold) == 0:
         return None
-    return 100.0 * float(sklearn_metrics.f1_score(gold, predicted, average="macro", zero_division=_NO_DIVISION))
+    return 100.0 * float(_scikit_learn().f1_score(gold, predicted, average="macro", zero_division=_NO_DIVISION))
 
 
 def matthews_correlation(gold: Any, predicted: Any) -> float | None:
@@ -45,7 +44,7 @@ def matthews_correlation(gold: Any, predicted: Any) -> float | None:
         return None
     if len(np.unique(np.concatenate([np.asarray(gold), np.asarray(predicted)]))) < 2:
         return 0.0  # scikit-learn's convention, without its warning about a single label
-    return 100.0 * float(sklearn_metrics.matthews_corrcoef(gold, predicted))
+    return 100.0 * float(_scikit_learn().matthews_corrcoef(gold, predicted))
 
 
 def pearson(gold: Any, predicted: Any) -> float | None:
@@ -57,7 +56,7 @@ def pearson(gold: Any, predicted: Any) -> float | None:
         np.linalg.norm(side - side.mean()) <= 1e-13 * abs(side.mean()) for side in (gold, predicted)
     ):
         return None
-    return _finite_points(stats.pearsonr(gold, predicted)[0])
+    return _finite_points(_scipy_stats().pearsonr(gold, predicted)[0])
 
 
 def spearman(gold: Any, predicted: Any) -> float | None:
@@ -65,7 +64,7 @@ def spearman(gold: Any, predicted: Any) -> float | None:
     gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
     if len(gold) < 2 or np.ptp(gold) == 0 or np.ptp(predicted) == 0:
         return None
-    return _finite_points(stats.spearmanr(gold, predicted)[0])
+    return _finite_points(_scipy_stats().spearmanr(gold, predicted)[0])
 
 
 def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
@@ -79,14 +78,14 @@ def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
         return dict.fromkeys(names)
     gold, predicted = np.asarray(gold, np.int64), np.asarray(predicted, np.int64)
     each = [score for column in zip(gold.T, predicted.T, strict=True) if (score := f1(*column)) is not None]
-    wrong = 100.0 * float(sklearn_metrics.hamming_loss(gold, predicted))
+    wrong = 100.0 * float(_scikit_learn().hamming_loss(gold, predicted))
     values = (f1(gold.ravel(), predicted.ravel()), float(np.mean(each)), accuracy(gold, predicted), wrong)
     return dict(zip(names, values, strict=True))
 
 
 def mean_absolute_error(gold: Any, predicted: Any) -> float | None:
     """Mean distance between gold and predicted numbers, in the target's own unit (not points)."""
-    return None if len(gold) == 0 else float(sklearn_metrics.mean_absolute_error(gold, predicted))
+    return None if len(gold) == 0 else float(_scikit_learn().mean_absolute_error(gold, predicted))
 
 
 def _finite_points(value: Any) -> float | None:
@@ -103,3 +102,11 @@ def in_order(identifiers: Sequence[str], predictions: Mapping[str, Any], where: 
             "predict every row; a subset is not scored",
         )
     return [predictions[identifier] for identifier in identifiers]
+
+
+def _scikit_learn() -> Any:
+    return load_by_name("sklearn.metrics")
+
+
+def _scipy_stats() -> Any:
+    return load_by_name("scipy.stats")

@@ -34,8 +34,9 @@ from albert.finetuning.start import head_description
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.model.presets import PRESETS
-from albert.runtime.devices import Precision, pick_device, seed_torch
+from albert.runtime.devices import pick_device, seed_torch
 from albert.runtime.errors import CheckFailed
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 from albert.tasks.examples import Example
 from albert.tasks.features import text_features

@@ -32,7 +32,7 @@ from albert.finetuning.evaluation import Computing, model_outputs
 from albert.finetuning.objectives import task_loss
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.optim.schedule import warmup_then_linear
-from albert.runtime.devices import Precision
+from albert.runtime.precisions import Precision
 from albert.tasks.features import Sequences
 from albert.training.loop import train
 from albert.training.plan import TrainingPlan

@@ -42,8 +42,9 @@ from albert.pretraining.batches import collate
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, Sample, SequenceRecipe
-from albert.runtime.devices import Precision, autocast, describe_machine, pick_device
+from albert.runtime.devices import autocast, describe_machine, pick_device
 from albert.runtime.matmul_rate import measured_matmul_rate
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.run_folder import RunFolder

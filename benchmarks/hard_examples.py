@@ -32,8 +32,8 @@ from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.runtime.devices import describe_machine, seed_torch
-from albert.runtime.distributed import world
 from albert.runtime.progress import progress
+from albert.runtime.world import world
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.update import update
 

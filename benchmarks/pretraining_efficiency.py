@@ -36,8 +36,9 @@ from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples, Sample
 from albert.pretraining.sentence_order import NO_LABEL
-from albert.runtime.devices import Precision, autocast, default_precision
+from albert.runtime.devices import autocast, default_precision
 from albert.runtime.errors import UsageError
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 from albert.text.preparation.shards import TokenCorpus
 

@@ -35,8 +35,9 @@ from albert.model.presets import PRESETS
 from albert.model.training_flops import pretraining_flops
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import PretrainingSamples, Sample, SequenceRecipe
-from albert.runtime.devices import Precision, describe_machine
+from albert.runtime.devices import describe_machine
 from albert.runtime.matmul_rate import measured_matmul_rate
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 from albert.text.preparation.shards import TokenCorpus
 

@@ -22,7 +22,8 @@ from albert.pretraining.batches import collate
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import Sample
 from albert.pretraining.sentence_order import NO_LABEL
-from albert.runtime.devices import Precision, autocast
+from albert.runtime.devices import autocast
+from albert.runtime.precisions import Precision
 
 OURS, GATHERED = "albert", "gathered"
 PADDED = ("sdpa", "eager", "compiled")

@@ -27,8 +27,8 @@ from albert.finetuning.best_model import SelectedBy
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_seeds
 from albert.finetuning.start import PretrainedEncoder
-from albert.runtime.devices import Precision
 from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.precisions import Precision
 from albert.tasks.task import Published, Task, TaskRecipe
 
 COLUMNS = (

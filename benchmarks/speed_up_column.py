@@ -32,7 +32,8 @@ from albert.model.presets import PRESETS
 from albert.model.training_flops import pretraining_flops
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.objective import pretraining_objective
-from albert.runtime.devices import Precision, autocast, describe_machine, pick_device
+from albert.runtime.devices import autocast, describe_machine, pick_device
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 
 PAPER = {"bert-base": 4.7, "bert-large": 1.0, "albert-base": 5.6, "albert-large": 1.7, "albert-xlarge": 0.6,

@@ -41,9 +41,10 @@ from albert.pretraining.batches import PretrainingBatches
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.runtime.devices import Precision, describe_machine, seed_torch
-from albert.runtime.distributed import world
+from albert.runtime.devices import describe_machine, seed_torch
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
+from albert.runtime.world import world
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.divergence import Guard, Incidents, non_finite_state
 from albert.training.update import UpdateFigures, update

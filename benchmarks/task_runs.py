@@ -33,10 +33,11 @@ from albert.finetuning.splits import encode_split
 from albert.finetuning.start import PretrainedEncoder, random_encoder_like
 from albert.model.config import AlbertConfig
 from albert.model.training_flops import PASSES, pretraining_flops
-from albert.runtime.devices import Precision, pick_device
+from albert.runtime.devices import pick_device
 from albert.runtime.durable_files import write_text
 from albert.runtime.errors import Diverged, UsageError, did_you_mean
 from albert.runtime.matmul_rate import measured_matmul_rate
+from albert.runtime.precisions import Precision
 from albert.runtime.strict_json import read_json_object
 from albert.tasks.task import TaskRecipe
 from albert.text.tokenizer import Tokenizer

@@ -35,9 +35,10 @@ from albert.model.training_memory import count_training_memory
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.named_recipes import RECIPES
 from albert.pretraining.objective import pretraining_objective
-from albert.runtime.devices import Precision, describe_machine
-from albert.runtime.distributed import World
+from albert.runtime.devices import describe_machine
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
+from albert.runtime.world import World
 from albert.training.update import update
 
 CPU = torch.device("cpu")

@@ -24,8 +24,9 @@ from albert.model.config import AlbertConfig
 from albert.optim.schedule import ScheduleRecipe
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import SequenceRecipe
-from albert.runtime.devices import Precision, describe_machine
+from albert.runtime.devices import describe_machine
 from albert.runtime.journal import read_journal
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import save_json
 

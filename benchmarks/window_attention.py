@@ -35,7 +35,8 @@ from albert.model.albert import AlbertModel
 from albert.model.attention_pattern import seen_pairs
 from albert.model.config import AlbertConfig
 from albert.model.packed_sequences import pack
-from albert.runtime.devices import Precision, autocast, describe_machine, pick_device
+from albert.runtime.devices import autocast, describe_machine, pick_device
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 
 VOCABULARY = 100

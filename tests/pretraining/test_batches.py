@@ -8,7 +8,7 @@ from albert.pretraining.batches import PretrainingBatches, collate
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.pretraining.sentence_order import NO_LABEL
-from albert.runtime.distributed import world
+from albert.runtime.world import world
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.batch_loading import load_batches
 

@@ -11,14 +11,14 @@ from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
 from albert.pretraining import pretrain as pretrain_module
 from albert.pretraining.batches import PretrainingBatches
-from albert.pretraining.hard_examples import HardExamplesRecipe, hardness
+from albert.pretraining.hard_examples import HardExamplesRecipe
 from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.objective import pretraining_objective
+from albert.pretraining.objective import hardness, pretraining_objective
 from albert.pretraining.pretrain import pretrain
 from albert.pretraining.recipe_samples import held_out_samples
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.runtime.distributed import world
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.world import world
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.update import update
 

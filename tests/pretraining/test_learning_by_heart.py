@@ -16,7 +16,7 @@ from albert.pretraining.batches import PretrainingBatches
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.runtime.distributed import world
+from albert.runtime.world import world
 from albert.training.update import update
 
 DOCUMENTS, SENTENCES, TOKENS = 3, 3, 4

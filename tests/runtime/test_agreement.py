@@ -6,8 +6,8 @@ import torch
 
 import albert
 from albert.runtime.agreement import code_fingerprint, refuse_differences
-from albert.runtime.distributed import World
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.world import World
 
 CPU = torch.device("cpu")
 FACTS = {"code": "a", "recipe": "b", "corpus": "c"}

@@ -5,11 +5,11 @@ import signal
 import pytest
 import torch
 
-from albert.runtime.distributed import world
 from albert.runtime.errors import DamagedData, Diverged, InvalidConfiguration
 from albert.runtime.journal import read_journal
 from albert.runtime.manifests import verify_directory
 from albert.runtime.strict_json import read_json_object
+from albert.runtime.world import world
 from albert.training import circumstances
 from albert.training.curves import MACHINE_FIGURES
 from albert.training.objective import Sums

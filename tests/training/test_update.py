@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from albert.runtime.distributed import World
+from albert.runtime.world import World
 from albert.training.objective import Sums
 from albert.training.update import update
 

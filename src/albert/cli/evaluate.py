@@ -22,8 +22,9 @@ from albert.inference.fast_encoder import use_fast_encoders
 from albert.inference.precision import InferencePrecision, choose_precision
 from albert.pretraining.cross_evaluation import evaluate_pretraining
 from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.runtime.devices import Precision, pick_device
+from albert.runtime.devices import pick_device
 from albert.runtime.errors import CannotCreate, UsageError
+from albert.runtime.precisions import Precision
 from albert.runtime.strict_json import save_json
 from albert.tasks.declared import find_task
 from albert.tasks.task import Task

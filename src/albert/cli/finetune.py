@@ -19,8 +19,8 @@ from albert.finetuning.benchmark import finetune_benchmark
 from albert.finetuning.finetune import finetune
 from albert.finetuning.seeds import finetune_seeds
 from albert.finetuning.width import FULL_WIDTH, rate_for_width
-from albert.runtime.distributed import world
 from albert.runtime.errors import UsageError
+from albert.runtime.world import world
 from albert.tasks.averages import BENCHMARKS
 from albert.tasks.custom import ReadTask, read_task
 from albert.tasks.declared import DECLARED, find_task

@@ -15,9 +15,9 @@ from albert.finetuning.exits import Exits
 from albert.finetuning.held_out_threshold import ThresholdFrom
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.start import PretrainedEncoder, Start, random_encoder_like
-from albert.optim.optimizer import OptimizerRecipe
-from albert.runtime.devices import Precision
+from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.runtime.errors import UsageError
+from albert.runtime.precisions import Precision
 from albert.tasks.task import SpanHeadKind, TaskRecipe
 
 AS_IT_IS = ArchitectureChanges()

@@ -43,7 +43,7 @@ COMMANDS: dict[str, Command] = {
     "tokenizer": Command("albert.cli.tokenizer", "train a vocabulary, see what it makes of a text"),
     "prepare": Command("albert.cli.prepare", "text and a tokenizer to token shards, in parallel"),
     "merge": Command("albert.cli.merge", "prepared corpora become one"),
-    "show": Command("albert.cli.show", "what a prepared corpus becomes in training: samples, masks, counts"),
+    "show": Command("albert.cli.show_options", "what a prepared corpus becomes in training: samples, masks, counts"),
     "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),
     "plot": Command("albert.cli.plot", "the curves of runs side by side, as a picture and a table"),
     "analyze": Command(

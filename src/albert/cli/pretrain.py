@@ -3,25 +3,25 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from albert.checkpoints.warm_start.warm_start_positions import Extension
 from albert.cli.command_line import parse
 from albert.cli.console import open_console
+from albert.cli.main import load_command
+from albert.model.config import Extension
 from albert.pretraining.named_recipes import RECIPES, scaled_recipe
-from albert.pretraining.pretrain import PretrainingResult, pretrain
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.start_record import Head, kept_start
-from albert.pretraining.warm_start import Init, recipe_like
-from albert.runtime.distributed import world
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.strict_json import load_json, to_json
+from albert.runtime.world import world
 from albert.training.run_folder import RunFolder
 
+WARM_START = "albert.pretraining.warm_start"
 DESCRIPTION = """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
 RECIPE is a name (quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue) or a JSON file that an
@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> None:
     taken = run.checkpoints()[-1][0] if run.checkpoints() else None
     if taken is not None:
         console.print(f"going on with {run.path} after step {taken:,}", markup=False)
-    result = pretrain(
+    result = load_command("albert.pretraining.pretrain").pretrain(
         asked.recipe,
         asked.data,
         asked.output,
@@ -111,15 +111,15 @@ def main(arguments: list[str]) -> None:
     _show_result(console, result)
 
 
-def _init(asked: Pretrain) -> Init | None:
-    """What to start from.
+def _init(asked: Pretrain) -> Any:
+    """What to start from: an `Init`, or None.
 
     Raises:
         UsageError: how, but not from what.
     """
     options = {name: getattr(asked, name) for name in _INIT_OPTIONS if getattr(asked, name)}
     if asked.init is not None:
-        return Init(model=asked.init, **options)
+        return load_command(WARM_START).Init(model=asked.init, **options)
     if options:
         raise UsageError(f"--{next(iter(options)).replace('_', '-')}", "goes with --init MODEL")
     return None
@@ -133,7 +133,8 @@ def _continued(arguments: list[str]) -> PretrainingRecipe:
     """
     given = {name: _value(arguments, f"--{name}") for name in ("init", "revision", "output")}
     if given["init"] is not None:
-        return recipe_like(Init(model=given["init"], revision=given["revision"]))
+        warm_start = load_command(WARM_START)
+        return warm_start.recipe_like(warm_start.Init(model=given["init"], revision=given["revision"]))
     if given["output"] is not None and kept_start(RunFolder(Path(given["output"]))) is not None:
         return load_json(PretrainingRecipe, RunFolder(Path(given["output"])).recipe_path)
     if "--help" in arguments or "-h" in arguments:
@@ -201,7 +202,7 @@ def _show_recipe(console: Console, name: str, recipe: PretrainingRecipe) -> None
     console.print(table)
 
 
-def _show_result(console: Console, result: PretrainingResult) -> None:
+def _show_result(console: Console, result: Any) -> None:
     training = result.training
     table = Table(title="pre-trained", title_justify="left", show_header=False, box=None, padding=(0, 1))
     if result.start is not None:

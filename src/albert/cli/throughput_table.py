@@ -9,7 +9,7 @@ from rich.markup import escape
 from albert.cli.light_tables import table
 from albert.experiments.throughput import Measurement, measure_throughput
 from albert.model.config import AlbertConfig
-from albert.runtime.devices import Precision
+from albert.runtime.precisions import Precision
 
 
 def show_throughput(

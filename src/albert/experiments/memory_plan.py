@@ -6,7 +6,7 @@ from typing import Any, Literal
 from albert.model.config import AlbertConfig
 from albert.model.training_flops import pretraining_flops
 from albert.model.training_memory import TrainingMemory, count_training_memory, largest_batch
-from albert.runtime.devices import Precision
+from albert.runtime.precisions import Precision
 
 MASKED_SHARE = 0.15
 

@@ -15,16 +15,18 @@ import torch
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.model.training_memory import count_training_memory
-from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.optim.optimizer import build_optimizer
+from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.pretraining.batches import PretrainingBatch, collate
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.samples import Sample
-from albert.runtime.devices import Precision, autocast
-from albert.runtime.distributed import World
+from albert.runtime.devices import autocast
 from albert.runtime.errors import OutOfResources
 from albert.runtime.free_memory import free_memory
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
+from albert.runtime.world import World
 from albert.training.update import update
 
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15

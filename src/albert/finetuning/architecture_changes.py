@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from albert.checkpoints.warm_start.warm_start_positions import Extension
-from albert.model.config import Activation, AlbertConfig, Sharing
+from albert.model.config import Activation, AlbertConfig, Extension, Sharing
 from albert.runtime.strict_json import to_json
 
 

@@ -17,10 +17,10 @@ from albert.finetuning.diagnostic_sets import DiagnosticOutcome, diagnose
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import SUMMARY_NAME, SeedsResult, finetune_seeds
 from albert.finetuning.start import PretrainedEncoder, Start
-from albert.runtime.distributed import world
 from albert.runtime.errors import Diverged, MissingInput
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import save_json, to_json
+from albert.runtime.world import world
 from albert.tasks.averages import Average
 from albert.tasks.declared import DECLARED
 from albert.tasks.task import Task, TaskRecipe

@@ -12,8 +12,9 @@ from torch import nn
 from albert.finetuning.evaluation import Computing, Evaluation, Predicted, evaluation_of, predict_split
 from albert.finetuning.opened_for_task import open_for_task
 from albert.finetuning.splits import PreparedSplit, encode_split, read_examples
-from albert.runtime.devices import Precision, pick_device
+from albert.runtime.devices import pick_device
 from albert.runtime.durable_files import write_text
+from albert.runtime.precisions import Precision
 from albert.tasks.ensembles import EACH_ITS_OWN, averaged_answers, averaged_numbers
 from albert.tasks.null_threshold import NullThreshold
 from albert.tasks.task import Task

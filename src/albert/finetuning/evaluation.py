@@ -26,8 +26,9 @@ from albert.finetuning.decisions import (
 from albert.finetuning.held_out_threshold import threshold_for
 from albert.finetuning.splits import PreparedSplit
 from albert.model.output_rows import OutputRow, SpanBeamRow, output_rows
-from albert.runtime.devices import Precision, autocast
+from albert.runtime.devices import autocast
 from albert.runtime.errors import Diverged, InvalidConfiguration
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 from albert.tasks.answers import Answers, best_answers
 from albert.tasks.baseline import baseline_scores, task_scores

@@ -16,9 +16,11 @@ from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.splits import PreparedSplit, Subset, encode_split, prepare_split, read_examples
 from albert.finetuning.start import Start, start_model
 from albert.finetuning.task_run import TaskRun
-from albert.runtime.devices import Precision, pick_device
-from albert.runtime.distributed import process_group, world
+from albert.runtime.devices import pick_device
+from albert.runtime.distributed import process_group
 from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.precisions import Precision
+from albert.runtime.world import world
 from albert.tasks.task import Span, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.training.run_folder import RunFolder

@@ -22,9 +22,10 @@ from albert.finetuning.held_out_threshold import ThresholdFrom
 from albert.finetuning.splits import PreparedSplit
 from albert.finetuning.start import StartedModel
 from albert.model.parameter_count import count_parameters
-from albert.optim.optimizer import OptimizerRecipe
-from albert.runtime.devices import Precision, describe_machine
+from albert.optim.optimizer_recipe import OptimizerRecipe
+from albert.runtime.devices import describe_machine
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
+from albert.runtime.precisions import Precision
 from albert.runtime.strict_json import read_json_object, to_json
 from albert.tasks.tables.table_task import UNNAMED
 from albert.tasks.task import Task, TaskRecipe

@@ -15,9 +15,9 @@ from albert.finetuning.distillation import Said
 from albert.finetuning.finetune import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.start import Start
-from albert.runtime.distributed import world
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
 from albert.runtime.strict_json import save_json
+from albert.runtime.world import world
 from albert.tasks.baseline import is_better
 from albert.tasks.task import Task, TaskRecipe
 from albert.training.run_folder import RunFolder

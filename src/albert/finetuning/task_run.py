@@ -39,12 +39,14 @@ from albert.finetuning.start import StartedModel, head_description
 from albert.finetuning.summary import advice
 from albert.finetuning.ways_of_learning import WayOfLearning, way_of_learning
 from albert.model.depth import EXITS_KEY
-from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.optim.optimizer import build_optimizer
+from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.optim.schedule import warmup_then_linear
-from albert.runtime.distributed import World, wait_for_all
+from albert.runtime.distributed import wait_for_all
 from albert.runtime.durable_files import remove_directory
 from albert.runtime.late_modules import load_by_name
 from albert.runtime.strict_json import read_json_object, save_json
+from albert.runtime.world import World
 from albert.tasks.null_threshold import NullThreshold
 from albert.tasks.number_scale import TARGET_SCALE_KEY, NumberScale
 from albert.tasks.task import Score, Task, TaskRecipe

@@ -10,6 +10,8 @@ from albert.model.attention_pattern import covers
 from albert.runtime.errors import InvalidConfiguration
 
 Activation = Literal["gelu", "gelu_new", "relu", "tanh"]
+Extension = Literal["interpolate", "tile"]
+"""How positions beyond the trained ones are made."""
 Sharing = Literal["all", "attention", "ffn", "none"]
 
 

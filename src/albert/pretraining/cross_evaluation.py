@@ -21,8 +21,9 @@ from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, MASKED_TOKE
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
 from albert.pretraining.sentence_order import SentenceObjective
-from albert.runtime.devices import Precision, pick_device
+from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.precisions import Precision
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 

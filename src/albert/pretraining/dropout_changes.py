@@ -4,10 +4,6 @@ The paper's Fig. 2b switches dropout off after a million steps, when the model s
 holds the changes, so that a run which was changed on its way can be run again as a whole.
 """
 
-from collections.abc import Callable
-
-from albert.model.albert import AlbertForPreTraining
-from albert.model.dropout import set_dropout
 from albert.runtime.errors import InvalidConfiguration
 
 DropoutChanges = tuple[tuple[int, float], ...]
@@ -34,16 +30,3 @@ def dropout_at(changes: DropoutChanges, step: int) -> float | None:
 def with_change(changes: DropoutChanges, step: int, probability: float) -> DropoutChanges:
     """The changes with another one, in place of any at the same update."""
     return tuple(sorted([change for change in changes if change[0] != step] + [(step, probability)]))
-
-
-def dropout_by_step(model: AlbertForPreTraining, changes: DropoutChanges) -> Callable[[int], dict[str, float]]:
-    """What the training loop calls before every update: it sets the dropout, and tells a change where it happens."""
-
-    def before_step(step: int) -> dict[str, float]:
-        probability = dropout_at(changes, step)
-        if probability is None:
-            return {}
-        set_dropout(model, probability)
-        return {"dropout": probability} if (step, probability) in changes else {}
-
-    return before_step

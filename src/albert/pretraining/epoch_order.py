@@ -15,9 +15,9 @@ import numpy as np
 
 from albert.pretraining.foreign_segments import SecondSegments
 from albert.pretraining.segments import Documents, SequenceTable
-from albert.runtime.distributed import world
 from albert.runtime.progress import progress
 from albert.runtime.randomness import stream
+from albert.runtime.world import world
 from albert.text.preparation.shards import TokenCorpus
 
 BLOCK_TOKENS = 1 << 20

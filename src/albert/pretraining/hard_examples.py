@@ -10,10 +10,6 @@ Hard questions of order are made where sequences are cut: see `SequenceRecipe.ne
 
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from albert.runtime.errors import InvalidConfiguration
 
 
@@ -42,13 +38,3 @@ class HardExamplesRecipe:
 
 
 ALL_ALIKE = HardExamplesRecipe()
-
-
-def hardness(losses: Float[Tensor, " items"], focus: float) -> Float[Tensor, " items"]:
-    """(1 − p)^focus of each item, without a gradient.
-
-    Args:
-        losses: −log p.
-        focus: 0 gives ones.
-    """
-    return (-torch.expm1(-losses.detach())).pow(focus)

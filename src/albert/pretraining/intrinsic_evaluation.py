@@ -11,7 +11,8 @@ from albert.pretraining.batches import PretrainingBatch, micro_batches
 from albert.pretraining.mixture import SampleSource
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.sentence_order import SentenceObjective
-from albert.runtime.devices import Precision, autocast
+from albert.runtime.devices import autocast
+from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 
 EVALUATION_SEED = 20190926

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from albert.model.config import AlbertConfig
 from albert.model.presets import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
-from albert.optim.optimizer import OptimizerRecipe
+from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.optim.schedule import ScheduleRecipe
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.recipes import PretrainingRecipe

@@ -5,7 +5,6 @@ from torch import nn
 from torch.nn import functional
 
 from albert.pretraining.batches import PretrainingBatch
-from albert.pretraining.hard_examples import hardness
 from albert.pretraining.sentence_order import NO_LABEL
 from albert.training.objective import Batch, Sums
 
@@ -35,3 +34,13 @@ def pretraining_objective(model: nn.Module, batch: Batch, right: list[np.ndarray
             "sentence_order": (order.argmax(-1) == batch.order_labels).sum(),
         },
     )
+
+
+def hardness(losses: Float[Tensor, " items"], focus: float) -> Float[Tensor, " items"]:
+    """(1 − p)^focus of each item, without a gradient.
+
+    Args:
+        losses: −log p.
+        focus: 0 gives ones.
+    """
+    return (-torch.expm1(-losses.detach())).pow(focus)

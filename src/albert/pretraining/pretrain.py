@@ -13,10 +13,11 @@ from torch.optim import Optimizer
 from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.checkpoints.tensor_files import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining
+from albert.model.dropout import set_dropout
 from albert.optim.optimizer import build_optimizer
 from albert.pretraining.batches import PretrainingBatches
 from albert.pretraining.corpus_record import keep_corpora
-from albert.pretraining.dropout_changes import dropout_by_step
+from albert.pretraining.dropout_changes import DropoutChanges, dropout_at
 from albert.pretraining.intrinsic_evaluation import HeldOutSamples, HeldOutTests
 from albert.pretraining.mixture import SampleSource, open_corpora
 from albert.pretraining.objective import pretraining_objective
@@ -32,13 +33,14 @@ from albert.pretraining.start_record import StartRecord, kept_start, refuse_anot
 from albert.pretraining.untrained_model import untrained_model
 from albert.pretraining.warm_start import Init, warm_start_for_pretraining
 from albert.runtime.devices import pick_device
-from albert.runtime.distributed import World, process_group, wait_for_all, world
+from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.journal import read_journal
 from albert.runtime.late_modules import load_by_name
 from albert.runtime.manifests import MANIFEST_NAME, file_hash, read_manifest
 from albert.runtime.sharding import gather_weights, sharded_copy
 from albert.runtime.strict_json import save_json, to_json
+from albert.runtime.world import World, world
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.curves import Curves, Logger
 from albert.training.loop import train
@@ -159,7 +161,7 @@ class _Run:
                 self._begin(self.start, optimizer, identity)
             wait_for_all(here)
         peak, schedule = recipe.optimizer.learning_rate, recipe.schedule
-        set_dropout_of = dropout_by_step(model, recipe.dropout_changes)
+        set_dropout_of = _dropout_by_step(model, recipe.dropout_changes)
         result = train(
             model,
             optimizer,
@@ -257,3 +259,16 @@ class _Run:
             # Positions beyond it were never trained.
             "max_sequence_length": max(longest, self.start.trained_positions if self.start else 0),
         }
+
+
+def _dropout_by_step(model: AlbertForPreTraining, changes: DropoutChanges) -> Callable[[int], dict[str, float]]:
+    """What the training loop calls before every update: it sets the dropout, and tells a change where it happens."""
+
+    def before_step(step: int) -> dict[str, float]:
+        probability = dropout_at(changes, step)
+        if probability is None:
+            return {}
+        set_dropout(model, probability)
+        return {"dropout": probability} if (step, probability) in changes else {}
+
+    return before_step

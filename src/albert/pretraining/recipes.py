@@ -4,17 +4,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from albert.model.config import AlbertConfig
-from albert.optim.optimizer import OptimizerRecipe
+from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.optim.schedule import ScheduleRecipe
 from albert.pretraining.dropout_changes import DropoutChanges, check_dropout_changes
 from albert.pretraining.hard_examples import HardExamplesRecipe
 from albert.pretraining.ngram_masking import MaskingRecipe
 from albert.pretraining.samples import SequenceRecipe
 from albert.pretraining.sentence_order import SentenceObjective
-from albert.runtime.devices import Precision, PrecisionChoice
-from albert.runtime.distributed import PEER_TIMEOUT_MINUTES
 from albert.runtime.errors import InvalidConfiguration
-from albert.training.divergence import Reaction
+from albert.runtime.precisions import Precision, PrecisionChoice
+from albert.runtime.world import PEER_TIMEOUT_MINUTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,7 @@ class PretrainingRecipe:
     """Keep what goes into each layer and compute the rest again in the backward pass: a third more work, for a fraction
     of the memory and the same numbers."""
     clip_norm: float = 1.0
-    on_divergence: Reaction = "stop"
+    on_divergence: Literal["stop", "skip", "rollback"] = "stop"
     """What is done about an update whose loss or gradient is not finite: end, leave it out (at most 10 in a row), or go
     back to the newest checkpoint and pass over the data since then."""
     spike_deviations: float | None = None

@@ -11,9 +11,10 @@ import torch
 from albert.pretraining.dropout_changes import DropoutChanges, dropout_at, with_change
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.runtime.devices import default_precision
-from albert.runtime.distributed import World, sum_over_ranks
+from albert.runtime.distributed import sum_over_ranks
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.strict_json import load_json, save_json, to_json
+from albert.runtime.world import World
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 

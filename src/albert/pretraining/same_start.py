@@ -7,8 +7,8 @@ import torch
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.warm_start import Init
 from albert.runtime.agreement import code_fingerprint, refuse_differences
-from albert.runtime.distributed import World
 from albert.runtime.manifests import MANIFEST_NAME, file_hash
+from albert.runtime.world import World
 from albert.text.preparation.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
-from albert.checkpoints.warm_start.warm_start_positions import Extension
+from albert.model.config import Extension
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.strict_json import load_json, to_json
 from albert.training.run_folder import RunFolder

@@ -13,10 +13,11 @@ from albert.checkpoints.location import find_model
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel, open_model
 from albert.checkpoints.model_tokenizer import tokenizer_of
 from albert.checkpoints.warm_start.warm_start import refuse_other_widths, warm_start
-from albert.checkpoints.warm_start.warm_start_positions import Extension, trained_length
+from albert.checkpoints.warm_start.warm_start_positions import trained_length
 from albert.checkpoints.warm_start.warm_start_vocabulary import PieceOrigins, pieces_by_text, same_pieces
 from albert.checkpoints.weights_fingerprint import weights_fingerprint
 from albert.model.albert import AlbertForPreTraining
+from albert.model.config import Extension
 from albert.pretraining.named_recipes import continue_recipe
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.sentence_order import SentenceObjective, head_task

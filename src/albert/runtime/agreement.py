@@ -8,8 +8,8 @@ import torch
 import torch.distributed as torch_distributed
 
 import albert
-from albert.runtime.distributed import World
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.world import World
 
 
 def refuse_differences(facts: Mapping[str, str], here: World, device: torch.device) -> None:

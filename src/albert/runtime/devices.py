@@ -4,16 +4,14 @@ import os
 import platform
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Literal
 
 import torch
 
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.runtime.linear_product import fp32_library
+from albert.runtime.precisions import Precision
 from albert.runtime.randomness import stream_key
 
-Precision = Literal["fp32", "bf16"]
-PrecisionChoice = Literal["auto", "fp32", "bf16"]
 _BF16_PRODUCTS = ("avx512_bf16", "amx_bf16", "bf16")
 """Instructions that multiply bfloat16 numbers, as torch names them: on x86 (two), on Arm."""
 _INT8_PRODUCTS = ("avx512_vnni", "avx_vnni", "amx_int8")

@@ -1,10 +1,8 @@
 """One process or many, started by torchrun: who am I, and sums over all of us."""
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -14,31 +12,9 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from albert.runtime.errors import TryAgain
+from albert.runtime.world import PEER_TIMEOUT_MINUTES, World, world
 
-PEER_TIMEOUT_MINUTES = 30.0
-"""A peer that died is noticed at once; this is for one that hangs. The first checks, evaluates and saves meanwhile."""
 _PEER_LOST = re.compile("by peer|time(d )?out", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class World:
-    """The processes that train together."""
-
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process writes files and shows progress."""
-        return self.rank == 0
-
-
-def world() -> World:
-    """The world torchrun described in the environment, or a single process."""
-    if "RANK" not in os.environ:
-        return World()
-    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from albert.runtime.devices import Precision
 from albert.runtime.linear_product import product
+from albert.runtime.precisions import Precision
 
 _TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _WEIGHTS = {"cpu": ((768, 3072), (1024, 4096)), "cuda": ((1024, 4096), (4096, 16384))}

@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from albert.runtime.distributed import World
+from albert.runtime.world import World
 
 Module = TypeVar("Module", bound=nn.Module)
 

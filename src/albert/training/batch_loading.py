@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from albert.runtime.distributed import World
+from albert.runtime.world import World
 from albert.training.objective import Batch, BatchSource
 
 

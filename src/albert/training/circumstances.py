@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from albert.runtime.devices import Precision, processor_capabilities, processor_name
-from albert.runtime.distributed import World
+from albert.runtime.devices import processor_capabilities, processor_name
 from albert.runtime.linear_product import fp32_library
+from albert.runtime.precisions import Precision
 from albert.runtime.sharding import is_sharded
+from albert.runtime.world import World
 
 
 def circumstances(here: World, device: torch.device, model: nn.Module, precision: Precision) -> dict[str, str | int]:

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from albert.runtime.distributed import replicate, world
+from albert.runtime.distributed import replicate
 from albert.runtime.progress import progress
+from albert.runtime.world import world
 from albert.training.circumstances import circumstances, note_changes
 from albert.training.curves import Curves, Logger
 from albert.training.machine_figures import Meter

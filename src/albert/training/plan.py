@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from albert.runtime.devices import Precision
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.precisions import Precision
 from albert.training.divergence import Reaction
 from albert.training.training_state import TrainingState
 

@@ -13,7 +13,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from albert.runtime.devices import seed_torch
-from albert.runtime.distributed import World, sum_over_ranks, wait_for_all
+from albert.runtime.distributed import sum_over_ranks, wait_for_all
+from albert.runtime.world import World
 from albert.training.batch_loading import load_batches
 from albert.training.divergence import Guard, diverged, non_finite_state
 from albert.training.machine_figures import Meter

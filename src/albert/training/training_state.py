@@ -14,11 +14,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from albert.runtime.distributed import World
 from albert.runtime.durable_files import written_by_library
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.sharding import share_of, whole
 from albert.runtime.strict_json import load_json, save_json
+from albert.runtime.world import World
 from albert.training.divergence import Incidents
 from albert.training.update import UpdateFigures
 from albert.training.window import Window

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from albert.runtime.devices import Precision, autocast
-from albert.runtime.distributed import World, sum_over_ranks
+from albert.runtime.devices import autocast
+from albert.runtime.distributed import sum_over_ranks
+from albert.runtime.precisions import Precision
 from albert.runtime.sharding import hold_gradients, is_sharded, whole
+from albert.runtime.world import World
 from albert.training.objective import Batch, Objective
 
 

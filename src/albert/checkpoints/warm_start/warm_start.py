@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from albert.checkpoints.warm_start.warm_start_layers import layers_note, warm_start_layers
-from albert.checkpoints.warm_start.warm_start_positions import Extension, positions_note, resize_positions
+from albert.checkpoints.warm_start.warm_start_positions import positions_note, resize_positions
 from albert.checkpoints.warm_start.warm_start_vocabulary import PieceOrigins, rows_of_pieces, same_pieces
-from albert.model.config import AlbertConfig
+from albert.model.config import AlbertConfig, Extension
 from albert.runtime.errors import InvalidConfiguration
 
 _EMBEDDINGS = "albert.embeddings."

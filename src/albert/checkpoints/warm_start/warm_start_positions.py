@@ -9,15 +9,14 @@ interpolate    row i is read at i·(P − 1)/(P′ − 1) of the trained table, 
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from albert.model.config import Extension
 from albert.runtime.errors import InvalidConfiguration
-
-Extension = Literal["interpolate", "tile"]
 
 
 def resize_positions(

@@ -18,8 +18,9 @@ from albert.pretraining.batches import PretrainingBatch, batch_of
 from albert.pretraining.intrinsic_evaluation import SENTENCE_TESTS
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.samples import PretrainingSamples
-from albert.runtime.devices import Precision, default_precision
+from albert.runtime.devices import default_precision
 from albert.runtime.errors import MissingInput
+from albert.runtime.precisions import Precision
 from albert.text.preparation.shards import TokenCorpus
 
 SAMPLED_EXAMPLES = 256

@@ -18,9 +18,9 @@ from albert.pretraining.batches import PretrainingBatch
 from albert.pretraining.objective import pretraining_objective
 from albert.pretraining.recipes import PretrainingRecipe
 from albert.pretraining.untrained_model import untrained_model
-from albert.runtime.distributed import World
 from albert.runtime.free_memory import free_memory
 from albert.runtime.matmul_rate import measured_matmul_rate
+from albert.runtime.world import World
 from albert.training.update import update
 
 MEASURED_SECONDS = 1.0

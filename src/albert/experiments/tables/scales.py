@@ -12,7 +12,7 @@ from typing import Literal
 from albert.experiments.tables.downstream import FIVE_TASKS, GLUE_TASKS, SMALL_TASKS, TINY_TASKS, Downstream
 from albert.model.config import AlbertConfig
 from albert.model.presets import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
-from albert.optim.optimizer import OptimizerRecipe
+from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.optim.schedule import ScheduleRecipe
 from albert.pretraining.named_recipes import PAPER_BASE, scaled_recipe
 from albert.pretraining.ngram_masking import MaskingRecipe

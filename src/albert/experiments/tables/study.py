@@ -6,8 +6,9 @@ from pathlib import Path
 
 from albert.experiments.tables.scales import SCALES, Scale, ScaleName
 from albert.pretraining.corpus_record import CorpusRecord, record_of
-from albert.runtime.devices import Precision, default_precision, pick_device
+from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.precisions import Precision
 from albert.runtime.strict_json import load_json, save_json
 from albert.text.preparation.shards import TokenCorpus
 

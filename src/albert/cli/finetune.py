@@ -9,59 +9,33 @@ from rich.console import Console
 from albert.checkpoints.config_file import read_config
 from albert.checkpoints.location import find_model
 from albert.cli.benchmark_table import show_benchmark
-from albert.cli.command_line import parse
 from albert.cli.console import open_console
 from albert.cli.finetuning_options import Finetune
 from albert.cli.finetuning_report import show_figures, show_result
 from albert.cli.seeds_table import show_seeds
 from albert.cli.table_report import show_reading, show_statistics
+from albert.finetuning.architecture_changes import ArchitectureChanges
 from albert.finetuning.benchmark import finetune_benchmark
+from albert.finetuning.distillation import Distillation
 from albert.finetuning.finetune import finetune
+from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
+from albert.finetuning.start import PretrainedEncoder, Start, random_encoder_like
 from albert.finetuning.width import FULL_WIDTH, rate_for_width
+from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.runtime.errors import UsageError
 from albert.runtime.world import world
 from albert.tasks.averages import BENCHMARKS
 from albert.tasks.custom import ReadTask, read_task
-from albert.tasks.declared import DECLARED, find_task
+from albert.tasks.declared import find_task
 from albert.tasks.tables.statistics import table_statistics
 from albert.tasks.tables.table_task import HeldOut, RecipeChanges, save_table_task
 from albert.tasks.task import Span, Target, Task, TaskRecipe
 from albert.text.tokenizer_directory import load_tokenizer
 
-DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
 
-TASK is one of {", ".join(DECLARED)}, or {" or ".join(BENCHMARKS)} for a whole benchmark beside the paper's row. Without
-TASK, --train names your own file (.csv, .tsv, .jsonl, .parquet; .conll or .txt with a word and its tag a line);
-its columns are named by --text and --label. What kind of task it is, and its labels, are inferred from the rows and
-shown first, with the flags that say otherwise. The same command goes on with a run that was stopped.
-
-The model's encoder learns with a new head. Its architecture may change before it does: other depth or sharing, more
-positions; what became of the weights is told.
-
-Examples:
-  albert finetune sst-2 --model runs/small --data glue --output runs/sst-2
-  albert finetune --train my.csv --text review --label stars --model runs/small --output runs/stars
-  albert finetune --train my.csv --text review --label stars --model runs/small --statistics-only
-  albert finetune --train ner.conll --dev dev.conll --model runs/small --output runs/ner
-  albert finetune --train exam.jsonl --text passage --question q --options a b c d --label answer \\
-    --model runs/small --output runs/exam
-  albert finetune --train qa.parquet --question question --context context --answer answers.text \\
-    --answer-start answers.answer_start --model runs/small --output runs/qa
-  albert finetune --task-file my_task.json --model runs/small --output runs/mine
-  albert finetune rte --model runs/mnli --data glue --output runs/rte --seeds 5 --select best
-  albert finetune glue --model albert/albert-base-v2 --data glue --output runs/glue --seeds 5
-  albert finetune squad-2.0 --model albert/albert-base-v2 --data squad --output runs/squad2
-  albert finetune sst-2 --model runs/small --data glue --output runs/half --depth 6 --teacher runs/sst-2
-  albert finetune sst-2 --model runs/small --data glue --output runs/any-depth --exits every
-  albert finetune race --model albert/albert-base-v2 --second-release --data . --output runs/race
-  albert finetune squad-1.1 --model albert/albert-base-v2 --data squad --output runs/squad \\
-    --max-position-embeddings 1024 --max-length 1024"""
-
-
-def main(arguments: list[str]) -> int:
+def run(asked: Finetune) -> int:
     """Run `albert finetune`."""
-    asked = parse(Finetune, arguments, "albert finetune", DESCRIPTION)
     if asked.init == "random" and asked.keep_head:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
     if asked.output is None and not asked.statistics_only:
@@ -83,8 +57,8 @@ def main(arguments: list[str]) -> int:
         return 0
     if read is not None:
         read.check()
-    run = (task, asked.start(), asked.data or Path(), asked.output)
-    settings, announce = asked.settings(recipe), partial(show_figures, console)
+    run = (task, _start(asked), asked.data or Path(), asked.output)
+    settings, announce = _settings(asked, recipe), partial(show_figures, console)
     if asked.seeds is not None:
         seeds = finetune_seeds(*run, recipe, settings, asked.seeds, announce)
         if world().is_first:
@@ -115,10 +89,10 @@ def _finetune_benchmark(asked: Finetune, name: str, console: Console) -> None:
     result = finetune_benchmark(
         name,
         BENCHMARKS[name],
-        asked.start(),
+        _start(asked),
         asked.data,
         asked.output,
-        lambda task: (recipe := asked.recipe(task.recipe, factor), asked.settings(recipe)),
+        lambda task: (recipe := asked.recipe(task.recipe, factor), _settings(asked, recipe)),
         1 if asked.seeds is None else asked.seeds,
         asked.intermediate,
     )
@@ -201,3 +175,61 @@ def _published_recipe(task: Task, asked: Finetune) -> TaskRecipe:
     if task.second_recipe is None:
         raise UsageError("--second-release", f"{task.name} has one recipe for both releases", "leave it out")
     return task.second_recipe
+
+
+def _start(asked: Finetune) -> Start:
+    """Where the weights come from."""
+    start = PretrainedEncoder(asked.model, asked.revision, _architecture(asked), asked.keep_head)
+    return random_encoder_like(start) if asked.init == "random" else start
+
+
+def _architecture(asked: Finetune) -> ArchitectureChanges:
+    if asked.depth is None:
+        return asked.architecture
+    if asked.architecture.num_hidden_layers not in (None, asked.depth):
+        raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
+    return replace(asked.architecture, num_hidden_layers=asked.depth)
+
+
+def _distillation(asked: Finetune) -> Distillation | None:
+    options = {
+        "temperature": asked.distillation_temperature,
+        "weight": asked.distillation_weight,
+        "revision": asked.teacher_revision,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if asked.teacher is None:
+        for name in given:
+            switch = "--teacher-revision" if name == "revision" else f"--distillation-{name}"
+            raise UsageError(switch, "goes with --teacher", "name a fine-tuned model with it")
+        return None
+    return Distillation(teacher=asked.teacher, **given)
+
+
+def _settings(asked: Finetune, recipe: TaskRecipe) -> FinetuningSettings:
+    """How to compute a task with that recipe.
+
+    Raises:
+        UsageError: it contradicts itself.
+    """
+    if asked.freeze_encoder and asked.encoder_dropout:
+        raise UsageError("--encoder-dropout", "of a frozen encoder is none", "leave it or --freeze-encoder out")
+    optimizer = OptimizerRecipe(
+        kind=asked.optimizer, learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
+    )
+    return FinetuningSettings(
+        seed=asked.seed,
+        null_threshold=asked.null_threshold,
+        select=asked.select,
+        max_train_examples=asked.max_train_examples,
+        evaluate_every=asked.evaluate_every,
+        checkpoint_every=asked.checkpoint_every,
+        micro_batch_tokens=asked.micro_batch_tokens,
+        optimizer=optimizer,
+        device=asked.device,
+        precision=asked.precision,
+        workers=asked.workers,
+        exits=asked.exits,
+        freeze_encoder=asked.freeze_encoder,
+        distillation=_distillation(asked),
+    )

@@ -7,21 +7,47 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
+from albert.cli.command_line import parse
+from albert.cli.main import load_command
 from albert.cli.table_options import TableOptions
 from albert.finetuning.architecture_changes import ArchitectureChanges
-from albert.finetuning.best_model import SelectedBy
-from albert.finetuning.distillation import Distillation
-from albert.finetuning.exits import Exits
 from albert.finetuning.held_out_threshold import ThresholdFrom
-from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.start import PretrainedEncoder, Start, random_encoder_like
-from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.runtime.errors import UsageError
 from albert.runtime.precisions import Precision
+from albert.tasks.averages import BENCHMARKS
+from albert.tasks.declared import DECLARED
 from albert.tasks.task import SpanHeadKind, TaskRecipe
 
 AS_IT_IS = ArchitectureChanges()
 NOTHING_SAID = TableOptions()
+DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
+
+TASK is one of {", ".join(DECLARED)}, or {" or ".join(BENCHMARKS)} for a whole benchmark beside the paper's row. Without
+TASK, --train names your own file (.csv, .tsv, .jsonl, .parquet; .conll or .txt with a word and its tag a line);
+its columns are named by --text and --label. What kind of task it is, and its labels, are inferred from the rows and
+shown first, with the flags that say otherwise. The same command goes on with a run that was stopped.
+
+The model's encoder learns with a new head. Its architecture may change before it does: other depth or sharing, more
+positions; what became of the weights is told.
+
+Examples:
+  albert finetune sst-2 --model runs/small --data glue --output runs/sst-2
+  albert finetune --train my.csv --text review --label stars --model runs/small --output runs/stars
+  albert finetune --train my.csv --text review --label stars --model runs/small --statistics-only
+  albert finetune --train ner.conll --dev dev.conll --model runs/small --output runs/ner
+  albert finetune --train exam.jsonl --text passage --question q --options a b c d --label answer \\
+    --model runs/small --output runs/exam
+  albert finetune --train qa.parquet --question question --context context --answer answers.text \\
+    --answer-start answers.answer_start --model runs/small --output runs/qa
+  albert finetune --task-file my_task.json --model runs/small --output runs/mine
+  albert finetune rte --model runs/mnli --data glue --output runs/rte --seeds 5 --select best
+  albert finetune glue --model albert/albert-base-v2 --data glue --output runs/glue --seeds 5
+  albert finetune squad-2.0 --model albert/albert-base-v2 --data squad --output runs/squad2
+  albert finetune sst-2 --model runs/small --data glue --output runs/half --depth 6 --teacher runs/sst-2
+  albert finetune sst-2 --model runs/small --data glue --output runs/any-depth --exits every
+  albert finetune race --model albert/albert-base-v2 --second-release --data . --output runs/race
+  albert finetune squad-1.1 --model albert/albert-base-v2 --data squad --output runs/squad \\
+    --max-position-embeddings 1024 --max-length 1024"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +80,7 @@ class Finetune:
     architecture: Annotated[ArchitectureChanges, tyro.conf.arg(name="")] = AS_IT_IS
     depth: int | None = None
     """Layers to apply, in place of as many as the model was trained with: half of them are half of the work."""
-    exits: Exits | None = None
+    exits: Literal["every"] | tuple[int, ...] | None = None
     """Depths at which the head learns to answer, `every` or `3 6 9`: the model can then be run at each of them, or end
     early by patience (albert predict --patience). Only the last layer when not set."""
     freeze_encoder: bool = False
@@ -99,7 +125,7 @@ class Finetune:
     intermediate: str | None = None
     """A benchmark: a model fine-tuned before on the task from whose model others start (of GLUE the large one of
     natural language inference, for three small ones); the one learnt here when not set."""
-    select: SelectedBy = "last"
+    select: Literal["last", "best"] = "last"
     """best: the model with the best development score of all evaluations, as in the paper; that score is somewhat
     high, being chosen on the set it is reported on. Every summary says which it was."""
     max_train_examples: int | None = None
@@ -115,60 +141,6 @@ class Finetune:
     """bf16 on a GPU and fp32 on a CPU when not set."""
     workers: int = 0
     """Processes that make batches."""
-
-    def start(self) -> Start:
-        """Where the weights come from."""
-        start = PretrainedEncoder(self.model, self.revision, self._architecture(), self.keep_head)
-        return random_encoder_like(start) if self.init == "random" else start
-
-    def _architecture(self) -> ArchitectureChanges:
-        if self.depth is None:
-            return self.architecture
-        if self.architecture.num_hidden_layers not in (None, self.depth):
-            raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
-        return replace(self.architecture, num_hidden_layers=self.depth)
-
-    def _distillation(self) -> Distillation | None:
-        asked = {
-            "temperature": self.distillation_temperature,
-            "weight": self.distillation_weight,
-            "revision": self.teacher_revision,
-        }
-        given = {name: value for name, value in asked.items() if value is not None}
-        if self.teacher is None:
-            for name in given:
-                switch = "--teacher-revision" if name == "revision" else f"--distillation-{name}"
-                raise UsageError(switch, "goes with --teacher", "name a fine-tuned model with it")
-            return None
-        return Distillation(teacher=self.teacher, **given)
-
-    def settings(self, recipe: TaskRecipe) -> FinetuningSettings:
-        """How to compute a task with that recipe.
-
-        Raises:
-            UsageError: it contradicts itself.
-        """
-        if self.freeze_encoder and self.encoder_dropout:
-            raise UsageError("--encoder-dropout", "of a frozen encoder is none", "leave it or --freeze-encoder out")
-        optimizer = OptimizerRecipe(
-            kind=self.optimizer, learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
-        )
-        return FinetuningSettings(
-            seed=self.seed,
-            null_threshold=self.null_threshold,
-            select=self.select,
-            max_train_examples=self.max_train_examples,
-            evaluate_every=self.evaluate_every,
-            checkpoint_every=self.checkpoint_every,
-            micro_batch_tokens=self.micro_batch_tokens,
-            optimizer=optimizer,
-            device=self.device,
-            precision=self.precision,
-            workers=self.workers,
-            exits=self.exits,
-            freeze_encoder=self.freeze_encoder,
-            distillation=self._distillation(),
-        )
 
     def recipe(self, recipe: TaskRecipe, rate_factor: float = 1.0) -> TaskRecipe:
         """A task's recipe with what was asked to be another.
@@ -201,3 +173,9 @@ class Finetune:
         recipe = replace(recipe, **({"learning_rate": recipe.learning_rate * rate_factor} | chosen))
         recipe.check()
         return recipe
+
+
+def main(arguments: list[str]) -> int:
+    """Read the options, and run `albert finetune`."""
+    asked = parse(Finetune, arguments, "albert finetune", DESCRIPTION)
+    return load_command("albert.cli.finetune").run(asked)

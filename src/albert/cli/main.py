@@ -49,7 +49,7 @@ COMMANDS: dict[str, Command] = {
     "analyze": Command(
         "albert.cli.analyze_options", "what each layer does to what comes into it, as a picture (Figure 1)"
     ),
-    "finetune": Command("albert.cli.finetune", "train a model on GLUE, SQuAD or your own table"),
+    "finetune": Command("albert.cli.finetuning_options", "train a model on GLUE, SQuAD or your own table"),
     "evaluate": Command("albert.cli.evaluate_options", "score a model on a task with the task's own metrics"),
     "predict": Command("albert.cli.predict_options", "text in, answers out"),
     "serve": Command("albert.cli.serve_options", "a model behind HTTP, and a page to try it in the browser"),

@@ -1,6 +1,8 @@
 """What `--help` shows: names for what is given by its place, no None, paragraphs that fit the terminal."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -56,3 +58,30 @@ def test_help_shows_the_defaults_of_the_recipe_that_is_named(monkeypatch, capsys
         with pytest.raises(SystemExit):
             run(["pretrain", recipe, "--help"])
         assert f"Sequences per update, over all processes. (default: {batch})" in capsys.readouterr().out
+
+
+HEAVY = ("torch", "matplotlib", "tensorboard", "scipy", "sklearn", "pandas")
+LOADED = f"""
+import os, sys
+from albert.cli.main import run
+for command in {list(COMMANDS)}:
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        try:
+            run([*command.split(), "--help"])
+        except SystemExit as end:
+            loaded = [name for name in {HEAVY} if name in sys.modules]
+            if end.code or loaded:
+                print(command, end.code, *loaded, file=sys.stderr, flush=True)
+            os._exit(7)
+        os._exit(1)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 7:
+        print(command, "did not show its help", file=sys.stderr)
+"""
+
+
+def test_help_loads_no_library_that_only_the_work_needs():
+    """Each of them takes a second or more of processor time."""
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

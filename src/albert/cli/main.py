@@ -60,7 +60,7 @@ COMMANDS: dict[str, Command] = {
     "quantize": Command(
         "albert.cli.quantize_options", "a model with 8-bit integers for matrices, a quarter of the size"
     ),
-    "tables": Command("albert.cli.tables", "the paper's tables and figures, run again, ours beside theirs"),
+    "tables": Command("albert.cli.tables_commands", "the paper's tables and figures, run again, ours beside theirs"),
     "info": Command("albert.cli.info_options", "what a model, a dataset or this machine is"),
     "verify": Command("albert.cli.verify", "every file checked against its manifest"),
 }

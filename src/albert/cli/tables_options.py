@@ -1,56 +1,26 @@
-"""The options of `albert tables`, and what they stand for: grids, the study below the root, and data of tasks."""
+"""What the options of `albert tables` stand for: grids, the study below the root, and data of tasks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Literal
 
 import torch
-import tyro
-from tyro.conf import Positional
 
-from albert.experiments.tables.expense import Rates
+from albert.cli.tables_commands import TablesAsked, default_root
 from albert.experiments.tables.facts import FACTS
 from albert.experiments.tables.folders import Folders
 from albert.experiments.tables.grid import Grid
 from albert.experiments.tables.grids import GRIDS, grid_of
 from albert.experiments.tables.jobs import learnt_tasks
-from albert.experiments.tables.scales import Scale, ScaleName
+from albert.experiments.tables.scales import Scale
 from albert.experiments.tables.study import Study, study_of
 from albert.experiments.tables.task_files import TaskFiles, own_files, with_files
 from albert.runtime.errors import MissingInput, UsageError, did_you_mean
 from albert.tasks import glue, race, squad
 
 ALL = "all"
-NOTHING_STATED = Rates()
 
 
-@dataclass(frozen=True, kw_only=True)
-class TablesOptions:
-    """What the commands have in common."""
-
-    tables: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="TABLE...", help_behavior_hint="")] = ()
-    """Names of tables and figures, as `albert tables list` has them, or all."""
-    scale: ScaleName = "tiny"
-    """How large: hours of two cores, hours of a GPU, the paper's shapes on a GPU, or the paper's recipes."""
-    data: tuple[Path, ...] = ()
-    """What `albert prepare` wrote; of several the first is the text of all tables, and additional text (Table 7) is
-    all of them."""
-    glue_data: Path | None = None
-    """The folder of GLUE's tasks; without it none of them is learnt."""
-    squad_data: Path | None = None
-    """The folder of SQuAD's files, likewise."""
-    race_data: Path | None = None
-    """The folder of RACE, likewise."""
-    files: tuple[str, ...] = ()
-    """TASK/SPLIT=FILE: a file in the place of the published one, in its layout (qnli/train=mine.tsv)."""
-    output: Path | None = None
-    """The root of all runs and results; runs/tables-SCALE when not set."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int | None = None
-    """Threads of this process; 1 when several processes share the cores."""
-    rates: Annotated[Rates, tyro.conf.arg(name="")] = NOTHING_STATED
-    """What an hour of the machine costs, for plans and for the table cost."""
+class TablesOptions(TablesAsked):
+    """The options, and what they stand for."""
 
     @property
     def declared(self) -> Scale:
@@ -126,11 +96,6 @@ class TablesOptions:
             if self.threads < 1:
                 raise UsageError("--threads", f"is {self.threads}, at least 1 is needed")
             torch.set_num_threads(self.threads)
-
-
-def default_root(scale: ScaleName) -> Path:
-    """Where a scale's tables are run when nobody says where."""
-    return Path("runs") / f"tables-{scale}"
 
 
 def task_names(scale: Scale) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """The pre-training loss: masked tokens plus sentence order, and what is answered right of each (paper §3.1)."""
 
 import numpy as np
-from torch import nn
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.pretraining.batches import PretrainingBatch

@@ -20,7 +20,8 @@ from reliability.durable_calls import Fault, Faults
 
 TOLD = 1
 COMMANDS = ("pretrain", "finetune", "evaluate", "prepare", "tokenizer")
-"""Imported before the first child is made."""
+WORK = ("albert.cli.finetune", "albert.cli.evaluate", "albert.pretraining.warm_start")
+"""Imported before the first child is made: what reads the options, and what is loaded when there is work."""
 PHASES = (
     (steps, "update", "training"),
     (run_folder.RunFolder, "save_checkpoint", "save"),
@@ -35,6 +36,8 @@ def serve() -> None:
     """Run a command for each line, until there are no more lines and no more children."""
     for command in COMMANDS:
         importlib.import_module(main.COMMANDS[command].module)
+    for module in WORK:
+        importlib.import_module(module)
     waiting, children, more = b"", set(), True
     while more or children:
         if more and select.select([0], [], [], 0.002)[0]:

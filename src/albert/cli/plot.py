@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from tyro.conf import Positional
 
 from albert.cli.command_line import parse
 from albert.cli.console import open_console
-from albert.experiments.run_curves import Against, draw_runs, read_runs, write_table
+from albert.cli.main import load_command
 from albert.runtime.errors import UsageError
 
 
@@ -23,7 +23,7 @@ class Plot:
 
     runs: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...", help_behavior_hint="(required)")]
     """What the --output of `albert pretrain` or `albert finetune` was."""
-    against: Against = "steps"
+    against: Literal["steps", "tokens", "minutes"] = "steps"
     """The horizontal axis; minutes are those in updates, without evaluations and saves."""
     output: Path = Path("curves.png")
     """The picture, a PNG; an older one is replaced."""
@@ -40,10 +40,11 @@ def main(arguments: list[str]) -> None:
         raise UsageError("albert plot", "a run is named twice")
     if options.output.suffix.lower() != ".png":
         raise UsageError(f"--output {options.output}", "is no PNG", "choose a name that ends in .png")
-    runs = read_runs(options.runs)
-    draw_runs(runs, options.output, options.against)
+    curves = load_command("albert.experiments.run_curves")
+    runs = curves.read_runs(options.runs)
+    curves.draw_runs(runs, options.output, options.against)
     if options.csv is not None:
-        write_table(runs, options.csv)
+        curves.write_table(runs, options.csv)
     console = open_console()
     for run in runs:
         last = run.updates[-1]

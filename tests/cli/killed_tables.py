@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import torch._dynamo  # noqa: F401 (torch's optimisers load it when they are used: here before the forks)
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli import tables  # noqa: F401 (a command is imported when it is asked for: here before the forks)

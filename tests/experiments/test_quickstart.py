@@ -23,11 +23,12 @@ def shortened(monkeypatch):
     return module
 
 
-def test_the_quickstart_goes_from_text_to_answers_and_reports_baselines(shortened, tmp_path):
+def test_the_quickstart_goes_from_text_to_answers_and_run_again_finds_its_stages_done(shortened, tmp_path):
     directory = tmp_path / "quickstart"
     with open(tmp_path / "shown.txt", "w", encoding="utf-8") as screen:
         console = Console(file=screen, width=120)
-        shortened.show_report(shortened.quickstart(directory, console), console)
+        first = shortened.quickstart(directory, console)
+        shortened.show_report(first, console)
     shown = (tmp_path / "shown.txt").read_text(encoding="utf-8")
     for stage in ("1/6", "2/6", "3/6", "4/6", "5/6", "6/6"):
         assert stage in shown
@@ -40,12 +41,8 @@ def test_the_quickstart_goes_from_text_to_answers_and_reports_baselines(shortene
     for command in ("albert predict", "albert info", "albert tokenizer train"):
         assert command in shown
 
-
-def test_a_quickstart_that_is_run_again_finds_its_stages_done(shortened, tmp_path):
-    console = Console(quiet=True)
-    first = shortened.quickstart(tmp_path / "quickstart", console)
     before = (first.pretraining.model / "model.safetensors").stat().st_mtime_ns
-    again = shortened.quickstart(tmp_path / "quickstart", console)
+    again = shortened.quickstart(directory, Console(quiet=True))
     assert (again.pretraining.model / "model.safetensors").stat().st_mtime_ns == before
     assert dict(again.answers) == dict(first.answers)
     assert dict(again.pretraining.evaluation) == dict(first.pretraining.evaluation)

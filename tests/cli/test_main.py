@@ -5,7 +5,7 @@ import importlib.util
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -39,6 +39,13 @@ def in_a_new_process(code: str, **environment: str) -> subprocess.CompletedProce
     )
 
 
+def module_with(main) -> ModuleType:
+    """A module of a command."""
+    module = ModuleType("command")
+    vars(module)["main"] = main
+    return module
+
+
 @pytest.fixture
 def failing_command(monkeypatch):
     """A command ``fail`` that raises what the test gives it."""
@@ -47,7 +54,7 @@ def failing_command(monkeypatch):
         def command(arguments: list[str]) -> int:
             raise error
 
-        monkeypatch.setattr(table.importlib, "import_module", lambda name: SimpleNamespace(main=command))
+        monkeypatch.setattr(table.importlib, "import_module", lambda name: module_with(command))
         monkeypatch.setitem(table.COMMANDS, "fail", table.Command("albert.cli.fail", "raises"))
 
     return install
@@ -83,14 +90,14 @@ def test_an_unknown_command_is_one_line_with_the_nearest_name(capsys):
 
 def test_a_command_gets_the_arguments_after_its_name_and_gives_the_exit_code(monkeypatch):
     seen = []
-    module = SimpleNamespace(main=lambda arguments: seen.append(arguments) or 4)
+    module = module_with(lambda arguments: seen.append(arguments) or 4)
     monkeypatch.setattr(table.importlib, "import_module", lambda name: module)
     assert table.run(["info", "--model", "m"]) == 4
     assert seen == [["--model", "m"]]
 
 
 def test_a_command_that_returns_nothing_has_succeeded(monkeypatch):
-    monkeypatch.setattr(table.importlib, "import_module", lambda name: SimpleNamespace(main=lambda arguments: None))
+    monkeypatch.setattr(table.importlib, "import_module", lambda name: module_with(lambda arguments: None))
     assert table.run(["info"]) == 0
 
 

@@ -69,9 +69,9 @@ _UNIGRAM = {"type": "Unigram", "unk_id": 1}
 
 DATA: tuple[Hostile, ...] = (
     Hostile("text that is a pickle", _text(PICKLE), TRAIN, 65, "a.txt: is not", ("out", "pickle-was-run")),
-    Hostile("text that leads to /dev/zero", _link("text/a.txt", "/dev/zero"), TRAIN, 66, "neither a file nor a folder"),
+    Hostile("text that leads to /dev/zero", _link("text/a.txt", "/dev/zero"), TRAIN, 66, "is a device"),
     Hostile("text that leads to itself", _link("text/a.txt", "a.txt"), TRAIN, 66, "a.txt"),
-    Hostile("text that is a pipe", _pipe("text/a.txt"), TRAIN, 66, "neither a file nor a folder"),
+    Hostile("text that is a pipe", _pipe("text/a.txt"), TRAIN, 66, "is a pipe"),
     Hostile("JSON 200,000 deep", _text('{"text":' * 200_000, "a.jsonl"), TRAIN, 65, NOT_JSON, ("out",)),
     Hostile("number of 5,000 digits", _text('{"text": ' + "9" * 5000 + "}", "a.jsonl"), TRAIN, 65, NOT_JSON),
     Hostile("field that writes its own line", _text('{"a\\nalbert: b": 1}\n', "a.jsonl"), TRAIN, 65, "has no field"),
@@ -94,7 +94,7 @@ DATA: tuple[Hostile, ...] = (
         "has the score nan",
     ),
     Hostile("vocabulary of one piece a million times", _vocabulary("vocab.txt", "a\n" * 10**6), ENCODE, 65, "twice"),
-    Hostile("vocabulary that is a pipe", _pipe("t/spiece.model"), ENCODE, 66, "is no file"),
+    Hostile("vocabulary that is a pipe", _pipe("t/spiece.model"), ENCODE, 66, "is a pipe"),
     Hostile("manifest that leads out", _manifest("../secret"), "verify {here}/d", 65, "does not match its own hash"),
     Hostile(
         "manifest with an absolute path", _manifest("/etc/passwd"), "verify {here}/d", 65, "does not match its own"
@@ -104,7 +104,7 @@ DATA: tuple[Hostile, ...] = (
     Hostile("recipe with 1e999", _file("r.json", '{"optimizer": {"learning_rate": 1e999}}'), PRETRAIN, 78, "learning"),
     Hostile("recipe with a key twice", _file("r.json", '{"seed": 1, "seed": 2}'), PRETRAIN, 65, "twice", ("out",)),
     Hostile("recipe that is a pickle", _file("r.json", PICKLE), PRETRAIN, 65, NOT_JSON, ("out", "pickle-was-run")),
-    Hostile("task that is a device", _link("task.json", "/dev/zero"), FINETUNE, 66, "is no file", ("out",)),
+    Hostile("task that is a device", _link("task.json", "/dev/zero"), FINETUNE, 66, "is a device", ("out",)),
     Hostile("task with an unknown key", _file("task.json", '{"__class__": "os.system"}'), FINETUNE, 78, "unknown key"),
     Hostile(
         "task with half a character",

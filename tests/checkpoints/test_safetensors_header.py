@@ -127,7 +127,7 @@ def test_a_pickle_under_another_name_is_called_one(path: Path, protocol: object)
 
 
 def test_a_directory_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(MissingInput, match="Is a directory"):
+    with pytest.raises(MissingInput, match="is a directory"):
         read_header(tmp_path)
 
 

@@ -2,9 +2,11 @@
 
 import gzip
 import importlib
+import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -68,6 +70,13 @@ TEXT = [
     Case("missing corpus of a vocabulary", TRAIN, 66, r"{here}/text: no such file or folder"),
     Case("corpus not given", "prepare --tokenizer {tokenizer} --output {here}/out", 2, "corpus: no file"),
     Case("folder without text", PREPARE, 66, r"{here}/text: holds no \.txt", _text("a,b", "table.pdf")),
+    Case(
+        "folder with nothing but a link to itself",
+        PREPARE,
+        66,
+        r"{here}/text: holds no \.txt",
+        make=lambda scene, here: ((here / "text").mkdir(), (here / "text" / "self").symlink_to(".")),
+    ),
     Case("empty file", PREPARE, 66, r"{here}/text: no document with text \(1 read\)", _text("")),
     Case("binary file", PREPARE, 65, r"a\.txt: is not text: NUL byte at byte 3; UTF-8", _text(b"abc\0\1\2")),
     Case("binary file by name", PREPARE.replace("/text", "/a.pdf"), 2, "a.pdf: cannot tell its", {"a.pdf": b"%PDF"}),
@@ -411,6 +420,45 @@ def test_one_line_its_code_and_nothing_left(case, scene, here, capfd):
     assert re.search(expected(case, scene, here), said), said
     assert code == case.code, said
     assert everything_below(here) == before
+
+
+PIPES = [
+    (PREPARE, "text/a.txt"),
+    (TRAIN, "text/a.jsonl"),
+    ("prepare {here}/a.txt --tokenizer {tokenizer} --output {here}/out", "a.txt"),
+    ("tokenizer encode a --tokenizer {here}/spiece.model", "spiece.model"),
+    (PRETRAIN.replace("quickstart", "{here}/r.json"), "r.json"),
+    (TUNED, "train.csv"),
+    (TUNED.replace(".csv", ".parquet"), "train.parquet"),
+    (TUNED.replace("train.csv", "train.jsonl.gz"), "train.jsonl.gz"),
+    (f"{TUNED} --task-file {{here}}/task.json", "task.json"),
+    (EVALUATE, "dev.csv"),
+    ("predict {classifier} --input {here}/a.jsonl --text-field review", "a.jsonl"),
+    ("predict {classifier} --input {here}/a.csv.gz", "a.csv.gz"),
+    ("predict {classifier} --input {here}/a.parquet --output {here}/out.jsonl", "a.parquet"),
+]
+
+
+@pytest.mark.parametrize(("command", "name"), PIPES, ids=[f"{c.split()[0]} {name}" for c, name in PIPES])
+def test_a_pipe_is_refused_and_not_waited_for(command, name, scene, here, capfd):
+    pipe = here / name
+    pipe.parent.mkdir(exist_ok=True)
+    os.mkfifo(pipe)
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    signal.alarm(20)
+    try:
+        code = run([scene.fill(part, here) for part in command.split()])
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    error = capfd.readouterr().err
+    assert code == 66, error
+    assert re.search(rf"^albert: error: .*{re.escape(name)}: is a pipe, a file is expected; ", error, re.MULTILINE)
+    assert not (here / "out").exists()
+
+
+def _interrupt(number, frame):
+    raise TimeoutError("a pipe was waited for")
 
 
 @pytest.mark.parametrize("name", ["no JSON", "one label"])

@@ -77,7 +77,7 @@ def test_patterns_are_expanded_and_no_file_is_read_twice(tmp_path):
     found = read_corpus([tmp_path / "*", tmp_path / "1.txt", tmp_path], report=report)
     assert [document.text for document in found] == ["one", "two"]
     assert (report.files, report.files_repeated, report.files_ignored) == (2, 7, 2)
-    assert "7 files met again by another path, read once" in report.remarks()
+    assert "7 files or folders met again by another path, read once" in report.remarks()
 
 
 def test_a_name_with_brackets_is_a_name(tmp_path):
@@ -145,13 +145,28 @@ def test_what_is_not_there_is_named(tmp_path):
         texts(tmp_path / "other" / "x.pdf")
 
 
+def test_links_that_go_round_in_a_circle_are_not_followed(tmp_path):
+    write(tmp_path / "text" / "a.txt", "one")
+    write(tmp_path / "text" / "b" / "c.txt", "two")
+    (tmp_path / "text" / "b" / "up").symlink_to("..")
+    (tmp_path / "text" / "self").symlink_to(".")
+    report = CorpusReport()
+    found = [document.text for document in read_corpus([tmp_path / "text"], report=report)]
+    assert (found, report.files, report.files_repeated) == (["one", "two"], 2, 2)
+    assert "2 files or folders met again by another path, read once" in report.remarks()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "self").symlink_to(".")
+    with pytest.raises(MissingInput, match="empty: holds no .txt"):
+        texts(tmp_path / "empty")
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
         (lambda path: path.symlink_to(path.with_name("gone")), "is a link to .*gone, which is not there"),
         (lambda path: path.symlink_to(path), "symbolic links"),
-        (os.mkfifo, "is neither a file nor a folder"),
-        (lambda path: path.symlink_to("/dev/null"), "is neither a file nor a folder"),
+        (os.mkfifo, "is a pipe"),
+        (lambda path: path.symlink_to("/dev/null"), "is a device"),
     ],
     ids=["a link to nothing", "a link to itself", "a pipe", "a device"],
 )

@@ -48,11 +48,11 @@ CASES = [
     Case("a pattern of nothing", error=(66, "matches no file"), place="*.txt"),
     Case("an empty folder", error=(66, "holds no .txt .jsonl")),
     Case("a folder called a.txt", {"a.txt/b.txt": b"one"}, ["one"]),
-    Case("a pipe", make=lambda here: os.mkfifo(here / "a.txt"), error=(66, "a.txt: is neither a file nor a folder")),
+    Case("a pipe", make=lambda here: os.mkfifo(here / "a.txt"), error=(66, "a.txt: is a pipe")),
     Case(
         "a device",
         make=lambda here: (here / "a.txt").symlink_to("/dev/zero"),
-        error=(66, "a.txt: is neither a file nor a folder"),
+        error=(66, "a.txt: is a device"),
     ),
     Case(
         "a link to nothing",

@@ -28,11 +28,12 @@ from albert.text.preparation.duplicate_fingerprints import (
     text_key,
 )
 from albert.text.preparation.duplicate_search import find_recurrences
-from albert.text.preparation.duplicates import ALIKE, EQUAL
+from albert.text.preparation.duplicates import ALIKE, EQUAL, Leftovers, leave_out_duplicates
 from albert.text.preparation.preparation_estimate import estimate_preparation
 from albert.text.preparation.prepare import prepare
 from albert.text.preparation.shards import TokenCorpus
 from albert.text.preparation.unit_preparation import STAYING_NAME, PreparationSettings, UnitJob, documents_of
+from albert.text.preparation.unit_sharing import Workforce
 from albert.text.preparation.work_units import plan_units
 from albert.text.readers.corpus_files import find_corpus_files
 from albert.text.readers.reading import CorpusReport
@@ -329,6 +330,10 @@ def test_documents_without_words_are_alike_to_their_equals_alone():
     signatures = signatures_of(["***", "* * *", "", "***", "…"])
     alike = (signatures[:, None] == signatures[None]).mean(axis=2) > 0.8
     assert alike.tolist() == [[a == b for b in (0, 1, 2, 0, 4)] for a in (0, 1, 2, 0, 4)]
+
+
+def test_nothing_comes_again_where_there_is_nothing():
+    assert leave_out_duplicates([], Workforce(1)) == ([], Leftovers())
 
 
 def test_the_command_says_what_it_left_out(folder, tokenizer_directory, tmp_path, capsys):

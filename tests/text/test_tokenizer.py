@@ -224,7 +224,7 @@ def test_files_beside_a_manifest_are_checked_against_it(tokenizer, tmp_path, nam
 @pytest.mark.parametrize("name", ["spiece.model", "vocab.txt", "tokenizer.json"])
 def test_a_pipe_for_a_vocabulary_is_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    with pytest.raises(MissingInput, match=rf"{name}: is no file"):
+    with pytest.raises(MissingInput, match=rf"{name}: is a pipe, a file is expected"):
         load_tokenizer(tmp_path)
 
 

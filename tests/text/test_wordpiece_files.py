@@ -160,7 +160,7 @@ def test_a_missing_vocabulary_is_named(tmp_path):
     with pytest.raises(MissingInput, match=r"words\.txt: No such file"):
         load_tokenizer(tmp_path / "words.txt")
     (tmp_path / "vocab.txt").mkdir()
-    with pytest.raises(MissingInput, match=r"vocab\.txt: is no file"):
+    with pytest.raises(MissingInput, match=r"vocab\.txt: is a directory, a file is expected"):
         load_tokenizer(tmp_path)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.input_files import open_input
 from albert.runtime.strict_json import each_key_once
 
 DTYPES = {
@@ -65,7 +66,7 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         DamagedData: it is cut, a pickle, or anything else but safetensors; or a tensor is of no type that a model has.
     """
     try:
-        with open(path, "rb") as file:
+        with open_input(path) as file:
             size = os.fstat(file.fileno()).st_size
             prefix = file.read(_PREFIX.size)
             length = _PREFIX.unpack(prefix)[0] if len(prefix) == _PREFIX.size else 0

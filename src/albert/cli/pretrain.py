@@ -185,7 +185,7 @@ def find_recipe(name: str) -> PretrainingRecipe:
     """
     if name in RECIPES:
         return RECIPES[name]
-    if Path(name).is_file():
+    if Path(name).exists() and not Path(name).is_dir():  # a pipe is refused where it would be opened
         return load_json(PretrainingRecipe, Path(name))
     raise UsageError(f"recipe {name}", "neither a known recipe nor a file", did_you_mean(name, RECIPES))
 

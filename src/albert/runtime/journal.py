@@ -12,6 +12,7 @@ from typing import Any
 
 from albert.runtime.durable_files import write_bytes
 from albert.runtime.errors import DamagedData, WriteFailed
+from albert.runtime.input_files import read_input
 
 
 class Journal:
@@ -65,7 +66,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
         DamagedData: a line other than a torn last one is not an event.
     """
     records: dict[Any, dict[str, Any]] = {}
-    lines = path.read_bytes().split(b"\n")
+    lines = read_input(path).split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line:
             continue

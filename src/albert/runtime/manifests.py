@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.input_files import open_input, read_input
 
 MANIFEST_NAME = "MANIFEST.json"
 
@@ -98,7 +99,7 @@ def is_whole(path: Path) -> bool:
 
 def file_hash(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
+    with open_input(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -114,7 +115,7 @@ def files_below(directory: Path) -> list[str]:
 def _verify_file(file: Path, entry: dict) -> None:
     try:
         status = file.stat()
-        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG(status.st_mode):
             raise DamagedData(file, "is no file")
         if status.st_size != entry["bytes"]:
             raise DamagedData(file, f"has {status.st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
@@ -125,10 +126,7 @@ def _verify_file(file: Path, entry: dict) -> None:
 
 
 def _read_manifest(path: Path) -> dict[str, dict]:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise MissingInput(path, error.strerror or "cannot be read") from error
+    data = read_input(path)
     try:
         files = json.loads(data)["files"]
         shaped = all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from albert.runtime.durable_files import write_text
-from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, did_you_mean
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, did_you_mean
+from albert.runtime.input_files import open_input, read_input
 
 T = TypeVar("T")
 LARGEST_JSON = 2**27
@@ -68,14 +69,11 @@ def read_json_object(path: Path) -> dict[str, Any]:
         MissingInput: no such file.
         DamagedData: not JSON, or not an object, or far larger than any that is written here.
     """
-    if path.exists() and not path.is_file():  # a pipe would be waited for, a device read for ever
-        raise MissingInput(path, "is no file")
+    with open_input(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > LARGEST_JSON:
+            raise DamagedData(path, f"has {size:,} bytes, {LARGEST_JSON:,} are read at most")
     try:
-        if path.stat().st_size > LARGEST_JSON:
-            raise DamagedData(path, f"has {path.stat().st_size:,} bytes, {LARGEST_JSON:,} are read at most")
-        data = json.loads(path.read_bytes(), object_pairs_hook=each_key_once)
-    except OSError as error:
-        raise MissingInput(path, error.strerror or "cannot be read") from error
+        data = json.loads(read_input(path), object_pairs_hook=each_key_once)
     except (ValueError, RecursionError) as error:
         raise DamagedData(path, f"is not JSON ({error})") from error
     if not isinstance(data, dict):

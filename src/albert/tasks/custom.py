@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.manifests import file_hash
 from albert.tasks.rows import Rows
 from albert.tasks.tables.formats import read_table
 from albert.tasks.tables.held_out_rows import hold_out_rows
 from albert.tasks.tables.inferred_task import Inferred, infer_task, unfolded_options
-from albert.tasks.tables.own_tables import OwnTables, file_digest, prepared_rows, refuse_bad_rows
+from albert.tasks.tables.own_tables import OwnTables, prepared_rows, refuse_bad_rows
 from albert.tasks.tables.table_kinds import OWN_RECIPE, description_of, inputs_of, metrics_of, recipe_of, target_of
 from albert.tasks.tables.table_task import RecipeChanges, TableTask
 from albert.tasks.task import Task, TaskRecipe
@@ -74,7 +75,7 @@ def read_task(asked: TableTask, hold_out: bool = True) -> ReadTask:
     options = unfolded_options(complete, raw[first].rows)[1] if complete.options else ()
     task = _declared(complete, tables, options)
     if asked.dev is None and hold_out:
-        digest = file_digest(files["train"])
+        digest = file_hash(files["train"])
         if complete.held_out.digest not in (None, digest):
             why = "is not the file any more whose rows were held out: they may have been learnt"
             raise InvalidConfiguration(files["train"], why, "give a file with --dev")

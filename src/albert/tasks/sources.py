@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
+from albert.runtime.input_files import read_input
 from albert.tasks.task import Row, Rows
 
 
@@ -96,13 +97,11 @@ def read_text(path: Path) -> str:
         DamagedData: damaged gzip, or bytes that are not UTF-8 (with the line).
     """
     try:
-        raw = path.read_bytes()
+        raw = read_input(path)
         if path.suffix == ".gz":
             raw = gzip.decompress(raw)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DamagedData(path, f"damaged gzip ({error})", "fetch the file again") from error
-    except OSError as error:
-        raise MissingInput(path, error.strerror or str(error)) from error
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

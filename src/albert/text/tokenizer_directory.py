@@ -1,10 +1,10 @@
 """A tokenizer from its files, of whichever kind they are."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.input_files import read_input
 from albert.runtime.manifests import verify_files
 from albert.runtime.package import shipped_model
 from albert.runtime.strict_json import read_json_object
@@ -50,8 +50,6 @@ def load_tokenizer(
         path = shipped_model(path) or path
     file = vocabulary_file(path)
     config_file = file.parent / CONFIG_NAME
-    if os.path.lexists(file) and not file.is_file():  # a pipe would be waited for
-        raise MissingInput(file, "is no file")
     verify_files(file.parent, (file.name, CONFIG_NAME))
     config = read_json_object(config_file) if config_file.is_file() else {}
     if lower_case is not None:
@@ -71,10 +69,9 @@ def load_tokenizer(
     if file.suffix == ".vocab":
         raise DamagedData(file, "lists the pieces of a SentencePiece model", "give the .model file beside it")
     try:
-        model = file.read_bytes()
-    except OSError as error:
-        reason = error.strerror or "cannot be read"
-        raise MissingInput(file, reason, "`albert tokenizer train` makes a vocabulary") from error
+        model = read_input(file)
+    except MissingInput as error:
+        raise MissingInput(file, error.why, error.remedy or "`albert tokenizer train` makes a vocabulary") from error
     return _sentencepiece(model, file, config, reference)
 
 

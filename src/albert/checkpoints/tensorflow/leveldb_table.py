@@ -10,6 +10,7 @@ from pathlib import Path
 
 from albert.checkpoints.tensorflow.crc32c import masked_crc32c
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.input_files import open_input
 
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _FOOTER, _TRAILER = 48, 5
@@ -20,7 +21,7 @@ FETCH_AGAIN = "the file is damaged or cut: fetch it again"
 
 def is_table(path: Path) -> bool:
     """Whether a file ends as such tables do."""
-    with open(path, "rb") as file:
+    with open_input(path) as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - len(MAGIC)))
         return file.read() == MAGIC
@@ -34,7 +35,7 @@ def read_table(path: Path) -> dict[bytes, bytes]:
         DamagedData: not such a table, damaged, cut, compressed, or far larger than an index is.
     """
     try:
-        with open(path, "rb") as file:
+        with open_input(path) as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise MissingInput(path, error.strerror or "cannot be read") from error

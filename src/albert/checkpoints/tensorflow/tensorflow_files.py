@@ -12,6 +12,7 @@ from pathlib import Path
 from albert.checkpoints.tensorflow.leveldb_table import is_table
 from albert.checkpoints.tensorflow.tensor_bundle import INDEX_SUFFIX
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.input_files import open_input
 
 STATE_NAME = "checkpoint"
 CONFIG_PATTERNS = ("*albert_config*.json",)
@@ -133,7 +134,7 @@ def _is_old(file: Path) -> bool:
 
 
 def _is_keras(file: Path) -> bool:
-    with open(file, "rb") as stream:
+    with open_input(file) as stream:
         return stream.read(len(_KERAS)) == _KERAS
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from albert.runtime.errors import MissingInput, UsageError
+from albert.runtime.input_files import refuse_special_file
 from albert.text.readers.corpus_files import CorpusFile
 from albert.text.readers.unpacking import PACKINGS
 
@@ -58,6 +59,5 @@ def _described(path: Path, name: str, kind: InputKind) -> CorpusFile:
         status = path.stat()
     except OSError as error:
         raise MissingInput(name, error.strerror or "cannot be read") from error
-    if path.is_dir():
-        raise MissingInput(name, "is a directory, a file is expected")
+    refuse_special_file(name, status.st_mode, "pipe it into standard input: --input -")
     return CorpusFile(path, name, status.st_size, status.st_mtime_ns, cast(InputKind, kind))

@@ -1,6 +1,5 @@
 """Tables to a declared task: every row as the task wants it, and what is wrong with rows said with its number."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,12 +39,6 @@ class OwnTables:
         if split not in self.tables:
             raise InvalidConfiguration(f"split {split}", "no file was given for it", did_you_mean(split, self.tables))
         return self.tables[split]
-
-
-def file_digest(path: Path) -> str:
-    """What a file is recognised by."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def prepared_rows(task: TableTask, rows: Rows, source: object) -> Rows:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from albert.runtime.errors import DamagedData, MissingInput, OutOfResources
+from albert.runtime.input_files import open_input
 from albert.runtime.progress import progress
 from albert.tasks.rows import Row, Rows
 from albert.tasks.tables.json_fields import fields_of
@@ -29,10 +30,9 @@ def read_parquet(path: Path) -> Rows:
         MissingInput: absent, not readable, or without rows.
         DamagedData: no Parquet file, or two columns of one name.
     """
-    if not path.is_file():
-        raise MissingInput(path, "No such file or directory")
     rows: list[Row] = []
     counts: Counter[str] = Counter()
+    open_input(path).close()  # refuses what is absent or a pipe
     try:
         opened = pyarrow.parquet.ParquetFile(path)
         names = opened.schema_arrow.names

@@ -48,9 +48,9 @@ def leave_out_duplicates(jobs: Sequence[UnitJob], workforce: Workforce) -> tuple
         Unavailable: near duplicates are asked for, and their library is not installed.
         AlbertError: what reading raises.
     """
-    settings, directory = jobs[0].settings, jobs[0].directory
-    if settings.duplicates == "keep":
+    if not jobs or jobs[0].settings.duplicates == "keep":
         return list(jobs), Leftovers()
+    settings, directory = jobs[0].settings, jobs[0].directory
     units = run_stage(FINGERPRINTING, jobs, workforce, "Looking for duplicates")
     batches = [batch for unit in units for batch in unit.shards]
     found = find_recurrences(batches, directory, settings.duplicates == "near")

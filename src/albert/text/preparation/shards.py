@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.input_files import open_input
 from albert.runtime.manifests import verify_directory
 from albert.text.preparation.corpus_description import (
     DESCRIPTION_NAME,
@@ -219,7 +220,7 @@ class TokenCorpus:
 
 def _mapped_lengths(path: Path) -> np.ndarray:
     try:
-        with open(path, "rb") as file:
+        with open_input(path) as file:
             if file.read(len(_NPY)) != _NPY:  # other versions may claim a header of gigabytes
                 raise DamagedData(path, "is not an array of lengths")
         lengths = np.lib.format.open_memmap(path, mode="r").view(np.ndarray)

@@ -3,7 +3,6 @@
 import glob
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from albert.runtime.errors import MissingInput, UsageError
+from albert.runtime.input_files import refuse_special_file
 
 Kind = Literal["text", "JSON lines", "CSV", "TSV", "Parquet", "Wikipedia", "saved dataset", "Hub dataset"]
 
@@ -120,10 +120,11 @@ class _Search:
         if not place.is_dir():
             self._add_file(place, place.name)
             return
-        before = len(self.files) + self.repeated
+        any_file = False  # a folder whose only content is a link to itself holds none
         for found in self._below(place, set()):
+            any_file = True
             self._add_file(found, found.relative_to(place).as_posix() if found != place else place.resolve().name)
-        if len(self.files) + self.repeated == before:
+        if not any_file:
             raise MissingInput(place, f"holds no {' '.join(KINDS)} file")
 
     def _below(self, folder: Path, entered: set[tuple[int, int]]) -> Iterator[Path]:
@@ -177,8 +178,7 @@ def size_and_time(path: Path) -> tuple[int, int]:
         parts = [entry.stat() for entry in os.scandir(path)]
         return sum(part.st_size for part in parts), max(part.st_mtime_ns for part in parts)
     status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise MissingInput(path, "is neither a file nor a folder")
+    refuse_special_file(path, status.st_mode)
     return status.st_size, status.st_mtime_ns
 
 

@@ -109,7 +109,7 @@ class CorpusReport:
         lines = [f"{count:,} documents dropped: {reason}" for reason, count in self.dropped.items()]
         for count, what in (
             (self.files_ignored, "files of other kinds, or hidden, ignored"),
-            (self.files_repeated, "files met again by another path, read once"),
+            (self.files_repeated, "files or folders met again by another path, read once"),
             (self.files_empty, "files without a document"),
             (self.cuts, "cuts in documents longer than --max-document-megabytes"),
         ):

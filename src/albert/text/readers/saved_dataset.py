@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from albert.runtime.errors import AlbertError, DamagedData
+from albert.runtime.input_files import open_input
 from albert.runtime.strict_json import read_json_object
 from albert.text.readers.arrow_columns import DAMAGES, check_column, documents_of_column, explained
 from albert.text.readers.corpus_files import CorpusFile, size_and_time
@@ -52,7 +53,7 @@ def _parts(folder: Path) -> list[Path]:
 def _batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int]]:
     """Some rows of the column at a time, and how many bytes are behind them."""
     try:
-        with open(part, "rb") as stream:
+        with open_input(part) as stream:
             _check_end(stream, part)
             columns = pyarrow.ipc.open_stream(stream).schema.names
             check_column(part, columns, reading.text_field)

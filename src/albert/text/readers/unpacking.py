@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.input_files import open_input
 from albert.runtime.late_modules import load_by_name
 from albert.text.readers.corpus_files import CorpusFile
 
@@ -163,7 +164,7 @@ def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BufferedIOBase, Buffere
         DamagedData: it is packed and damaged, or it is not as it was when the corpus was looked for.
     """
     try:
-        with open(file.path, "rb") as raw:
+        with open_input(file.path) as raw:
             _check_unchanged(file, raw)
             packing = PACKINGS.get(file.path.suffix.lower())
             yield (

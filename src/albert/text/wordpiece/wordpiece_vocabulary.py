@@ -1,9 +1,11 @@
 """A WordPiece vocabulary: `vocab.txt`, one piece on each line, and what BERT asks of one."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.errors import DamagedData
+from albert.runtime.input_files import open_input, read_input
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MOST_PIECES = 1 << 21
@@ -18,11 +20,10 @@ def read_vocabulary(file: Path) -> list[str]:
         DamagedData: not a vocabulary, or one that two readers would number differently.
     """
     try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise DamagedData(file, f"has {file.stat().st_size:,} bytes, a vocabulary has at most {LARGEST_FILE:,}")
-        text = file.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise MissingInput(file, error.strerror or "cannot be read") from error
+        with open_input(file) as opened:
+            if (size := os.fstat(opened.fileno()).st_size) > LARGEST_FILE:
+                raise DamagedData(file, f"has {size:,} bytes, a vocabulary has at most {LARGEST_FILE:,}")
+        text = read_input(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DamagedData(file, f"is not text in UTF-8 (byte {error.start:,})") from error
     pieces = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")

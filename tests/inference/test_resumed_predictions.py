@@ -197,6 +197,91 @@ def test_rows_that_were_not_noted_are_written_anew(begun: tuple[list[str], Path]
     assert [json.loads(line)["id"] for line in output.read_text().splitlines()] == list(range(ROWS))
 
 
+def _changed_digit(path: Path, place: int) -> None:
+    """Another digit in the place of the first one after some byte."""
+    content = bytearray(path.read_bytes())
+    place = next(n for n in range(place, len(content)) if chr(content[n]).isdigit())
+    content[place] = ord("7") if content[place] != ord("7") else ord("3")
+    path.write_bytes(content)
+
+
+def test_a_changed_digit_in_the_rows_is_found_and_they_are_predicted_anew(
+    begun: tuple[list[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, output = begun
+    rows = tmp_path / "out.jsonl.partial" / "rows"
+    events = [json.loads(line) for line in (rows.parent / "journal.jsonl").read_text().splitlines()]
+    ends = [event["bytes"] for event in events if event["event"] == "reached"]
+    assert len(ends) == 3
+    _changed_digit(rows, ends[0] + 10)
+    main([*words, "--precision", "fp32"])
+    said = capsys.readouterr().err
+    assert f"albert: note: {rows}: damaged, its check sum is not the noted one; predicted anew from row 257 on" in said
+    damaged = output.read_bytes()
+    main([*words, "--precision", "fp32", "--replace"])
+    assert damaged == output.read_bytes()
+
+
+def test_what_was_made_anew_after_damage_is_gone_on_with(
+    begun: tuple[list[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, _ = begun
+    _changed_digit(tmp_path / "out.jsonl.partial" / "rows", 0)
+    monkeypatch.setattr(partial_output, "COMMIT_SECONDS", 0.0)
+    answered, batches = file_prediction.answers_to, iter(range(2))
+
+    def failing_at_third(*arguments: Any) -> Any:
+        if next(batches, None) is None:
+            raise WriteFailed("disk", "full")
+        return answered(*arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(WriteFailed):
+        patched.setattr(file_prediction, "answers_to", failing_at_third)
+        main([*words, "--precision", "fp32"])
+    assert "predicted anew from row 1 on" in capsys.readouterr().err
+    left = iter(range(-(-ROWS // 256) - 2))
+    monkeypatch.setattr(file_prediction, "answers_to", lambda *a: (next(left), answered(*a))[1])
+    main([*words, "--precision", "fp32"])  # the two batches of before are kept
+    assert "damaged" not in capsys.readouterr().err and next(left, None) is None
+
+
+def test_a_changed_digit_in_the_journal_is_found(
+    begun: tuple[list[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, output = begun
+    journal = tmp_path / "out.jsonl.partial" / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([*lines[:-1], lines[-1].replace('"rows": 768', '"rows": 769')]))
+    main([*words, "--precision", "fp32"])
+    assert "predicted anew from row 513 on" in capsys.readouterr().err
+    assert [json.loads(line)["id"] for line in output.read_text().splitlines()] == list(range(ROWS))
+
+
+def test_a_journal_that_cannot_be_read_is_begun_anew(
+    begun: tuple[list[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, output = begun
+    journal = tmp_path / "out.jsonl.partial" / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([lines[0], "{" + lines[1], *lines[2:]]))
+    main([*words, "--precision", "fp32"])
+    assert "journal.jsonl:2: is not JSON; every row is predicted anew" in capsys.readouterr().err
+    assert len(output.read_text().splitlines()) == ROWS
+
+
+def test_an_output_begun_before_there_were_sums_is_begun_anew(
+    begun: tuple[list[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, output = begun
+    journal = tmp_path / "out.jsonl.partial" / "journal.jsonl"
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    journal.write_text("".join(json.dumps({k: v for k, v in e.items() if k != "sum"}) + "\n" for e in events))
+    main([*words, "--precision", "fp32"])
+    said = capsys.readouterr().err
+    assert said.count("albert: note: ") == 1 and "without check sums; every row is predicted anew" in said
+    assert len(output.read_text().splitlines()) == ROWS
+
+
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     with open(tmp_path / "in.txt", "w") as file:
         for n in range(60_000):

@@ -1,7 +1,9 @@
 """The best model of a run is the one that scored best, whether or not the run was stopped, and it is said."""
 
 import json
+import shutil
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,9 +13,9 @@ from albert.finetuning.evaluate import evaluate_directory
 from albert.finetuning.finetune import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.start import PretrainedEncoder
-from albert.runtime.errors import DamagedData
+from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
 from albert.runtime.journal import read_journal
-from albert.runtime.manifests import verify_directory
+from albert.runtime.manifests import MANIFEST_NAME, file_hash, manifest_bytes, verify_directory
 from albert.tasks.declared import DECLARED
 
 BEST = FinetuningSettings(device="cpu", select="best", evaluate_every=2, checkpoint_every=3)
@@ -69,6 +71,76 @@ def test_a_run_that_was_stopped_finds_its_best_model(step, short, data, pretrain
     one, two = (path / "model.safetensors" for path in (whole.model_directory, resumed.model_directory))
     assert one.read_bytes() == two.read_bytes()
     assert resumed.report["selection"] == whole.report["selection"]
+
+
+@pytest.fixture
+def stopped(short, data, pretrained, tmp_path, monkeypatch):
+    """A run that was stopped after some steps, and what goes on with it."""
+
+    def stop_after(step):
+        shutil.copytree(data / "score", tmp_path / "data")
+        again = partial(finetune, short, PretrainedEncoder(str(pretrained)), settings=BEST)
+        inner, calls = ways_of_learning.task_loss, []
+
+        def loss(model, batch):
+            calls.append(batch)
+            if len(calls) > step:
+                raise KeyboardInterrupt
+            return inner(model, batch)
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(ways_of_learning, "task_loss", loss)
+            again(tmp_path / "data", tmp_path / "run")
+        return again
+
+    return stop_after
+
+
+def with_fewer_rows(path):
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+
+
+def test_a_run_does_not_go_on_with_another_development_set(stopped, tmp_path):
+    again = stopped(5)
+    (dev,) = (tmp_path / "data").rglob("dev*")
+    kept = dev.read_text()
+    with_fewer_rows(dev)
+    with pytest.raises(InvalidConfiguration, match="was trained with another development set; give the run's own"):
+        again(tmp_path / "data", tmp_path / "run")
+    dev.write_text(kept)
+    again(tmp_path / "data", tmp_path / "run")
+    with_fewer_rows(dev)
+    with pytest.raises(CannotCreate, match="holds a finished run with another development set"):
+        again(tmp_path / "data", tmp_path / "run")
+
+
+def test_a_run_of_before_the_development_set_was_recorded_goes_on(stopped, tmp_path):
+    again = stopped(5)
+    (state,) = (tmp_path / "run/checkpoints").rglob("training_state.json")
+    manifest = state.parent / MANIFEST_NAME
+    old = json.loads(state.read_text())
+    del old["identity"]["development set"]
+    state.write_text(json.dumps(old))
+    listed = json.loads(manifest.read_text())["files"]
+    listed[state.name] = {"bytes": state.stat().st_size, "sha256": file_hash(state)}
+    manifest.write_bytes(manifest_bytes(listed))
+    result = again(tmp_path / "data", tmp_path / "run")
+    report = json.loads((tmp_path / "run/results.json").read_text())
+    del report["identity"]["development set"]
+    (tmp_path / "run/results.json").write_text(json.dumps(report))
+    assert again(tmp_path / "data", tmp_path / "run").scores == result.scores
+
+
+def test_the_best_model_on_another_development_set_does_not_count(stopped, tmp_path):
+    again = stopped(2)  # before the first checkpoint, so that nothing but the best model is left
+    assert not (tmp_path / "run/checkpoints").exists()
+    score = tmp_path / "run/best/score.json"
+    kept = json.loads(score.read_text())
+    (dev,) = (tmp_path / "data").rglob("dev*")
+    with_fewer_rows(dev)
+    whole = again(tmp_path / "data", tmp_path / "whole")
+    score.write_text(json.dumps({**kept, "score": 101.0}))  # better than all, on rows that are not there any more
+    assert again(tmp_path / "data", tmp_path / "run").scores == whole.scores
 
 
 def test_an_undefined_score_is_below_all_and_a_changed_file_is_refused(tmp_path):

@@ -31,21 +31,25 @@ class BestModel:
     """The best model so far, kept in a directory of its own while the run goes on; the first of equals.
 
     A run that was stopped finds it there. What it evaluates a second time scores as before, so it stays the first.
+    What was scored on another development set does not count.
     """
 
     directory: Path
     save: Callable[[Path], None]
+    scored_on: str = ""
+    """The fingerprint of the development set."""
 
     def consider(self, scores: Mapping[str, float | None]) -> None:
         """Keep the model as it stands when its first score is better than the best so far; undefined is below all."""
         name, score = next(iter(scores.items()))
         if self.directory.is_dir():
-            kept = read_json_object(self.directory / _SCORE_NAME)["score"]
-            if not is_better(name, score, kept):
+            kept = read_json_object(self.directory / _SCORE_NAME)
+            same_rows = kept.get("scored_on", self.scored_on) == self.scored_on
+            if same_rows and not is_better(name, score, kept["score"]):
                 return
         with new_directory(self.directory, replace=True) as directory:
             self.save(directory)
-            save_json(directory / _SCORE_NAME, {"metric": name, "score": score})
+            save_json(directory / _SCORE_NAME, {"metric": name, "score": score, "scored_on": self.scored_on})
 
     def tensors(self, target: Target) -> dict[str, torch.Tensor]:
         """Its weights.

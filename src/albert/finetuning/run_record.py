@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,12 @@ from albert.runtime.devices import describe_machine
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.precisions import Precision
 from albert.runtime.strict_json import read_json_object, to_json
+from albert.tasks.examples import Example
 from albert.tasks.tables.table_task import UNNAMED
 from albert.tasks.task import Task, TaskRecipe
 from albert.training.plan import TrainingResult
 from albert.training.run_folder import RunFolder
+from albert.training.training_state import other_entry
 
 RESULTS_NAME = "results.json"
 _ALWAYS = object()
@@ -136,11 +138,13 @@ def run_identity(
     task: Task,
     started: StartedModel,
     batches: TaskBatches,
+    dev_split: PreparedSplit,
     recipe: TaskRecipe,
     settings: FinetuningSettings,
     teacher: Teacher | None = None,
 ) -> dict[str, str]:
-    """Fingerprints of all that decides the result: how, from what, and from which weights is learnt."""
+    """Fingerprints of all that decides the result: how, from what, and from which weights is learnt, and what it is
+    scored on."""
     free = {"device": "auto", "workers": 0, "micro_batch_tokens": 1, "checkpoint_every": None}
     how = replace(settings, **free)
     chosen = {"recipe": to_json(recipe), "settings": recorded_settings(how), "target": to_json(task.target)}
@@ -152,10 +156,19 @@ def run_identity(
     return {
         "recipe": hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest(),
         "training data": data.hexdigest(),
+        "development set": _examples_fingerprint(dev_split.examples),
         "initial weights": weights_fingerprint(started.model.state_dict()),
         "tokenizer": started.tokenizer.fingerprint,
         **({} if teacher is None else {"teacher": teacher.fingerprint}),
     }
+
+
+def _examples_fingerprint(examples: Sequence[Example]) -> str:
+    """SHA-256 over what is asked and what is right, in order; not over where the files are."""
+    digest = hashlib.sha256()
+    for each in examples:
+        digest.update(repr((each.texts, each.target, each.answers, each.options, each.group)).encode())
+    return digest.hexdigest()
 
 
 def complete_run(directory: Path, model_directory: Path, identity: dict[str, str]) -> FinetuningResult | None:
@@ -169,10 +182,10 @@ def complete_run(directory: Path, model_directory: Path, identity: dict[str, str
         return None
     report = read_json_object(path)
     known = report.get("identity")
-    for key, value in identity.items():
-        if not isinstance(known, dict) or known.get(key) != value:
-            why = f"holds a finished run with another {key}"
-            raise CannotCreate(directory, why, "choose another output, or remove it")
+    key = other_entry(known if isinstance(known, dict) else {}, identity)
+    if key is not None:
+        why = f"holds a finished run with another {key}"
+        raise CannotCreate(directory, why, "choose another output, or remove it")
     return FinetuningResult(report["scores"], report, model_directory, already_complete=True)
 
 

@@ -99,14 +99,18 @@ class TaskRun:
         return replace(self, batches=batches, teacher=teacher, scale=scale)
 
     def _complete(self) -> FinetuningResult:
-        identity = run_identity(self.task, self.started, self.batches, self.recipe, self.settings, self.teacher)
+        identity = run_identity(
+            self.task, self.started, self.batches, self.dev_split, self.recipe, self.settings, self.teacher
+        )
         finished = complete_run(self.run.path, self.run.model_path, identity)
         if finished is not None:
             if self.here.is_first:
                 self._remove_needless()  # which the call that finished it may not have lived to do
             return finished
         self.model.to(self.computing.device)
-        best = BestModel(self.run.path / "best", self._save) if self.settings.select == "best" else None
+        best = None
+        if self.settings.select == "best":
+            best = BestModel(self.run.path / "best", self._save, identity["development set"])
         latest: list[Evaluation] = []
 
         def evaluate() -> dict[str, float]:

@@ -4,6 +4,7 @@ Random states are not among it: every draw is a pure function of the seed and th
 whether each process holds all of them or a share: any number of processes, sharded or not, can go on.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from albert.training.window import Window
 
 TENSORS_NAME = "training_state.safetensors"
 STATE_NAME = "training_state.json"
+_RECORDED_LATER = ("development set",)
+"""Fingerprints that older runs did not keep; those go on without them."""
 
 
 @dataclass(kw_only=True)
@@ -82,6 +85,14 @@ def write_training_state(directory: Path, tensors: dict[str, Tensor], state: Tra
     save_json(directory / STATE_NAME, state)
 
 
+def other_entry(kept: Mapping[str, str], identity: Mapping[str, str]) -> str | None:
+    """The first fingerprint that is not the kept one; None where all agree."""
+    for key, value in identity.items():
+        if kept.get(key) != value and (key in kept or key not in _RECORDED_LATER):
+            return key
+    return None
+
+
 def read_training_state(
     directory: Path, model: nn.Module, optimizer: Optimizer, identity: dict[str, str], step: int | None = None
 ) -> TrainingState:
@@ -101,11 +112,9 @@ def read_training_state(
     if step is not None and state.step != step:
         why = f"holds the state after step {state.step}, its name says {step}"
         raise DamagedData(directory, why, "remove it to go on from the checkpoint before it")
-    for key, value in identity.items():
-        if state.identity.get(key) != value:
-            why = f"was trained with another {key}"
-            remedy = f"give the run's own {key} to resume it, or choose another output"
-            raise InvalidConfiguration(directory, why, remedy)
+    if (key := other_entry(state.identity, identity)) is not None:
+        remedy = f"give the run's own {key} to resume it, or choose another output"
+        raise InvalidConfiguration(directory, f"was trained with another {key}", remedy)
     path = directory / TENSORS_NAME
     try:
         with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]

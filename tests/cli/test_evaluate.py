@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
+import albert
 from albert.checkpoints.model_directory import open_model, write_model
 from albert.cli.main import run
 from albert.model.albert import AlbertForPreTraining
@@ -30,6 +32,29 @@ def changed(scene, tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return change
+
+
+@pytest.mark.parametrize("door", ["predict", "evaluate", "pretraining", "python"])
+def test_a_model_without_a_manifest_is_said_once(scene, changed, door, monkeypatch, capsys):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own: logging then writes to standard error
+    model = str(changed(scene.pretrained if door == "pretraining" else scene.classifier))
+    dev = str(scene.tables / "dev.csv")
+    for _ in range(2):
+        match door:
+            case "predict":
+                assert run(["predict", model, "--classify", "It was good"]) == 0
+            case "evaluate":
+                assert run([*DEV, "--dev", dev, "--model", model]) == 0
+            case "pretraining":
+                assert run(["evaluate", "pretraining", "--data", str(scene.corpus), "--model", model]) == 0
+            case "python":
+                albert.load(model)
+    said = [line for line in capsys.readouterr().err.splitlines() if "unverified" in line]
+    assert said == [
+        f"albert: note: {model}/model.safetensors: unverified: there is no MANIFEST.json to check it against"
+    ]
+    albert.load(scene.classifier)
+    assert "unverified" not in capsys.readouterr().err
 
 
 def test_doubts_are_said_and_settings_change_the_scores(scene, changed, tmp_path, capsys):

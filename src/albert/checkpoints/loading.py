@@ -1,7 +1,9 @@
 """Tensors into a model, every one accounted for: what was missing, unexpected, dropped, or drawn anew."""
 
+import logging
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -11,7 +13,9 @@ from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.initialization import initialize
 from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.manifests import MANIFEST_NAME
 
+_logger = logging.getLogger(__name__)
 _POOLER = "pooler."
 
 
@@ -49,6 +53,16 @@ class LoadingReport:
         )
         lines += [f"{what}: {len(names)} ({_abridged(names)})" for what, names in findings if names]
         return [*lines, *self.notes]
+
+    def warn_if_unverified(self) -> None:
+        """Log, once a process and model, that there was no manifest; without a handler it is a line on stderr."""
+        if not self.verified:
+            _warn_unverified(self.source)
+
+
+@lru_cache(maxsize=1024)
+def _warn_unverified(source: str) -> None:
+    _logger.warning("albert: note: %s: unverified: there is no %s to check it against", source, MANIFEST_NAME)
 
 
 def load_tensors(

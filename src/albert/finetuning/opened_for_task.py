@@ -58,6 +58,7 @@ def open_for_task(
         MissingInput, DamagedData: the model cannot be read, or the tokenizer is another one's.
     """
     opened = open_model(model, _kind(task.target, model, revision), revision=revision, overrides=overrides)
+    opened.loading_report.warn_if_unverified()
     fresh = opened.loading_report.newly_initialised
     if fresh:
         remedy = "give a model of `albert finetune` for this task"

@@ -116,6 +116,7 @@ class OpenedPredictor:
         refuse_foreign_tokenizer(tokenizer, directory, config, extra)  # before any weight is read
         kind = kind_of(extra)
         opened = open_model(directory, kind, overrides=overrides)
+        opened.loading_report.warn_if_unverified()
         return cls(opened, kind, tokenizer, computing, precision, depth, patience)
 
     def __repr__(self) -> str:

@@ -201,6 +201,7 @@ def _candidate(name: str, corpus: TokenCorpus, revision: str | None, overrides: 
         why = f"has no head for the tasks of pre-training, it is an {named}"
         raise InvalidConfiguration(name, why, "give a model of `albert pretrain`")
     opened = open_model(directory, "pretraining", overrides=overrides)
+    opened.loading_report.warn_if_unverified()
     random = opened.loading_report.newly_initialised
     if any(part.startswith("predictions.") for part in random):
         raise InvalidConfiguration(name, "has no masked-token head", "give a pre-trained model")

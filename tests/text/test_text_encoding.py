@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -11,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.text.torture import texts
 
-from albert.text.normalization import normalize
+from albert.text import normalization
+from albert.text.normalization import normalize, normalize_with_alignment
 from albert.text.unigram import word_cache
 from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert.text.unigram.text_encoding import word_places
@@ -35,11 +37,17 @@ def plain_ids(tokenizer, text):
 
 def plain_offsets(tokenizer, text):
     """The definition: each word with the alignments of both normalisations, moved to where it stands."""
-    spans = tokenizer._word_spans
     places = []
     for word in WORD.finditer(text):
-        triples = list(spans._aligned(word.group()))
-        places += [(word.start() + a, word.start() + b) for a, b in zip(triples[1::3], triples[2::3], strict=True)]
+        normalized = normalize_with_alignment(word.group(), *tokenizer._normalization)
+        starts, ends = [*normalized.starts.tolist(), len(word.group())], normalized.ends.tolist()
+        first = last_end = 0
+        for part in normalized.text.split():
+            for _, (start, end) in tokenizer._word_spans._spans(part):
+                place = starts[first + start]
+                last_end = ends[first + end - 1] if end > start else max(place, last_end)
+                places.append((word.start() + place, word.start() + last_end))
+            first += len(part) + 1
     return places
 
 
@@ -47,16 +55,39 @@ def plain_offsets(tokenizer, text):
 @given(batch=st.lists(texts, max_size=4))
 @example(batch=["½ﷺ a½b", "it's ``so'' — ''", "a▁b ▁c d▁", "x\u200by ﬄ", ""])
 @example(batch=[" ".join(f"w{number}´x´" for number in range(2 * FEW_WORDS)), "ẞ" * 2 * LONGEST_WORD])
-def test_remembered_words_give_what_the_definition_gives(tokenizer, lower_case, keep_accents, batch):
+@pytest.mark.parametrize("chunk", [None, 1, 3])
+def test_remembered_words_give_what_the_definition_gives(tokenizer, lower_case, keep_accents, chunk, batch):
     ours = variant(tokenizer.model, lower_case, keep_accents)
     ours._word_ids.clear()
     ours._word_spans.clear()
-    for _ in range(2):  # words that are new, words that are known
-        ids, encoded = ours.encode_batch(batch), ours.encode_batch_with_offsets(batch)
-        assert ids == [plain_ids(ours, text) for text in batch]
-        assert encoded == [(plain_ids(ours, text), plain_offsets(ours, text)) for text in batch]
-    assert ids == [ours.encode(text) for text in batch]
-    assert encoded == [ours.encode_with_offsets(text) for text in batch]
+    with pytest.MonkeyPatch.context() as patched:
+        if chunk is not None:  # as if words were long, and longer than is normalised at a time
+            patched.setattr(word_cache, "LONG_WORD", 2)
+            patched.setattr(normalization, "CHUNK", chunk)
+        for _ in range(2):  # words that are new, words that are known
+            ids, encoded = ours.encode_batch(batch), ours.encode_batch_with_offsets(batch)
+            assert ids == [plain_ids(ours, text) for text in batch]
+            assert encoded == [(plain_ids(ours, text), plain_offsets(ours, text)) for text in batch]
+        assert ids == [ours.encode(text) for text in batch]
+        assert encoded == [ours.encode_with_offsets(text) for text in batch]
+
+
+@pytest.mark.parametrize(("kind", "bound"), [("ids", 8_000_000), ("places", 25_000_000)])
+def test_a_long_word_that_grows_takes_no_memory_for_all_that_it_becomes(tokenizer, kind, bound):
+    ours = variant(tokenizer.model, True, False)
+    known = ours._word_ids if kind == "ids" else ours._word_spans
+    word = "\ufdfa" * 40_000  # of 18 characters each
+    tracemalloc.start()
+    try:
+        (found,) = known.look_up([word])
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < bound
+    pieces = np.frombuffer(found, np.int32).reshape(-1, 1 if kind == "ids" else 3)
+    assert pieces[:, 0].tolist() == plain_ids(ours, word)
+    if kind == "places":
+        assert [tuple(place) for place in pieces[:, 1:].tolist()] == plain_offsets(ours, word)
 
 
 @given(batch=st.lists(texts, max_size=4))

@@ -8,7 +8,7 @@ the way back to the original text is exact and no answer ever has to be searched
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,6 +19,8 @@ _QUOTE_PAIR = re.compile("``|''")
 _WORD = re.compile(r"\S+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 REPLACEMENT_CHARACTER = "\ufffd"
+CHUNK = 1 << 12
+"""Characters of one long word that are normalised at a time: a single one can become 18 (U+FDFA)."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,76 @@ def normalize_with_alignment(
     text: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
 ) -> NormalizedText:
     """`normalize`, with the original place of every character of the result."""
+    return _collapse_blanks(*_mapped(text, _characters(lower_case, keep_accents, compatibility)))
+
+
+def long_word_parts(
+    word: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
+) -> Iterator[str]:
+    """What stands between blanks in the normalised text of a word, in memory for some of it at a time."""
+    rest: list[str] = []  # of a part that may go on in the next chunk
+    for first, end in _chunks(word):
+        text = _replaced(word[first:end], lower_case, keep_accents, compatibility)
+        parts = text.split()
+        if rest and text[:1].isspace():
+            parts.insert(0, "")
+        if text[-1:].isspace():
+            parts.append("")
+        for part in parts[:-1]:
+            if whole := "".join([*rest, part]):
+                yield whole
+            rest.clear()
+        rest += parts[-1:]
+    if whole := "".join(rest):
+        yield whole
+
+
+def long_word_alignment(
+    word: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
+) -> Iterator[tuple[str, list[int], list[int]]]:
+    """`long_word_parts`, each with where in the word its characters begin and end.
+
+    Each has one start more than characters: where the blank after it begins, or where the word ends.
+    """
     table = _characters(lower_case, keep_accents, compatibility)
+    texts: list[str] = []  # of a part that may go on in the next chunk
+    starts: list[int] = []
+    ends: list[int] = []
+    blank: int | None = None  # where the one after it begins
+    for first, end in _chunks(word):
+        text, *places = _mapped(word[first:end], table)
+        text_starts, text_ends = ((each + first).tolist() for each in places)
+        if texts and blank is None and text[:1].isspace():
+            blank = text_starts[0]
+        for part in _WORD.finditer(text):
+            if texts and blank is not None:
+                yield "".join(texts), [*starts, blank], ends
+                texts, starts, ends = [], [], []
+            here = slice(part.start(), part.end())
+            texts.append(part.group())
+            starts += text_starts[here]
+            ends += text_ends[here]
+            blank = text_starts[part.end()] if part.end() < len(text) else None
+    if texts:
+        yield "".join(texts), [*starts, len(word)], ends
+
+
+def _chunks(text: str) -> Iterator[tuple[int, int]]:
+    """Places of a text between which it can be normalised by itself: no pair of quotes, no letter and its accent is
+    divided."""
+    first = 0
+    while first < len(text):
+        end = min(first + CHUNK, len(text))
+        while end < len(text) and (unicodedata.combining(text[end]) or text[end - 1] == text[end] in "`'"):
+            end += 1
+        yield first, end
+        first = end
+
+
+def _mapped(
+    text: str, table: "_CharacterTable"
+) -> tuple[str, Int64[np.ndarray, " characters"], Int64[np.ndarray, " characters"]]:
+    """The text with every character replaced, and where in it the source of each begins and ends."""
     mapped = [table[ord(character)] for character in text]
     lengths = np.fromiter(map(len, mapped), dtype=np.int64, count=len(mapped))
     ends_of_sources = np.arange(1, len(text) + 1, dtype=np.int64)
@@ -94,7 +165,7 @@ def normalize_with_alignment(
         ends_of_sources[first] = ends_of_sources[second]
     starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
     ends = np.repeat(ends_of_sources, lengths)
-    return _collapse_blanks("".join(mapped), starts, ends)
+    return "".join(mapped), starts, ends
 
 
 def _collapse_blanks(text: str, starts: np.ndarray, ends: np.ndarray) -> NormalizedText:

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from albert.text.normalization import keeps_places, normalize_with_alignment, normalize_words
+from albert.text.normalization import keeps_places, long_word_alignment, long_word_parts, normalize_words
 from albert.text.unigram.tokenizer_files import BLANK
 
 LONGEST_WORD = 48  # characters; longer ones are hardly ever met again
 MOST_WORDS = 1 << 17  # of English, 19 MB with their ids and 23 MB with their places
 FEW_WORDS = 16  # SentencePiece starts a thread for a list, which takes as long as so many words
+LONG_WORD = 1 << 12  # characters; from here on a word is normalised in chunks, since it may become 18 times as long
+MOST_PARTS = 1 << 12  # of one word, that are remembered while it is encoded
 NO_LETTERS = "\n"  # which is in no word
 
 
@@ -82,8 +84,24 @@ class WordIds(WordCache):
     """From a word to the ids of its pieces, int32 [pieces]."""
 
     def _found(self, words: Sequence[str]) -> Iterator[bytes]:
+        if any(map(_may_grow, words)):
+            for word in words:
+                yield from self._in_parts(word) if _may_grow(word) else self._found([word])
+            return
         ids = self._ids(normalize_words(words, *self._normalization))
-        return (array("i", numbers).tobytes() for numbers in ids)
+        yield from (array("i", numbers).tobytes() for numbers in ids)
+
+    def _in_parts(self, word: str) -> Iterator[bytes]:
+        known: dict[str, array] = {}
+        ids = array("i")
+        for part in long_word_parts(word, *self._normalization):
+            found = known.get(part)
+            if found is None:
+                found = array("i", self._processor.encode(part))
+                if len(part) <= LONGEST_WORD and len(known) < MOST_PARTS:
+                    known[part] = found
+            ids += found
+        yield ids.tobytes()
 
 
 class WordSpans(WordCache):
@@ -108,6 +126,10 @@ class WordSpans(WordCache):
         self._invisible: dict[str, bool] = {" ": True, BLANK: True}
 
     def _found(self, words: Sequence[str]) -> Iterator[bytes]:
+        if any(map(_may_grow, words)):
+            for word in words:
+                yield from [array("i", self._aligned(word)).tobytes()] if _may_grow(word) else self._found([word])
+            return
         normalized = normalize_words(words, *self._normalization)
         for word, text, (pieces, letters) in zip(
             words, normalized, self._side_by_side(self._ids(normalized)), strict=True
@@ -133,16 +155,19 @@ class WordSpans(WordCache):
 
     def _aligned(self, word: str) -> Iterator[int]:
         """Id, start and end of each piece of any word, by way of the alignments of both normalisations."""
-        normalized = normalize_with_alignment(word, *self._normalization)
-        starts, ends = [*normalized.starts.tolist(), len(word)], normalized.ends.tolist()
-        first = last_end = 0
-        for part in normalized.text.split():
-            for number, (start, end) in self._spans(part):
-                place = starts[first + start]
+        known: dict[str, list[tuple[int, tuple[int, int]]]] = {}
+        last_end = 0
+        for part, starts, ends in long_word_alignment(word, *self._normalization):
+            spans = known.get(part)
+            if spans is None:
+                spans = list(self._spans(part))
+                if len(part) <= LONGEST_WORD and len(known) < MOST_PARTS:
+                    known[part] = spans
+            for number, (start, end) in spans:
+                place = starts[start]
                 # A blank ends where it stands, but it can also be part of a decomposed character.
-                last_end = ends[first + end - 1] if end > start else max(place, last_end)
+                last_end = ends[end - 1] if end > start else max(place, last_end)
                 yield from (number, place, last_end)
-            first += len(part) + 1
 
     def _spans(self, word: str) -> Iterator[tuple[int, tuple[int, int]]]:
         """The ids of one normalised word, and the characters of the word that each piece covers."""
@@ -169,3 +194,7 @@ class WordSpans(WordCache):
             left = self._processor.normalize(character)
             known = self._invisible[character] = not left.strip(" " + BLANK)
         return known
+
+
+def _may_grow(word: str) -> bool:
+    return len(word) >= LONG_WORD and not word.isascii()

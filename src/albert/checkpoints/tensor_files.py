@@ -15,7 +15,7 @@ from albert.checkpoints.int8_weights import INT8_WEIGHTS_NAME, matrices_and_scal
 from albert.checkpoints.safetensors_header import StoredTensor, read_header
 from albert.runtime.durable_files import written_by_library
 from albert.runtime.errors import DamagedData, MissingInput, OutOfResources
-from albert.runtime.input_files import open_input
+from albert.runtime.input_files import open_unbuffered
 from albert.runtime.progress import progress
 from albert.runtime.strict_json import read_json_object
 
@@ -72,7 +72,7 @@ class StoredTensors:
         with progress("Reading weights", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
             for path in sorted({stored.file for stored in wanted.values()}):
                 try:
-                    with open_input(path, buffering=0) as file:
+                    with open_unbuffered(path) as file:
                         for name, stored in wanted.items():
                             if stored.file == path:
                                 tensor = _checked(self._restored(file, name), name, path)

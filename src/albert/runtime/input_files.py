@@ -6,8 +6,8 @@ writer blocks for ever. Standard input is read only where a command documents it
 
 import os
 import stat
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from albert.runtime.errors import MissingInput
 
@@ -39,12 +39,17 @@ def refuse_special_file(path: Path | str, mode: int, pipe_remedy: str = _PIPE_RE
     raise MissingInput(path, f"is {kind}, a file is expected", pipe_remedy if stat.S_ISFIFO(mode) else None)
 
 
-def open_input(path: Path, buffering: int = -1) -> BinaryIO:
+def open_input(path: Path) -> BufferedReader:
     """Open a regular file for reading bytes; links are followed.
 
     Raises:
         MissingInput: it is absent, not readable, or not a regular file.
     """
+    return BufferedReader(open_unbuffered(path))
+
+
+def open_unbuffered(path: Path) -> FileIO:
+    """`open_input` without a buffer, for reads that are large or fill memory of their own."""
     try:
         refuse_special_file(path, os.stat(path).st_mode)  # first, since opening can already start a device
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _NOT_WAITING)
@@ -52,7 +57,7 @@ def open_input(path: Path, buffering: int = -1) -> BinaryIO:
         raise MissingInput(path, error.strerror or "cannot be read") from error
     try:
         refuse_special_file(path, os.fstat(descriptor).st_mode)
-        return cast(BinaryIO, os.fdopen(descriptor, "rb", buffering))
+        return FileIO(descriptor)
     except BaseException:
         os.close(descriptor)
         raise

@@ -21,7 +21,7 @@ from torch import Tensor
 from albert.checkpoints.tensorflow.crc32c import masked_crc32c
 from albert.checkpoints.tensorflow.leveldb_table import FETCH_AGAIN, read_table
 from albert.runtime.errors import DamagedData, MissingInput
-from albert.runtime.input_files import open_input
+from albert.runtime.input_files import open_unbuffered
 
 INDEX_SUFFIX = ".index"
 _NEWEST_VERSION = 1  # of the format, the only one since 2016
@@ -159,7 +159,7 @@ class TensorBundle:
         content = np.empty(entry.shape, f"<i{entry.dtype.itemsize}")
         octets = content.reshape(-1).view(np.uint8).data
         file = self.data_file(entry.shard)
-        with open_input(file, buffering=0) as stream:
+        with open_unbuffered(file) as stream:
             stream.seek(entry.offset)
             filled = 0
             while filled < entry.size and (count := stream.readinto(octets[filled:])):

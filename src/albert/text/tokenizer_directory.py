@@ -1,5 +1,6 @@
 """A tokenizer from its files, of whichever kind they are."""
 
+import os
 from pathlib import Path
 from typing import Any
 

@@ -180,6 +180,7 @@ def test_a_missing_vocabulary_is_named(tmp_path):
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
+@example(36, 128)  # a special piece that is not UTF-8
 def test_a_damaged_vocabulary_is_refused_or_harmless(tokenizer, place, value):
     data = bytearray(tokenizer.model)
     data[place % len(data)] = value

@@ -27,13 +27,13 @@ def parse_model(model: bytes, source: str) -> Any:
         proto.ParseFromString(model)
     except DecodeError as error:
         raise DamagedData(source, "is not a SentencePiece model") from error
-    require_special_pieces([entry.piece for entry in proto.pieces[: len(SPECIAL_PIECES)]], source)
-    if proto.trainer_spec.model_type != UNIGRAM:
-        raise DamagedData(source, "is not a unigram model", "ALBERT's vocabularies are")
     if not all(
         isinstance(entry.piece, str) for entry in proto.pieces
     ):  # protobuf gives bytes that are not UTF-8 as such
         raise DamagedData(source, "has a piece that is no text")
+    require_special_pieces([entry.piece for entry in proto.pieces[: len(SPECIAL_PIECES)]], source)
+    if proto.trainer_spec.model_type != UNIGRAM:
+        raise DamagedData(source, "is not a unigram model", "ALBERT's vocabularies are")
     return proto
 
 

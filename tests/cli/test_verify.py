@@ -19,7 +19,7 @@ def written(tmp_path):
 def test_what_is_whole_is_said_to_be(written, capsys):
     assert run(["verify", str(written / "one"), str(written / "runs/mine")]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("whole") == 3
+    assert printed.replace(str(written), "").count("whole") == 3  # the path has the name of this test
     assert "1 records" in printed
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from albert.cli.main import run
+from albert.finetuning.learning_plan import rate_for_width
 
 WIDTH = 32
 """Of the model of the scene."""
@@ -46,7 +47,7 @@ def test_a_run_keeps_its_task_and_is_evaluated_by_it(scene, reviews, tmp_path, c
     assert "has no column 'review'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flags", "rate"), [((), 2e-5 * 768 / WIDTH), (("--learning-rate", "3e-5"), 3e-5)])
+@pytest.mark.parametrize(("flags", "rate"), [((), 2e-5 * rate_for_width(WIDTH)), (("--learning-rate", "3e-5"), 3e-5)])
 def test_a_narrow_model_learns_at_a_rate_for_its_width_unless_told_otherwise(
     scene, reviews, tmp_path, capsys, flags, rate
 ):
@@ -56,8 +57,9 @@ def test_a_narrow_model_learns_at_a_rate_for_its_width_unless_told_otherwise(
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert f"| learning_rate | {rate:.6g} |" in card and "Predicts `stars` (1, 2, 3) from `review`" in card
     assert "null" not in card and "None" not in card and "custom" not in card
-    told = f"learning rate: {768 / WIDTH:.3g} times the recipe's, which is for models {768 / WIDTH:.3g} times as wide"
-    assert (told in capsys.readouterr().out) == (not flags)
+    said = capsys.readouterr().out
+    assert f"learning rate {rate:.3g}" in said
+    assert (f"{rate_for_width(2e-5, WIDTH) / 2e-5:.3g} times the recipe's for H below 768" in said) == (not flags)
 
 
 @pytest.mark.parametrize(

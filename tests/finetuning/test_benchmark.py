@@ -1,7 +1,6 @@
 """A whole benchmark: what is there is learnt, what is missing is said, and RTE goes on from MNLI."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from albert.finetuning.start import PretrainedEncoder
 from albert.runtime.errors import Diverged
 from albert.tasks.averages import GLUE_AVERAGE
 from albert.tasks.declared import DECLARED
+from albert.tasks.tables.table_task import RecipeChanges
 
 SMALL = ["--steps", "3", "--batch-size", "4", "--max-length", "16", "--device", "cpu"]
 PAIR = "index\tsentence1\tsentence2\t{}\n"
@@ -124,19 +124,17 @@ def test_a_failed_model_begins_no_other(tmp_path):
 
 
 def test_a_task_that_diverges_ends_no_other_and_another_model_may_be_given(glue, pretrained, tmp_path, monkeypatch):
-    def diverges(task, start, data, output, recipe, settings, said):
+    def diverges(task, start, data, output, recipe, settings, *more):
         if task.name == "mnli":
             raise Diverged("step 3", "the loss is nan")
-        return finetune(task, start, data, output, recipe, settings, said)
+        return finetune(task, start, data, output, recipe, settings, *more)
 
     monkeypatch.setattr(seeds, "finetune", diverges)
-    settings = FinetuningSettings(device="cpu")
-
-    def small(task):
-        return replace(task.recipe, steps=3, examples=None, batch_size=4, max_length=16), settings
-
+    settings, small = FinetuningSettings(device="cpu"), RecipeChanges(steps=3, batch_size=4, max_length=16)
     start = PretrainedEncoder(str(pretrained))
-    result = finetune_benchmark("glue", GLUE_AVERAGE, start, glue, tmp_path / "runs", small, 1, str(pretrained))
+    result = finetune_benchmark(
+        "glue", GLUE_AVERAGE, start, glue, tmp_path / "runs", small, settings, 1, str(pretrained)
+    )
     found = {each.task.name: each for each in result.outcomes}
     assert "all 1 runs diverged" in found["mnli"].missing
     assert found["rte"].started_from == str(pretrained)

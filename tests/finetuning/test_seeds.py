@@ -48,10 +48,10 @@ def test_every_seed_is_the_run_that_it_is_alone_and_finished_ones_are_found(shor
 
 def test_a_run_that_diverges_is_named_and_ends_no_other(short, data, pretrained, tmp_path, monkeypatch):
     def fails_at(bad):
-        def one(task, start, data, output, recipe, settings, said):
+        def one(task, start, data, output, recipe, settings, *more):
             if settings.seed in bad:
                 raise Diverged("step 3", "the loss is nan")
-            return finetune(task, start, data, output, recipe, settings, said)
+            return finetune(task, start, data, output, recipe, settings, *more)
 
         monkeypatch.setattr(seeds, "finetune", one)
 

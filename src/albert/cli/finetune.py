@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from albert.checkpoints.config_file import read_config
 from albert.checkpoints.location import find_model
 from albert.cli.benchmark_table import show_benchmark
 from albert.cli.console import open_console
@@ -18,18 +17,17 @@ from albert.finetuning.architecture_changes import ArchitectureChanges
 from albert.finetuning.benchmark import finetune_benchmark
 from albert.finetuning.distillation import Distillation
 from albert.finetuning.finetune import finetune
+from albert.finetuning.learning_plan import recipe_basis
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
 from albert.finetuning.start import PretrainedEncoder, Start, random_encoder_like
-from albert.finetuning.width import FULL_WIDTH, rate_for_width
-from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.runtime.errors import UsageError
 from albert.runtime.world import world
 from albert.tasks.averages import BENCHMARKS
 from albert.tasks.custom import ReadTask, read_task
 from albert.tasks.declared import find_task
 from albert.tasks.tables.statistics import table_statistics
-from albert.tasks.tables.table_task import HeldOut, RecipeChanges, save_table_task
+from albert.tasks.tables.table_task import HeldOut
 from albert.tasks.task import Span, Target, Task, TaskRecipe
 from albert.text.tokenizer_directory import load_tokenizer
 
@@ -48,28 +46,23 @@ def run(asked: Finetune) -> int:
         raise UsageError("--intermediate", "goes with a benchmark", "name the model with --model")
     read = _own_task(asked) if asked.task is None else None
     task = read.task if read is not None else _declared_task(asked)
-    stated = read is not None and read.asked.recipe.learning_rate is not None
-    factor = 1.0 if stated else _rate_factor(asked)
-    recipe = asked.recipe(_published_recipe(task, asked), factor)
+    recipe = asked.recipe()
+    basis = recipe_basis(task, recipe)
     if world().is_first and (read is not None or asked.statistics_only):
-        _show_rows(asked, task, read, recipe, console)
+        _show_rows(asked, task, read, basis.recipe.max_length, console)
     if asked.output is None or asked.statistics_only:
         return 0
     if read is not None:
         read.check()
     run = (task, _start(asked), asked.data or Path(), asked.output)
-    settings, announce = _settings(asked, recipe), partial(show_figures, console)
+    settings, announce = _settings(asked), partial(show_figures, console)
     if asked.seeds is not None:
         seeds = finetune_seeds(*run, recipe, settings, asked.seeds, announce)
         if world().is_first:
-            _keep_task(read, recipe, [asked.output, *(each.directory for each in seeds.runs)])
-            _tell_rate(console, factor)
             show_seeds(console, task, seeds, asked.output)
     else:
         result = finetune(*run, recipe, settings, announce=announce)
         if world().is_first:
-            _keep_task(read, recipe, [asked.output])
-            _tell_rate(console, factor)
             show_result(console, task, result)
     return 0
 
@@ -85,19 +78,19 @@ def _finetune_benchmark(asked: Finetune, name: str, console: Console) -> None:
     if asked.data is None:
         raise UsageError("--data", "is needed to find the tasks' files", "see albert finetune --help")
     assert asked.output is not None
-    factor = _rate_factor(asked)
+    recipe, settings = asked.recipe(), _settings(asked)
     result = finetune_benchmark(
         name,
         BENCHMARKS[name],
         _start(asked),
         asked.data,
         asked.output,
-        lambda task: (recipe := asked.recipe(task.recipe, factor), _settings(asked, recipe)),
+        recipe,
+        settings,
         1 if asked.seeds is None else asked.seeds,
         asked.intermediate,
     )
     if world().is_first:
-        _tell_rate(console, factor)
         show_benchmark(console, result, asked.output)
 
 
@@ -110,7 +103,8 @@ def _declared_task(asked: Finetune) -> Task:
     if asked.data is None and len(files) < 2:
         raise UsageError("--data", "is needed to find the task's files", "see albert finetune --help")
     task = find_task(asked.task)
-    return replace(task, source=task.source.with_files(files), target=_target(task, asked))
+    recipe = _published_recipe(task, asked)
+    return replace(task, source=task.source.with_files(files), target=_target(task, asked), recipe=recipe)
 
 
 def _own_task(asked: Finetune) -> ReadTask:
@@ -126,7 +120,7 @@ def _own_task(asked: Finetune) -> ReadTask:
     return replace(read, task=replace(read.task, target=_target(read.task, asked)))
 
 
-def _show_rows(asked: Finetune, task: Task, read: ReadTask | None, recipe: TaskRecipe, console: Console) -> None:
+def _show_rows(asked: Finetune, task: Task, read: ReadTask | None, max_length: int, console: Console) -> None:
     """How the rows are read, and what they are like, in the tokens of the model."""
     tokenizer = load_tokenizer(find_model(asked.model, asked.revision))
     if read is not None:
@@ -134,18 +128,7 @@ def _show_rows(asked: Finetune, task: Task, read: ReadTask | None, recipe: TaskR
         tables = read.tables
     else:
         tables = {split: task.source.read(asked.data or Path(), split) for split in ("train", "dev")}
-    show_statistics(console, table_statistics(task, tables, tokenizer, recipe.max_length), recipe.max_length)
-
-
-def _keep_task(read: ReadTask | None, recipe: TaskRecipe, directories: list[Path]) -> None:
-    """Write what the task is beside what was learnt, so that `albert evaluate` need not be told."""
-    if read is None:
-        return
-    places = {name: None if path is None else path.resolve() for name, path in read.files.items()}
-    kept = replace(read.asked, **places, recipe=RecipeChanges.of(recipe))
-    for directory in directories:
-        if directory.is_dir():  # a seed that failed before it wrote anything has none
-            save_table_task(directory, kept)
+    show_statistics(console, table_statistics(task, tables, tokenizer, max_length), max_length)
 
 
 def _target(task: Task, asked: Finetune) -> Target:
@@ -154,19 +137,6 @@ def _target(task: Task, asked: Finetune) -> Target:
     if not isinstance(task.target, Span):
         raise UsageError("--span-head", f"goes with tasks whose answers are spans, {task.name} has none")
     return replace(task.target, head=asked.span_head)
-
-
-def _rate_factor(asked: Finetune) -> float:
-    """What recipes' learning rates are multiplied by for this model, where none is asked for."""
-    if asked.learning_rate is not None:
-        return 1.0
-    return rate_for_width(read_config(find_model(asked.model, asked.revision))[0].hidden_size)
-
-
-def _tell_rate(console: Console, factor: float) -> None:
-    if factor > 1:
-        told = f"{factor:.3g} times the recipe's, which is for models {factor:.3g} times as wide (H {FULL_WIDTH})"
-        console.print(f"learning rate: {told}; --learning-rate sets another", markup=False)
 
 
 def _published_recipe(task: Task, asked: Finetune) -> TaskRecipe:
@@ -206,17 +176,14 @@ def _distillation(asked: Finetune) -> Distillation | None:
     return Distillation(teacher=asked.teacher, **given)
 
 
-def _settings(asked: Finetune, recipe: TaskRecipe) -> FinetuningSettings:
-    """How to compute a task with that recipe.
+def _settings(asked: Finetune) -> FinetuningSettings:
+    """How to compute.
 
     Raises:
         UsageError: it contradicts itself.
     """
     if asked.freeze_encoder and asked.encoder_dropout:
         raise UsageError("--encoder-dropout", "of a frozen encoder is none", "leave it or --freeze-encoder out")
-    optimizer = OptimizerRecipe(
-        kind=asked.optimizer, learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
-    )
     return FinetuningSettings(
         seed=asked.seed,
         null_threshold=asked.null_threshold,
@@ -225,7 +192,7 @@ def _settings(asked: Finetune, recipe: TaskRecipe) -> FinetuningSettings:
         evaluate_every=asked.evaluate_every,
         checkpoint_every=asked.checkpoint_every,
         micro_batch_tokens=asked.micro_batch_tokens,
-        optimizer=optimizer,
+        optimizer=asked.optimizer,
         device=asked.device,
         precision=asked.precision,
         workers=asked.workers,

@@ -1,8 +1,8 @@
 """The options of `albert finetune`, and what they make of a task's recipe."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 from tyro.conf import Positional
@@ -16,7 +16,8 @@ from albert.runtime.errors import UsageError
 from albert.runtime.precisions import Precision
 from albert.tasks.averages import BENCHMARKS
 from albert.tasks.declared import DECLARED
-from albert.tasks.task import SpanHeadKind, TaskRecipe
+from albert.tasks.tables.table_task import RecipeChanges
+from albert.tasks.task import SpanHeadKind
 
 AS_IT_IS = ArchitectureChanges()
 NOTHING_SAID = TableOptions()
@@ -142,37 +143,15 @@ class Finetune:
     workers: int = 0
     """Processes that make batches."""
 
-    def recipe(self, recipe: TaskRecipe, rate_factor: float = 1.0) -> TaskRecipe:
-        """A task's recipe with what was asked to be another.
-
-        Args:
-            recipe: the task's own.
-            rate_factor: what its learning rate is multiplied by, where none was asked for.
+    def recipe(self) -> RecipeChanges:
+        """What of the recipe is to be another than the default.
 
         Raises:
-            UsageError, InvalidConfiguration: it contradicts itself, or cannot work.
+            UsageError: it contradicts itself.
         """
-        names = (
-            "learning_rate",
-            "batch_size",
-            "warmup_share",
-            "weight_decay",
-            "max_length",
-            "question_length",
-            "stride",
-            "encoder_dropout",
-            "head_dropout",
-        )
-        chosen: dict[str, Any] = {n: getattr(self, n) for n in names if getattr(self, n) is not None}
         if self.steps is not None and self.epochs is not None:
             raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
-        if self.steps is not None:
-            chosen |= {"steps": self.steps, "epochs": None, "examples": None}
-        if self.epochs is not None:
-            chosen |= {"steps": None, "epochs": self.epochs, "examples": None}
-        recipe = replace(recipe, **({"learning_rate": recipe.learning_rate * rate_factor} | chosen))
-        recipe.check()
-        return recipe
+        return RecipeChanges(**{each.name: getattr(self, each.name) for each in fields(RecipeChanges)})
 
 
 def main(arguments: list[str]) -> int:

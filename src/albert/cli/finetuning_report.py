@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from albert.finetuning.learning_plan import FULL_WIDTH
 from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.summary import scores_table, shortened, shown
 from albert.tasks.task import Option, Pair, QuestionInContext, Single, Task, Words
@@ -14,8 +15,10 @@ from albert.tasks.task import Option, Pair, QuestionInContext, Single, Task, Wor
 
 def show_figures(console: Console, figures: Mapping[str, Any]) -> None:
     """Print how a run learns, before it does; for the figures see `TaskRun.figures`."""
+    factor = figures["rate_factor"]
+    why = "" if factor == 1 else f" ({factor:.3g} times the recipe's for H below {FULL_WIDTH})"
     console.print(
-        f"learning rate {figures['learning_rate']:.3g}, batch size {figures['batch_size']:,}, "
+        f"learning rate {figures['learning_rate']:.3g}{why}, batch size {figures['batch_size']:,}, "
         f"{figures['epochs']:.3g} epochs of {figures['examples']:,} examples: {figures['steps']:,} updates; "
         f"at most {figures['max_length']:,} tokens, {figures['precision']} on {figures['device']}",
         markup=False,

@@ -8,12 +8,13 @@ Some tasks start from the model of another one, their `intermediate` (Lan et al.
 first, and of its runs the one with the best development score is the start. Such a run answers the diagnostic set too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from albert.finetuning.diagnostic_sets import DiagnosticOutcome, diagnose
+from albert.finetuning.learning_plan import AskedRecipe
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import SUMMARY_NAME, SeedsResult, finetune_seeds
 from albert.finetuning.start import PretrainedEncoder, Start
@@ -23,7 +24,7 @@ from albert.runtime.strict_json import save_json, to_json
 from albert.runtime.world import world
 from albert.tasks.averages import Average
 from albert.tasks.declared import DECLARED
-from albert.tasks.task import Task, TaskRecipe
+from albert.tasks.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,8 @@ def finetune_benchmark(
     start: Start,
     data: Path,
     output: Path,
-    how: Callable[[Task], tuple[TaskRecipe, FinetuningSettings]],
+    recipe: AskedRecipe,
+    settings: FinetuningSettings,
     n_seeds: int = 1,
     intermediate: str | None = None,
 ) -> BenchmarkResult:
@@ -96,7 +98,7 @@ def finetune_benchmark(
         start: where the weights come from.
         data: the folder of all tasks.
         output: the directory of all runs. The same call goes on where an earlier one was stopped.
-        how: how each task is trained, and how that is computed; the seed is the first of its runs.
+        recipe, settings: see `finetune`, for each task; the seed is the first of its runs.
         n_seeds: runs of each task.
         intermediate: a model that was fine-tuned on the intermediate task before, to start from in place of the one
             that is learnt here.
@@ -117,7 +119,7 @@ def finetune_benchmark(
         other = None if task.intermediate is None else intermediate or _model_of(outcomes[task.intermediate])
         begin = start if other is None else PretrainedEncoder(other)
         try:
-            found = finetune_seeds(task, begin, data, output / task.name, *how(task), n_seeds)
+            found = finetune_seeds(task, begin, data, output / task.name, recipe, settings, n_seeds)
             outcomes[task.name] = TaskOutcome(task=task, found=found, started_from=other)
         except Diverged as error:
             outcomes[task.name] = TaskOutcome(task=task, missing=str(error))
@@ -127,7 +129,7 @@ def finetune_benchmark(
     if not world().is_first:
         return BenchmarkResult(name, average, tuple(outcomes.values()), missing_files)
     diagnosed = tuple(
-        diagnose(DECLARED[each], _model_of(outcomes[other]), data, output / each, how(DECLARED[each])[1])
+        diagnose(DECLARED[each], _model_of(outcomes[other]), data, output / each, settings)
         for each, other in average.diagnostics.items()
     )
     result = BenchmarkResult(name, average, tuple(outcomes.values()), missing_files, diagnosed)

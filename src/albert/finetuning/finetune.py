@@ -10,9 +10,10 @@ from albert.finetuning.distillation import Said, open_teacher
 from albert.finetuning.evaluation import Computing
 from albert.finetuning.exits import exit_depths
 from albert.finetuning.held_out_threshold import hold_out
+from albert.finetuning.learning_plan import AskedRecipe, kept_recipe, plan_learning, recipe_basis
 from albert.finetuning.learnt import task_batches
 from albert.finetuning.opened_for_task import fit_length
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings, optimizer_of
 from albert.finetuning.splits import PreparedSplit, Subset, encode_split, prepare_split, read_examples
 from albert.finetuning.start import Start, start_model
 from albert.finetuning.task_run import TaskRun
@@ -21,6 +22,8 @@ from albert.runtime.distributed import process_group
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.precisions import Precision
 from albert.runtime.world import world
+from albert.tasks.tables.own_tables import OwnTables
+from albert.tasks.tables.table_task import RecipeChanges, save_table_task
 from albert.tasks.task import Span, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.training.run_folder import RunFolder
@@ -31,12 +34,14 @@ def finetune(
     start: Start,
     data: Path,
     output: Path,
-    recipe: TaskRecipe | None = None,
+    recipe: AskedRecipe = None,
     settings: FinetuningSettings | None = None,
     said: Said | None = None,
     announce: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> FinetuningResult:
     """Fine-tune an encoder on a task and evaluate it on the development set.
+
+    The same task, start and recipe give the same model and files here and from `albert finetune`.
 
     Args:
         task: the declaration.
@@ -44,7 +49,8 @@ def finetune(
         data: the task's data folder.
         output: the run directory. The same call goes on where an earlier one was stopped; a finished run is
             returned as it is.
-        recipe: how to train; None takes the task's own.
+        recipe: a `TaskRecipe` is taken as it is; `RecipeChanges` say what is to be another than the default, None
+            that nothing is. For the defaults see `learning_plan`.
         settings: how to compute.
         said: what teachers said in earlier runs, which need not be asked for again; what this run's teacher says is
             added.
@@ -56,23 +62,20 @@ def finetune(
         CannotCreate: `output` holds another run.
         Diverged, Stopped: see `training.loop.train`.
     """
-    recipe, settings = recipe or task.recipe, settings or FinetuningSettings()
-    recipe.check()
+    settings, run = settings or FinetuningSettings(), RunFolder(output)
+    kept = kept_recipe(run, task)
+    basis = recipe_basis(task, recipe, kept)
     if "train" not in task.source.splits:
         remedy = "albert evaluate scores a model of another task on it"
         raise InvalidConfiguration(task.name, "has no training set", remedy)
     device = pick_device(settings.device, world().local_rank)
     precision: Precision = settings.precision or ("bf16" if device.type == "cuda" else "fp32")
     computing = Computing(device, precision, settings.micro_batch_tokens)
-    run = RunFolder(output)
     with process_group(device) as here:
-        if recipe.batch_size < here.size:
-            why = f"{recipe.batch_size} sequences are fewer than {here.size} processes"
-            raise InvalidConfiguration("batch_size", why, "choose a larger batch")
-        started = start_model(start, task.target, recipe, settings.seed)
-        asked, positions = recipe.max_length, started.config.max_position_embeddings
-        recipe = fit_length(recipe, positions)
-        if recipe.max_length < asked:
+        started = start_model(start, task.target, basis.recipe, settings.seed)
+        asked, positions = basis.recipe.max_length, started.config.max_position_embeddings
+        basis = replace(basis, recipe=fit_length(basis.recipe, positions))
+        if basis.recipe.max_length < asked:
             note = (
                 f"sequences of at most {positions} tokens, not {asked}: --max-position-embeddings makes more positions"
             )
@@ -85,7 +88,13 @@ def finetune(
         if isinstance(task.target, Span) and task.target.may_be_absent and settings.null_threshold == "train":
             examples, held = hold_out(examples, settings.seed)
             counts["held_out"] = len(held)
-            held_out = encode_split(task, "what is held out", held, {}, started.tokenizer, recipe)
+            held_out = encode_split(task, "what is held out", held, {}, started.tokenizer, basis.recipe)
+        plan = plan_learning(basis, started.config.hidden_size, len(examples))
+        recipe = plan.recipe
+        if recipe.batch_size < here.size:
+            why = f"{recipe.batch_size} sequences are fewer than {here.size} processes"
+            raise InvalidConfiguration("batch_size", why, "choose a larger batch")
+        settings = _complete_settings(settings, recipe, kept)
         depths = exit_depths(settings.exits, started.config)
         distillation = settings.distillation
         teacher = None if distillation is None else open_teacher(task, distillation, examples, said)
@@ -98,7 +107,7 @@ def finetune(
             task=task,
             started=started,
             run=run,
-            recipe=recipe,
+            plan=plan,
             settings=settings,
             computing=computing,
             here=here,
@@ -112,7 +121,28 @@ def finetune(
             announce=announce,
         )
         with run.locked() if here.is_first else nullcontext():
-            return work.complete()
+            result = work.complete()
+            if here.is_first:
+                keep_own_task(task, recipe, output)
+            return result
+
+
+def keep_own_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
+    """Write what a task on own tables is beside what was learnt, so that `albert evaluate` need not be told."""
+    if isinstance(task.source, OwnTables):
+        asked = task.source.asked
+        files = {name: place.resolve() for name in ("train", "dev") if (place := getattr(asked, name)) is not None}
+        save_table_task(directory, replace(asked, **files, recipe=RecipeChanges.of(recipe)))
+
+
+def _complete_settings(
+    settings: FinetuningSettings, recipe: TaskRecipe, kept: Mapping[str, Any] | None
+) -> FinetuningSettings:
+    """With an optimiser that is complete, unless the run that goes on was recorded without."""
+    before = kept.get("settings") if kept is not None else None
+    if settings.optimizer in (None, "adamw") and isinstance(before, dict) and before.get("optimizer", "") is None:
+        return replace(settings, optimizer=None)
+    return replace(settings, optimizer=optimizer_of(settings, recipe))
 
 
 def _further_splits(

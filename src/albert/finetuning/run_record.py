@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from albert.finetuning.distillation import Distillation, Teacher
 from albert.finetuning.evaluation import Evaluation
 from albert.finetuning.exits import Exits
 from albert.finetuning.held_out_threshold import ThresholdFrom
+from albert.finetuning.learning_plan import BY_DEFAULT, LearningPlan
 from albert.finetuning.splits import PreparedSplit
 from albert.finetuning.start import StartedModel
 from albert.model.parameter_count import count_parameters
@@ -45,7 +46,8 @@ _SINCE_THE_FIRST_RUNS: dict[str, Any] = {"exits": None, "freeze_encoder": False,
 class FinetuningSettings:
     """How a run computes; the task's own recipe stands apart.
 
-    `optimizer` None means AdamW with the recipe's learning rate and weight decay; `precision` None means bf16
+    `optimizer` names one that takes the recipe's learning rate and weight decay (None: AdamW), or says everything;
+    `precision` None means bf16
     on a GPU and fp32 on a CPU. `null_threshold` says which questions tell from where on one has no answer: some
     kept back from training, or, as the reference has it, the scored ones. `select` says which model is the result, the
     last or the best of all evaluations. `evaluate_every` and `checkpoint_every` are steps. `exits` are the layers after
@@ -60,7 +62,7 @@ class FinetuningSettings:
     evaluate_every: int | None = None
     checkpoint_every: int | None = None
     micro_batch_tokens: int = 8192
-    optimizer: OptimizerRecipe | None = None
+    optimizer: OptimizerRecipe | Literal["adamw", "lamb"] | None = None
     device: str = "auto"
     precision: Precision | None = None
     workers: int = 0
@@ -92,7 +94,16 @@ class FinetuningResult:
     already_complete: bool = False
 
 
-def run_record(task: Task, started: StartedModel, recipe: TaskRecipe, settings: FinetuningSettings) -> dict[str, Any]:
+def optimizer_of(settings: FinetuningSettings, recipe: TaskRecipe) -> OptimizerRecipe:
+    """The optimiser, complete."""
+    if isinstance(settings.optimizer, OptimizerRecipe):
+        return settings.optimizer
+    return OptimizerRecipe(
+        kind=settings.optimizer or "adamw", learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
+    )
+
+
+def run_record(task: Task, started: StartedModel, plan: LearningPlan, settings: FinetuningSettings) -> dict[str, Any]:
     """The whole run as plain values, saved as `recipe.json`."""
     return {
         "task": task.name,
@@ -100,7 +111,8 @@ def run_record(task: Task, started: StartedModel, recipe: TaskRecipe, settings: 
         "target": to_json(task.target),
         "start": started.source,
         **({"changes": dict(started.changes)} if started.changes else {}),
-        "recipe": to_json(recipe),
+        "recipe": to_json(plan.recipe),
+        BY_DEFAULT: list(plan.by_default),
         "settings": recorded_settings(settings),
     }
 

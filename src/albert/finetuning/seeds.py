@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from albert.finetuning.distillation import Said
-from albert.finetuning.finetune import finetune
+from albert.finetuning.finetune import finetune, keep_own_task
+from albert.finetuning.learning_plan import AskedRecipe, kept_recipe
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.start import Start
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
-from albert.runtime.strict_json import save_json
+from albert.runtime.strict_json import from_json, save_json
 from albert.runtime.world import world
 from albert.tasks.baseline import is_better
 from albert.tasks.task import Task, TaskRecipe
@@ -111,7 +112,7 @@ def finetune_seeds(
     start: Start,
     data: Path,
     output: Path,
-    recipe: TaskRecipe | None,
+    recipe: AskedRecipe,
     settings: FinetuningSettings,
     n_seeds: int,
     announce: Callable[[Mapping[str, Any]], None] | None = None,
@@ -119,8 +120,8 @@ def finetune_seeds(
     """Fine-tune with the seeds `settings.seed`, `settings.seed + 1`, …; a run that diverges ends no other.
 
     Args:
-        task, start, data, recipe, settings: see `finetune`. The seed decides the head, the order, dropout, and what
-            is drawn where `max_train_examples` says so.
+        task, start, data, recipe, settings: see `finetune`. All runs learn by the recipe of the first. The seed decides the head, the order, dropout, and what is drawn where
+            `max_train_examples` says so.
         output: the directory of all runs. The same call goes on where an earlier one was stopped.
         n_seeds: how many.
         announce: see `finetune`; called for the first seed.
@@ -146,6 +147,11 @@ def finetune_seeds(
         else:
             report = result.report
             runs.append(_seed_run(seed, place, result))
+        kept = kept_recipe(RunFolder(place), task)
+        if kept is not None:
+            recipe = from_json(TaskRecipe, kept["recipe"], str(place))
+            if world().is_first:
+                keep_own_task(task, recipe, output)
         if world().is_first:
             save_json(output / SUMMARY_NAME, _together(task, runs, report).to_json())
     if all(run.failure and not run.scores for run in runs):

@@ -23,11 +23,13 @@ from albert.finetuning.distillation import Teacher
 from albert.finetuning.evaluate import write_predictions
 from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, predict_split
 from albert.finetuning.held_out_threshold import threshold_for
+from albert.finetuning.learning_plan import LearningPlan
 from albert.finetuning.run_record import (
     RESULTS_NAME,
     FinetuningResult,
     FinetuningSettings,
     complete_run,
+    optimizer_of,
     refuse_another_run,
     run_card,
     run_identity,
@@ -40,7 +42,6 @@ from albert.finetuning.summary import advice
 from albert.finetuning.ways_of_learning import WayOfLearning, way_of_learning
 from albert.model.depth import EXITS_KEY
 from albert.optim.optimizer import build_optimizer
-from albert.optim.optimizer_recipe import OptimizerRecipe
 from albert.optim.schedule import warmup_then_linear
 from albert.runtime.distributed import wait_for_all
 from albert.runtime.durable_files import remove_directory
@@ -65,7 +66,7 @@ class TaskRun:
     task: Task
     started: StartedModel
     run: RunFolder
-    recipe: TaskRecipe
+    plan: LearningPlan
     settings: FinetuningSettings
     computing: Computing
     here: World
@@ -78,6 +79,10 @@ class TaskRun:
     teacher: Teacher | None = None
     scale: NumberScale | None = None
     announce: Callable[[Mapping[str, Any]], None] | None = None
+
+    @property
+    def recipe(self) -> TaskRecipe:
+        return self.plan.recipe
 
     @property
     def model(self) -> nn.Module:
@@ -120,7 +125,7 @@ class TaskRun:
                 best.consider(latest[0].scores)
             return latest[0].defined_scores
 
-        record = run_record(self.task, self.started, self.recipe, self.settings)
+        record = run_record(self.task, self.started, self.plan, self.settings)
         if self.scale is not None:
             record[TARGET_SCALE_KEY] = vars(self.scale)
             if self.started.changes.get("keep_head"):
@@ -171,16 +176,17 @@ class TaskRun:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """How the run learns: `learning_rate` at its peak, `batch_size`, `epochs`, `steps` (updates), `examples`,
-        `max_length` in tokens, `precision` and `device`."""
-        n_examples, steps = len(self.train_split.examples), self.recipe.total_steps(len(self.train_split.examples))
-        optimizer = self.settings.optimizer
+        """How the run learns: `learning_rate` at its peak, `rate_factor` (by which the recipe's was multiplied for the
+        model's width), `batch_size`, `epochs`, `steps` (updates), `examples`, `max_length` in tokens, `precision` and
+        `device`."""
+        plan = self.plan
         return {
-            "learning_rate": self.recipe.learning_rate if optimizer is None else optimizer.learning_rate,
+            "learning_rate": optimizer_of(self.settings, self.recipe).learning_rate,
+            "rate_factor": plan.rate_factor,
             "batch_size": self.recipe.batch_size,
-            "epochs": steps * self.recipe.batch_size / n_examples,
-            "steps": steps,
-            "examples": n_examples,
+            "epochs": plan.epochs,
+            "steps": plan.updates,
+            "examples": plan.examples,
             "max_length": self.recipe.max_length,
             "precision": self.computing.precision,
             "device": self.computing.device.type,
@@ -211,12 +217,8 @@ class TaskRun:
     def _train(
         self, way: WayOfLearning, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]
     ) -> TrainingResult:
-        recipe, settings = self.recipe, self.settings
-        optimizer = settings.optimizer or OptimizerRecipe(
-            kind="adamw", learning_rate=recipe.learning_rate, weight_decay=recipe.weight_decay
-        )
-        steps = recipe.total_steps(len(self.train_split.examples))
-        warmup = round(recipe.warmup_share * steps)
+        settings, steps, warmup = self.settings, self.plan.updates, self.plan.warmup_updates
+        optimizer = optimizer_of(settings, self.recipe)
         return train(
             way.module,
             build_optimizer(optimizer, way.module),

@@ -11,11 +11,9 @@ from albert.tasks.tables.formats import read_table
 from albert.tasks.tables.held_out_rows import hold_out_rows
 from albert.tasks.tables.inferred_task import Inferred, infer_task, unfolded_options
 from albert.tasks.tables.own_tables import OwnTables, prepared_rows, refuse_bad_rows
-from albert.tasks.tables.table_kinds import OWN_RECIPE, description_of, inputs_of, metrics_of, recipe_of, target_of
+from albert.tasks.tables.table_kinds import description_of, inputs_of, metrics_of, recipe_of, target_of
 from albert.tasks.tables.table_task import RecipeChanges, TableTask
 from albert.tasks.task import Task, TaskRecipe
-
-CUSTOM_RECIPE = OWN_RECIPE
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ def declare_custom_task(
     pair: str | None = None,
     regression: bool = False,
     labels: tuple[str, ...] | None = None,
-    recipe: TaskRecipe = CUSTOM_RECIPE,
+    recipe: TaskRecipe | None = None,
 ) -> Task:
     """A task from columns: classification of `text` (or of `text` and `pair`) by `label`, or regression.
 
@@ -103,7 +101,7 @@ def declare_custom_task(
         regression: `label` is a number to predict.
         labels: the known labels; None takes those of the training file, sorted (as numbers when all are
             numbers).
-        recipe: how to train.
+        recipe: how to train, taken as it is; None fits the defaults to model and rows.
 
     Raises:
         UsageError, MissingInput, DamagedData, InvalidConfiguration: see `read_task`.
@@ -116,9 +114,10 @@ def declare_custom_task(
         pair=pair,
         label=label,
         labels=None if regression else labels,
-        recipe=RecipeChanges.of(recipe),
+        recipe=RecipeChanges() if recipe is None else RecipeChanges.of(recipe),
     )
-    return replace(read_task(asked, hold_out=False).check().task, recipe=recipe)
+    task = read_task(asked, hold_out=False).check().task
+    return task if recipe is None else replace(task, recipe=recipe)
 
 
 def _declared(asked: TableTask, tables: Mapping[str, Rows], options: tuple[str, ...]) -> Task:

@@ -1,0 +1,153 @@
+"""How a task is learnt where nobody says: rate, batch size, epochs and length, the same from every door.
+
+A published task keeps its published recipe (Lan et al. 2019, A.4); only its rate is fitted to models narrower than the
+published ones. Your own table has none: it is learnt for enough updates, however few rows it has. What is
+asked for stays as it is. A run that goes on keeps the defaults that it began with.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from albert.runtime.strict_json import from_json, read_json_object
+from albert.tasks.declared import DECLARED
+from albert.tasks.tables.own_tables import OwnTables
+from albert.tasks.tables.table_task import RecipeChanges
+from albert.tasks.task import Task, TaskRecipe
+from albert.training.run_folder import RunFolder
+
+AskedRecipe = TaskRecipe | RecipeChanges | None
+"""A recipe that is taken as it is; or what is to be another than the default; or nothing but defaults."""
+FULL_WIDTH = 768
+"""H of ALBERT-base, the narrowest model that a recipe was published for."""
+RATE_POWER = 1.75
+FEWEST_UPDATES = 750
+"""For your own table; the paper has 800 for its smallest tasks (A.4). Measured: results/README.md, "Small tables"."""
+MOST_EPOCHS = 50.0
+"""For your own table; as many as the paper has for WNLI, 635 rows."""
+SMALL_TABLE, SMALL_BATCH = 5000, 16
+"""Fewer rows than that are learnt in batches of that size."""
+_DURATION = ("epochs", "steps")
+BY_DEFAULT = "by_default"
+"""The key of a run's recipe.json that names what nobody set."""
+_ALL = frozenset(each.name for each in fields(TaskRecipe))
+
+
+def rate_for_width(hidden_size: int) -> float:
+    """By what a recipe's learning rate is multiplied for a model of this width: (768/H)^1.75, and never less than 1.
+
+    Under Adam the step of a weight matrix is to go with the inverse of its width at least (Yang et al., 2022, arXiv
+    2203.03466), and small BERTs were fine-tuned best at rates of up to 3e-4 (Turc et al., 2019, arXiv 1908.08962). The
+    power is what models of H 128 learn small tables best at.
+    """
+    return max(1.0, FULL_WIDTH / hidden_size) ** RATE_POWER
+
+
+@dataclass(frozen=True)
+class RecipeBasis:
+    """What is known of a recipe before model and rows are.
+
+    Attributes:
+        recipe: complete; dropout and lengths are final but for the positions of the model.
+        by_default: the fields that nobody set.
+        to_fit: those of them that no earlier call of the same run has fitted to model and rows.
+        own_table: whether the task is the user's own, so that its duration may be fitted.
+    """
+
+    recipe: TaskRecipe
+    by_default: frozenset[str]
+    to_fit: frozenset[str]
+    own_table: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningPlan:
+    """What a run is going to do, complete, before it trains.
+
+    Attributes:
+        recipe: with every value resolved.
+        by_default: the fields of it that nobody set.
+        examples: training examples.
+        updates: optimiser updates in all.
+        warmup_updates: of which the rate rises.
+        epochs: how often each example is learnt.
+        rate_factor: by what the recipe's rate was multiplied for the width of the model; 1 where it was not.
+    """
+
+    recipe: TaskRecipe
+    by_default: tuple[str, ...]
+    examples: int
+    updates: int
+    warmup_updates: int
+    epochs: float
+    rate_factor: float
+
+
+def recipe_basis(task: Task, asked: AskedRecipe = None, kept: dict[str, Any] | None = None) -> RecipeBasis:
+    """What is asked of a recipe, over what the task's own table says of it, over the defaults.
+
+    Args:
+        task: its recipe is a default where it is a published one, or that of the user's own table; any other was
+            written by the caller and is taken as it is.
+        asked: by flags, or in Python.
+        kept: see `kept_recipe`: the defaults of the run that goes on.
+
+    Raises:
+        InvalidConfiguration: both epochs and steps are asked for, or a value that cannot work.
+    """
+    said, own_table = _ALL, isinstance(task.source, OwnTables)
+    if isinstance(asked, TaskRecipe):
+        asked.check()
+        return RecipeBasis(asked, frozenset(), frozenset(), own_table)
+    changes = asked or RecipeChanges()
+    if isinstance(task.source, OwnTables):
+        said = _said(changes) | _said(task.source.asked.recipe)
+    elif any(task.recipe in (known.recipe, known.second_recipe) for known in DECLARED.values()):
+        said = _said(changes)
+    recipe, by_default, known = changes.applied_to(task.recipe), _ALL - said, frozenset()
+    if kept is not None:
+        earlier = from_json(TaskRecipe, kept["recipe"], "recipe.json: recipe")
+        known = by_default & frozenset(kept.get(BY_DEFAULT, _ALL))
+        recipe = replace(recipe, **{name: getattr(earlier, name) for name in known})
+    recipe.check()
+    return RecipeBasis(recipe, by_default, by_default - known, own_table)
+
+
+def kept_recipe(run: RunFolder, task: Task) -> dict[str, Any] | None:
+    """What an unfinished or finished run of this task in the folder recorded of its recipe; None where there is none.
+
+    A run that was recorded before defaults were told apart from what was asked for counts as learnt by defaults.
+    """
+    if not run.recipe_path.exists():
+        return None
+    record = read_json_object(run.recipe_path)
+    return record if record.get("task") == task.name and isinstance(record.get("recipe"), dict) else None
+
+
+def plan_learning(basis: RecipeBasis, hidden_size: int, examples: int) -> LearningPlan:
+    """The recipe fitted to a model of this width and so many training examples."""
+    recipe, factor, to_fit = basis.recipe, 1.0, basis.to_fit
+    if "learning_rate" in to_fit:
+        factor = rate_for_width(hidden_size)
+        recipe = replace(recipe, learning_rate=recipe.learning_rate * factor)
+    if basis.own_table and "batch_size" in to_fit and examples < SMALL_TABLE:
+        recipe = replace(recipe, batch_size=min(recipe.batch_size, SMALL_BATCH))
+    if basis.own_table and to_fit.issuperset(_DURATION) and recipe.epochs is not None:
+        enough = math.ceil(FEWEST_UPDATES * recipe.batch_size / examples)
+        recipe = replace(recipe, epochs=max(recipe.epochs, min(float(enough), MOST_EPOCHS)))
+    updates = recipe.total_steps(examples)
+    return LearningPlan(
+        recipe=recipe,
+        by_default=tuple(sorted(basis.by_default)),
+        examples=examples,
+        updates=updates,
+        warmup_updates=round(recipe.warmup_share * updates),
+        epochs=updates * recipe.batch_size / examples,
+        rate_factor=factor,
+    )
+
+
+def _said(changes: RecipeChanges) -> frozenset[str]:
+    """The fields that are set; epochs and steps say one thing."""
+    said = {each.name for each in fields(changes) if getattr(changes, each.name) is not None}
+    return frozenset(said | {*_DURATION, "examples"} if said & {*_DURATION} else said)

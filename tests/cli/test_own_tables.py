@@ -47,7 +47,7 @@ def test_a_run_keeps_its_task_and_is_evaluated_by_it(scene, reviews, tmp_path, c
     assert "has no column 'review'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("flags", "rate"), [((), 2e-5 * rate_for_width(WIDTH)), (("--learning-rate", "3e-5"), 3e-5)])
+@pytest.mark.parametrize(("flags", "rate"), [((), rate_for_width(2e-5, WIDTH)), (("--learning-rate", "3e-5"), 3e-5)])
 def test_a_narrow_model_learns_at_a_rate_for_its_width_unless_told_otherwise(
     scene, reviews, tmp_path, capsys, flags, rate
 ):

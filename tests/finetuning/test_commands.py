@@ -47,7 +47,7 @@ def test_groups_and_a_question_for_a_model_that_chooses(data, pretrained, tmp_pa
     said = capsys.readouterr().out
     assert all(name in said for name in ("accuracy_middle", "accuracy_high", "--choose"))
     recipe = json.loads((tmp_path / "run/recipe.json").read_text())["recipe"]
-    assert (recipe["learning_rate"], recipe["encoder_dropout"]) == (pytest.approx(1e-5 * rate_for_width(32)), 0.0)
+    assert (recipe["learning_rate"], recipe["encoder_dropout"]) == (rate_for_width(1e-5, 32), 0.0)
 
 
 def test_further_splits_are_scored_where_their_files_are(pretrained, tmp_path, capsys):

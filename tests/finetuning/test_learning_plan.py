@@ -64,19 +64,21 @@ def test_command_and_python_give_the_same_model_and_files(table, pretrained, tmp
 def test_the_plan_is_shown_before_training(table, pretrained, tmp_path, capsys):
     assert command(table, pretrained, tmp_path / "run", "--epochs", "1") == 0
     said = capsys.readouterr().out
-    assert f"learning rate {2e-5 * rate_for_width(32):.3g}" in said and "batch size 16" in said
+    assert f"learning rate {rate_for_width(2e-5, 32):.3g}" in said and "batch size 16" in said
     assert "1.33 epochs of 24 examples" in said
     assert said.index("learning rate") < said.index("drawn at random: classifier.weight")
 
 
 @pytest.mark.parametrize("preset", ["albert-base", "albert-large", "albert-xlarge", "albert-xxlarge", "bert-base"])
 def test_published_models_learn_at_published_rates(preset):
-    assert rate_for_width(PRESETS[preset].hidden_size) == 1.0
+    assert rate_for_width(2e-5, PRESETS[preset].hidden_size) == 2e-5
 
 
 def test_a_narrower_model_learns_faster():
-    factors = [rate_for_width(width) for width in (64, 128, 256, 384, 512)]
-    assert factors == sorted(factors, reverse=True) and factors[-1] > 1
+    rates = [rate_for_width(2e-5, width) for width in (64, 128, 256, 384, 512)]
+    assert rates == sorted(rates, reverse=True) and rates[-1] > 2e-5
+    assert rates[0] == 1e-3 and rates[1] == pytest.approx(5e-4, rel=0.02)
+    assert rate_for_width(2e-3, 64) == 2e-3
 
 
 @pytest.mark.parametrize("name", sorted(TABLE_14))
@@ -86,7 +88,7 @@ def test_a_published_task_keeps_its_recipe_and_only_its_rate_is_fitted(name):
     wide = plan_learning(recipe_basis(task), 768, rows)
     assert wide.recipe == task.recipe and wide.updates == TABLE_14[name].steps
     narrow = plan_learning(recipe_basis(task), 128, rows)
-    rate = task.recipe.learning_rate * rate_for_width(128)
+    rate = rate_for_width(task.recipe.learning_rate, 128)
     assert narrow.recipe == replace(task.recipe, learning_rate=rate)
 
 

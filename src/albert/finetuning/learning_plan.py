@@ -20,7 +20,8 @@ AskedRecipe = TaskRecipe | RecipeChanges | None
 """A recipe that is taken as it is; or what is to be another than the default; or nothing but defaults."""
 FULL_WIDTH = 768
 """H of ALBERT-base, the narrowest model that a recipe was published for."""
-RATE_POWER = 1.75
+RATE_POWER = 1.8
+HIGHEST_RATE = 1e-3
 FEWEST_UPDATES = 750
 """For your own table; the paper has 800 for its smallest tasks (A.4). Measured: results/README.md, "Small tables"."""
 MOST_EPOCHS = 50.0
@@ -33,14 +34,15 @@ BY_DEFAULT = "by_default"
 _ALL = frozenset(each.name for each in fields(TaskRecipe))
 
 
-def rate_for_width(hidden_size: int) -> float:
-    """By what a recipe's learning rate is multiplied for a model of this width: (768/H)^1.75, and never less than 1.
+def rate_for_width(rate: float, hidden_size: int) -> float:
+    """A recipe's learning rate for a model of this width: times (768/H)^1.8 below 768.
 
     Under Adam the step of a weight matrix is to go with the inverse of its width at least (Yang et al., 2022, arXiv
     2203.03466), and small BERTs were fine-tuned best at rates of up to 3e-4 (Turc et al., 2019, arXiv 1908.08962). The
-    power is what models of H 128 learn small tables best at.
+    power is what suits H 128, 5e-4 where the recipe has 2e-5. The result is 1e-3 at most, unless the recipe has more.
     """
-    return max(1.0, FULL_WIDTH / hidden_size) ** RATE_POWER
+    wanted = rate * max(1.0, FULL_WIDTH / hidden_size) ** RATE_POWER
+    return min(wanted, max(rate, HIGHEST_RATE))
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,9 @@ def plan_learning(basis: RecipeBasis, hidden_size: int, examples: int) -> Learni
     """The recipe fitted to a model of this width and so many training examples."""
     recipe, factor, to_fit = basis.recipe, 1.0, basis.to_fit
     if "learning_rate" in to_fit:
-        factor = rate_for_width(hidden_size)
-        recipe = replace(recipe, learning_rate=recipe.learning_rate * factor)
+        rate = rate_for_width(recipe.learning_rate, hidden_size)
+        factor = rate / recipe.learning_rate
+        recipe = replace(recipe, learning_rate=rate)
     if basis.own_table and "batch_size" in to_fit and examples < SMALL_TABLE:
         recipe = replace(recipe, batch_size=min(recipe.batch_size, SMALL_BATCH))
     if basis.own_table and to_fit.issuperset(_DURATION) and recipe.epochs is not None:

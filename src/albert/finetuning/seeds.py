@@ -120,8 +120,8 @@ def finetune_seeds(
     """Fine-tune with the seeds `settings.seed`, `settings.seed + 1`, …; a run that diverges ends no other.
 
     Args:
-        task, start, data, recipe, settings: see `finetune`. All runs learn by the recipe of the first. The seed decides the head, the order, dropout, and what is drawn where
-            `max_train_examples` says so.
+        task, start, data, recipe, settings: see `finetune`. All runs learn by the recipe of the first. The seed decides
+            the head, the order, dropout, and what is drawn where `max_train_examples` says so.
         output: the directory of all runs. The same call goes on where an earlier one was stopped.
         n_seeds: how many.
         announce: see `finetune`; called for the first seed.

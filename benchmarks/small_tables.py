@@ -1,4 +1,4 @@
-"""What a first own table needs: ten small tables of several kinds, learnt at several rates and for several lengths.
+"""What a first own table needs: eleven small tables of several kinds, learnt at several rates and for several lengths.
 
 The tables are drawn from public task data in the same way every time, 300 to 3,000 rows to learn from, and written as a
 user would have them. Each is learnt at every rate and number of updates of a grid, and once with the defaults of

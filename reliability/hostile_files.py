@@ -36,18 +36,7 @@ def run(asked: Asked) -> Outcome:
     scene = Scene(asked.folder / "scene")
     for part in ("pretrained", "classifier", "tokenizer", "corpus", "text", "table"):
         getattr(scene, part)  # made before anything is watched
-    codes: Counter[str] = Counter()
-    failures: list[str] = []
-    for command in {case.command.split()[0] for case in cases}:
-        importlib.import_module(COMMANDS[command].module)  # once, not in every process
-    work = _meet(cases, scene, asked.folder)
-    for number, case in enumerate(cases):  # a process each: none has the memory that another took
-        (verdict,) = confined(lambda _, number=number: work(number), 1, Limits(asked.folder / "tries", SECONDS))
-        asked.report(1)
-        if verdict.failure:
-            failures.append(f"{case.name}: {verdict.failure}")
-        else:
-            codes[verdict.kind] += 1
+    codes, failures = refused(cases, scene, asked.folder, asked.report)
     return Outcome(
         tried=len(cases),
         failed=len(failures),
@@ -55,6 +44,25 @@ def run(asked: Asked) -> Outcome:
         details=dict(sorted(codes.items())),
         failures=tuple(failures[:FAILURES_TOLD]),
     )
+
+
+def refused(
+    cases: tuple[Hostile, ...], scene: Scene, folder: Path, report: Callable[[int], None] = lambda more: None
+) -> tuple[Counter[str], list[str]]:
+    """Give each to its command, in a process below a folder; how those ended that were refused, and what went wrong."""
+    codes: Counter[str] = Counter()
+    failures: list[str] = []
+    for command in {case.command.split()[0] for case in cases}:
+        importlib.import_module(COMMANDS[command].module)  # once, not in every process
+    work = _meet(cases, scene, folder)
+    for number, case in enumerate(cases):  # a process each: none has the memory that another took
+        (verdict,) = confined(lambda _, number=number: work(number), 1, Limits(folder / "tries", SECONDS))
+        report(1)
+        if verdict.failure:
+            failures.append(f"{case.name}: {verdict.failure}")
+        else:
+            codes[verdict.kind] += 1
+    return codes, failures
 
 
 def _meet(cases: tuple[Hostile, ...], scene: Scene, folder: Path) -> Callable[[int], str]:

@@ -17,6 +17,10 @@ SERVER_IS_BOUNDED = (
 )
 FULL_DISKS_ARE_SAID = "A full or broken disk ends in one line, and what was whole before stays whole."
 SAME_BYTES = "The same command gives the same bytes, whatever the locale, time zone, hash seed or order of a folder."
+ANY_MACHINE = (
+    "It works on a machine, in a container and beside callers it has never seen: nothing of another's work is touched, "
+    "and what cannot be is said in one line."
+)
 TESTS_CATCH = "The tests are tested: each deliberate defect of this code makes one of them fail."
 
 IN_ORDER = (
@@ -32,6 +36,7 @@ IN_ORDER = (
     LOADING_RUNS_NOTHING,
     SERVER_IS_BOUNDED,
     SAME_BYTES,
+    ANY_MACHINE,
     TESTS_CATCH,
 )
 """As README lists them."""

@@ -1,6 +1,6 @@
 """One trial: what is done to the system, how often, and which promise it puts to the proof."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -8,6 +8,8 @@ from typing import Literal
 Lane = Literal["quick", "full", "soak"]
 """quick: seconds, inside the tests; full: the evidence that README shows; soak: hours, before a release."""
 FAILURES_TOLD = 20
+Checks = Iterator[tuple[str, str]]
+"""What was tried, and what was wrong about it, or nothing."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,63 @@
+"""The trial with the count of the quick lane and shorter inputs; and that it would find what it looks for."""
+
+import random
+
+from reliability.lanes import run_trial
+from reliability.strangers import TRIAL, neighbours, surroundings, threads_and_locks
+
+from reliability import odd_files, strangers
+
+
+def test_strangers_are_served_and_nothing_of_theirs_is_touched(tmp_path, monkeypatch):
+    monkeypatch.setattr(strangers, "PART", ("tests/cli/test_verify.py",))
+    monkeypatch.setattr(odd_files, "ROWS", 5_000)
+    monkeypatch.setattr(odd_files, "GROWING", "\ufdfa" * 100_000)
+    entry = run_trial(TRIAL, "quick", seed=0, scratch=tmp_path)
+    assert entry.failures == ()
+    assert entry.tried > 30 and entry.details["tests passed"]
+
+
+def test_a_lock_that_two_threads_get_would_be_found(tmp_path, monkeypatch):
+    class Given:
+        def remove(self):
+            pass
+
+    monkeypatch.setattr(strangers, "lock_file", lambda path: Given())
+    ((_, wrong),) = threads_and_locks(tmp_path / "lock")
+    assert wrong == "16 of them got it"
+
+
+def test_a_test_that_the_surroundings_break_would_be_found(tmp_path, monkeypatch):
+    (tmp_path / "test_lines.py").write_text(
+        "import os\ndef test_home():\n    assert not os.environ['HOME'].endswith('home')\n"
+    )
+    monkeypatch.setattr(strangers, "PART", (str(tmp_path / "test_lines.py"),))
+    ((what, wrong),) = surroundings(tmp_path, random.Random(0), {})
+    assert "TMPDIR=" in what and "COLUMNS=" in what and "test_home" in wrong
+
+
+WRITER = """
+import pathlib, shutil, sys, time
+output = pathlib.Path(sys.argv[1])
+for other in output.parent.glob(".*.tmp-*"):
+    shutil.rmtree(other)
+temporary = output.parent / f".{output.name}.tmp-0123abcd"
+temporary.mkdir()
+time.sleep(0.2)
+if temporary.exists():
+    temporary.rename(output)
+"""
+
+
+def test_a_command_that_removes_what_another_writes_would_be_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(strangers.shutil, "which", lambda name: None)  # without containers
+    plain = strangers.subprocess.Popen
+
+    def writing(words, **options):
+        return plain([strangers.sys.executable, "-c", WRITER, words[-1]], **options)
+
+    monkeypatch.setattr(strangers.subprocess, "Popen", writing)
+    details = {}
+    ((_, wrong),) = neighbours(tmp_path, details)
+    assert "the second removed what the first was writing" in wrong
+    assert "should be nothing left but" in wrong and details["containers"].startswith("not tried")

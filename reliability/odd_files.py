@@ -22,7 +22,7 @@ MODEL = str(CHECKOUT / "models" / "tiny")
 ROWS = 10_000
 GROWING = "\ufdfa" * 10**6
 """One character of it becomes 18 when it is normalised."""
-MEGABYTES = 600
+MEGABYTES = 300
 
 
 def _door(name: str, command: str, pipe: str, says: str = "is a pipe") -> Hostile:

@@ -8,7 +8,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: quickstart install test lint types floors check reliability soak clean
+.PHONY: quickstart install test lint types floors docs check reliability soak clean
 .DEFAULT_GOAL := check
 
 quickstart: install
@@ -29,9 +29,13 @@ types: .venv/.installed-dev
 floors: .venv/.installed-dev
 	$(BIN)/lint-imports
 
-check: lint types floors test
+# The documentation as a site, in site/; any broken link or reference ends it.
+docs: .venv/.installed-dev
+	$(BIN)/mkdocs build --strict --quiet
 
-# The promises of README put to the proof: every trial with the counts that its table shows, about 90 minutes on two
+check: lint types floors docs test
+
+# The promises of docs/promises.md tried: every trial with the counts that its table shows, about 90 minutes on two
 # cores, WORKERS trials at a time; writes results/reliability.json and the table.
 reliability: .venv/.installed-dev
 	$(BIN)/python -m reliability --lane full --jobs $(WORKERS)
@@ -42,7 +46,7 @@ soak: .venv/.installed-dev
 	$(BIN)/python -m reliability --lane soak --jobs $(WORKERS)
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv build dist site
 
 # The stamps stand for "these two files are what is installed"; touching either installs again.
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/python

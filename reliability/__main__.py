@@ -1,4 +1,4 @@
-"""`python -m reliability`: run a lane and write its report, or README's table from a report."""
+"""`python -m reliability`: run a lane and write its report, or the table of docs/promises.md from a report."""
 
 import sys
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from reliability.trial import Lane
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """Put the promises of README to the proof: kills, damage, lost power, hostile files, deliberate defects.
+    """Try the promises of docs/promises.md: kills, damage, lost power, hostile files, deliberate defects.
 
     The report keeps what it tells of other trials of the same lane, seed and machine, so that a lane may run in parts.
     Exit code 4 where a promise was broken.
@@ -37,7 +37,7 @@ class Reliability:
     names: bool = False
     """Only list the trials."""
     table: Path | None = None
-    """Run nothing; write README's table of guarantees from this report."""
+    """Run nothing; write the table of docs/promises.md from this report."""
 
 
 def main(arguments: list[str]) -> int:
@@ -45,11 +45,11 @@ def main(arguments: list[str]) -> int:
 
     Raises:
         CheckFailed: a promise was broken.
-        InvalidConfiguration: no jobs, an unknown trial, a README without markers, a report that is none.
+        InvalidConfiguration: no jobs, an unknown trial, a page without markers, a report that is none.
     """
     asked = parse(Reliability, arguments, "python -m reliability")
     if asked.table is not None:
-        write_table(CHECKOUT / "README.md", read_report(asked.table))
+        write_table(CHECKOUT / "docs" / "promises.md", read_report(asked.table))
         return 0
     if asked.jobs < 1:
         raise InvalidConfiguration(f"--jobs {asked.jobs}", "at least one trial runs at a time", "pass 1 or more")

@@ -19,7 +19,7 @@ from reliability.trial import FAILURES_TOLD, Asked, Outcome, Trial
 
 SECONDS = 10.0
 CODES = (65, 66, 78)
-"""Damaged, missing, or settings that cannot be: what README promises for such files."""
+"""Damaged, missing, or settings that cannot be: what docs/troubleshooting.md promises for such files."""
 
 
 def run(asked: Asked) -> Outcome:

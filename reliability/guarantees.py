@@ -1,4 +1,4 @@
-"""README's table of guarantees, written from a report: each promise, what was tried against it, and what failed."""
+"""The table of docs/promises.md, written from a report: each promise, what was tried against it, and what failed."""
 
 import re
 from pathlib import Path
@@ -28,29 +28,29 @@ def table_of(report: Report) -> str:
     return "\n".join([*rows, "", _origin(report, entries)]) + "\n"
 
 
-def write_table(readme: Path, report: Report) -> None:
-    """Put the table between the two markers of a README.
+def write_table(page: Path, report: Report) -> None:
+    """Put the table between the two markers of a page.
 
     Raises:
         InvalidConfiguration: the two markers are not there.
     """
-    text = readme.read_text(encoding="utf-8")
-    write_text(readme, text[: (place := _place(readme, text)).start()] + table_of(report) + text[place.end() :])
+    text = page.read_text(encoding="utf-8")
+    write_text(page, text[: (place := _place(page, text)).start()] + table_of(report) + text[place.end() :])
 
 
-def written_table(readme: Path) -> str:
+def written_table(page: Path) -> str:
     """What stands between the markers.
 
     Raises:
         InvalidConfiguration: the two markers are not there.
     """
-    return _place(readme, readme.read_text(encoding="utf-8"))[0]
+    return _place(page, page.read_text(encoding="utf-8"))[0]
 
 
-def _place(readme: Path, text: str) -> re.Match[str]:
+def _place(page: Path, text: str) -> re.Match[str]:
     found = _BETWEEN.search(text)
     if found is None:
-        raise InvalidConfiguration(readme, f"has no two lines {MARKER}", "put them where the table is to stand")
+        raise InvalidConfiguration(page, f"has no two lines {MARKER}", "put them where the table is to stand")
     return found
 
 

@@ -54,7 +54,7 @@ class Hostile:
         name: what it is.
         make: puts it into the folder.
         command: of `albert`, words separated by blanks; `{here}` is the folder, other braces are `Place.parts`.
-        code: the exit code that README promises.
+        code: the exit code that docs/troubleshooting.md promises.
         says: regular expression for the line.
         absent: names below the folder that must not be there afterwards.
     """

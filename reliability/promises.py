@@ -1,4 +1,4 @@
-"""What is promised, in the words of README's table; a trial names the one that it puts to the proof."""
+"""What is promised, in the words of the table in docs/promises.md; a trial names the one that it puts to the proof."""
 
 KILL_IT_ANY_TIME = (
     "Kill it any time: writes survive `kill -9` and a lost disk cache, and the run that goes on from the last "
@@ -39,4 +39,4 @@ IN_ORDER = (
     ANY_MACHINE,
     TESTS_CATCH,
 )
-"""As README lists them."""
+"""As docs/promises.md lists them."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 Lane = Literal["quick", "full", "soak"]
-"""quick: seconds, inside the tests; full: the evidence that README shows; soak: hours, before a release."""
+"""quick: seconds, inside the tests; full: the evidence that docs/promises.md shows; soak: hours, before a release."""
 FAILURES_TOLD = 20
 Checks = Iterator[tuple[str, str]]
 """What was tried, and what was wrong about it, or nothing."""

@@ -1,4 +1,4 @@
-"""The figures in README are those of rows in results/."""
+"""The figures in README and docs/ are those of rows in results/."""
 
 import csv
 import re
@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, STARTING, MODELS, PERFORMANCE = (
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", "docs/getting-started.md", "docs/models.md", "docs/performance.md")
+)
 
 
 def figures(run: str) -> dict[str, dict[str, str]]:
@@ -16,25 +19,25 @@ def figures(run: str) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("figure", ["masked_tokens_accuracy", "sentence_order_accuracy", "authorship_accuracy"])
-def test_the_quickstart_figures_of_the_readme_were_measured(figure):
+def test_the_figures_of_the_quickstart_were_measured(figure):
     row = figures("2026-11-22-quickstart")[figure]
-    assert f"| {float(row['value']):.1%} | {float(row['baseline']):.1%}".replace("%", " %") in README
-    assert row["commit"] in README
+    assert f"| {float(row['value']):.1%} | {float(row['baseline']):.1%}".replace("%", " %") in STARTING
+    assert row["commit"] in STARTING
 
 
 def test_the_figures_of_the_models_were_measured():
-    words = " ".join(README.split())
+    words = " ".join(MODELS.split())
     tiny, earlier = (figures(run)["masked_tokens_accuracy"] for run in ("2026-11-22-tiny-128", "2026-11-20-small"))
     assert f"gets {float(tiny['value']):.1%} of held-out masked".replace("%", " %") in words
     assert f"a constant answer: {float(tiny['baseline']):.1%}".replace("%", " %") in words
     assert f"got {float(earlier['value']):.1%};".replace("%", " %") in words
 
 
-def test_the_inference_rates_of_the_readme_were_measured():
+def test_the_inference_rates_were_measured():
     with open(ROOT / "results" / "benchmark-inference.csv", newline="", encoding="utf-8") as file:
         found = {(row["load"], row["system"]): row for row in csv.DictReader(file)}
     rows = re.findall(
-        r"^\| (mixed|sorted|fixed|single-32|single-128): .+? \| (.+?) \| (.+?) \| (.+?) \|$", README, re.M
+        r"^\| (mixed|sorted|fixed|single-32|single-128): .+? \| (.+?) \| (.+?) \| (.+?) \|$", PERFORMANCE, re.M
     )
     assert len(rows) == 5
     for load, *cells in rows:
@@ -46,16 +49,16 @@ def test_the_inference_rates_of_the_readme_were_measured():
             assert float(theirs.replace(",", "")) == round(float(peer["milliseconds"]), 1)
 
 
-def test_the_speeds_of_the_readme_were_measured():
+def test_the_speeds_were_measured():
     with open(ROOT / "results" / "benchmark-pretraining-step.csv", newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             what = f"{row['shape']} | {row['precision']}"
             ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
-            assert f"| {what} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in README
+            assert f"| {what} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in PERFORMANCE
 
 
-def test_the_other_rates_of_the_readme_were_measured():
-    words = " ".join(README.split())
+def test_the_other_rates_were_measured():
+    words = " ".join(PERFORMANCE.split())
     with open(ROOT / "results" / "benchmark-tokenizer-speed.csv", newline="", encoding="utf-8") as file:
         tokenizer = list(csv.DictReader(file))
     rate = {(row["texts"], row["work"], row["tokenizer"]): float(row["megabytes_per_cpu_second"]) for row in tokenizer}
@@ -72,3 +75,26 @@ def test_the_other_rates_of_the_readme_were_measured():
     for peer in ("collator, whole words, tokens/s", "reference, complete, tokens/s"):
         assert f"| {ours / 1e6:.1f} M | {int(row[peer]) / 1e6:.2f} M" in words
         assert f"| {ours / int(row[peer]):.0f} |" in words
+
+
+def test_the_figures_of_the_readme_were_measured():
+    words = " ".join(README.split())
+    with open(ROOT / "results" / "benchmark-pretraining-step.csv", newline="", encoding="utf-8") as file:
+        row = next(row for row in csv.DictReader(file) if row["shape"] == "H768 L12 length 128 batch 32")
+    ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
+    assert f"| {ours:,} tokens/s | {theirs:,} tokens/s (transformers)" in words
+    assert f"in {float(row['peak_ratio']):.2f} of its memory" in words
+    with open(ROOT / "results" / "benchmark-inference.csv", newline="", encoding="utf-8") as file:
+        found = {row["system"]: float(row["milliseconds"]) for row in csv.DictReader(file) if row["load"] == "mixed"}
+    transformers = min(found["transformers sdpa fp32"], found["transformers eager fp32"])
+    assert (
+        f"| {found['albert fp32']:,.0f} ms | {found['openvino fp32']:,.0f} ms (OpenVINO), {transformers:,.0f}" in words
+    )
+    with open(ROOT / "results" / "benchmark-pretraining-efficiency.csv", newline="", encoding="utf-8") as file:
+        last = {row["system"]: row for row in csv.DictReader(file)}
+    loss, seconds = (
+        tuple(float(last[system][column]) for system in ("albert", "trainer"))
+        for column in ("whole_words_loss", "seconds")
+    )
+    assert f"| {loss[0]:.2f} nats | {loss[1]:.2f} nats (transformers' Trainer)" in words
+    assert f"in {seconds[0] / seconds[1]:.2f} of the time" in words

@@ -42,7 +42,7 @@ class Case:
     Args:
         name: what is wrong.
         command: the arguments, separated by blanks; `{here}` and the fields of `Scene` stand for paths.
-        code: the exit code that README promises for it.
+        code: the exit code that docs/troubleshooting.md promises for it.
         says: regular expression for the line on stderr, after "albert: error: ".
         files: name below `{here}` -> content.
         make: does what files alone cannot.

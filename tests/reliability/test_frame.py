@@ -175,17 +175,17 @@ def test_a_report_is_read_back_strictly(tmp_path):
         read_report(tmp_path / "report.json")
 
 
-def test_the_table_of_the_readme_is_that_of_the_newest_report():
-    readme, report = ROOT / "README.md", ROOT / "results" / "reliability.json"
+def test_the_table_of_the_promises_is_that_of_the_newest_report():
+    page, report = ROOT / "docs" / "promises.md", ROOT / "results" / "reliability.json"
     if not report.is_file():
         pytest.skip("`make reliability` has not been run yet")
-    assert written_table(readme) == table_of(read_report(report))
+    assert written_table(page) == table_of(read_report(report))
 
 
 # ---- the trials ------------------------------------------------------------------------------------------------------
 
 
-def test_every_trial_is_declared_for_every_lane_and_promises_what_the_readme_does():
+def test_every_trial_is_declared_for_every_lane_and_promises_what_the_page_does():
     trials = find_trials()
     assert trials
     for name, declared in trials.items():

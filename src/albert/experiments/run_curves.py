@@ -160,9 +160,9 @@ def _figures(record: dict[str, Any]) -> Iterator[str]:
 def _draw(axes: Axes, run: RunCurves, panel: str, number: int, against: Against) -> None:
     color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
     x, y = _points(run.updates, panel, against)
-    groups = max(1, -(-len(x) // _MOST_POINTS))
-    x, y = (np.array([part.mean() for part in np.split(a, range(groups, len(a), groups))]) for a in (x, y))
-    if len(x):
+    if len(x):  # some figures come from evaluations alone
+        groups = max(1, -(-len(x) // _MOST_POINTS))
+        x, y = (np.array([part.mean() for part in np.split(a, range(groups, len(a), groups))]) for a in (x, y))
         style: dict[str, Any] = {"linewidth": 1.6} if panel in _ALWAYS else {"linewidth": 1.0, "alpha": 0.5}
         axes.plot(x, y, color=color, **style)
     x, y = _points(run.evaluations, panel, against)

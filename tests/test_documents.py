@@ -1,6 +1,7 @@
-"""The commands of README.md run as they stand, only shorter, and so does its Python."""
+"""The commands of README.md and docs/ run as they stand, only shorter, and so does their Python."""
 
 import csv
+import importlib
 import json
 import re
 import shlex
@@ -9,11 +10,39 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
+from albert.runtime import errors
+
 ROOT = Path(__file__).parent.parent
+IN_ORDER = (
+    "docs/getting-started.md",
+    "docs/own-text.md",
+    "README.md",
+    "docs/own-task.md",
+    "docs/deploying.md",
+    "docs/from-transformers.md",
+    "docs/models.md",
+    "docs/tables.md",
+)
+"""The documents with commands, in an order in which each finds what the ones before have made."""
+OTHERS = (
+    "index",
+    "api",
+    "architecture",
+    "paper",
+    "performance",
+    "promises",
+    "tour",
+    "troubleshooting",
+    "decisions/README",
+)
+DOCUMENTS = (*IN_ORDER, "SECURITY.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in OTHERS))
+MOST_WORDS = 1000
+"""Of README."""
 SHORTER = {
     "tokenizer train": ["--vocab-size", "1200"],
     "tokenizer encode": [],
@@ -38,14 +67,18 @@ SHORTER = {
 """What is added to each command: the same path through the code, in seconds."""
 
 
+def text_of(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
 def blocks(language: str) -> list[str]:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", readme, re.DOTALL)
+    found = [block for name in IN_ORDER for block in re.findall(rf"```{language}\n(.*?)```", text_of(name), re.DOTALL)]
+    return list(dict.fromkeys(found))
 
 
 @pytest.fixture
 def a_users_folder(tmp_path, monkeypatch):
-    """Text and labelled files under the names that README uses."""
+    """Text and labelled files under the names that the documents use."""
     from albert.experiments.sample_corpus import labelled_passages, load_chapters
 
     monkeypatch.chdir(tmp_path)
@@ -53,22 +86,23 @@ def a_users_folder(tmp_path, monkeypatch):
     for number, chapter in enumerate(load_chapters()[:14]):
         Path("my_text", f"{number}.txt").write_text(chapter.text[:9000], encoding="utf-8")
     passages = labelled_passages()
-    for name, rows in (("train", passages.train[:60]), ("dev", passages.dev[:12])):
+    for name, rows in (("reviews", passages.train[:60]), ("dev", passages.dev[:12]), ("new", passages.dev[:3])):
         with open(f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(["review", "stars"])
+            writer.writerow(["review", "verdict"])
             writer.writerows([passage.text, passage.author] for passage in rows)
     shutil.copytree(ROOT / "tests" / "checkpoints" / "tensorflow" / "classifier", "google_checkpoint")
     return tmp_path
 
 
 def shell_lines() -> list[str]:
-    return [line for block in blocks("bash") for line in block.splitlines()]
+    """Each once, where it comes first."""
+    return list(dict.fromkeys(line for block in blocks("bash") for line in block.splitlines()))
 
 
 def asked_over_http() -> bytes:
-    """What README's curl gets from README's server, at a port that is free."""
-    (serve,) = (line for line in shell_lines() if line.startswith("albert serve "))
+    """What the documents' curl gets from their server, at a port that is free."""
+    (serve,) = (line for line in shell_lines() if line.startswith("albert serve ") and "--port 8000" in line)
     (curl,) = (line for line in shell_lines() if line.startswith("curl "))
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
@@ -93,7 +127,7 @@ def command_of(line: str) -> list[str]:
     return words[:2] if words[0] == "tokenizer" else words[:1]
 
 
-def test_the_readme_commands_run(a_users_folder, capsys):
+def test_the_commands_of_the_documents_run(a_users_folder, capsys):
     from albert.cli.main import run
 
     commands = [line for line in shell_lines() if line.startswith("albert ") and not line.startswith("albert serve ")]
@@ -115,7 +149,6 @@ def test_the_readme_commands_run(a_users_folder, capsys):
     assert sum(entry["score"] for entry in served["results"][0]) == pytest.approx(1.0)
 
 
-DOCUMENTS = ("README.md", "SECURITY.md", "docs/paper.md", "docs/tour.md", "docs/decisions/README.md")
 FORMS = {
     "tokenizer": ("train", "encode", "decode", "convert"),
     "analyze": ("layers",),
@@ -145,12 +178,71 @@ def test_every_option_that_the_documents_name_is_there(monkeypatch, capsys):
     of_any = OF_OTHERS.union(*options.values())
     missing, seen = [], 0
     for document in DOCUMENTS:
-        text = re.sub(r"```.*?```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL)
-        for span in (span.split() for span in re.findall(r"`((?:albert [a-z]|--)[^`]+)`", text)):
+        fenced = re.findall(r"```\w*\n(.*?)```", text_of(document), re.DOTALL)
+        typed = [
+            line.partition(" #")[0] for block in fenced for line in block.splitlines() if line.startswith("albert ")
+        ]
+        text = re.sub(r"```.*?```", "", text_of(document), flags=re.DOTALL)
+        for span in (span.split() for span in [*typed, *re.findall(r"`((?:albert [a-z]|--)[^`]+)`", text)]):
             named = {option for option in span if re.fullmatch(r"--[a-z][\w.-]*", option)}
             missing += [(document, *span)] * (not named <= (options[span[1]] if span[0] == "albert" else of_any))
             seen += len(named)
-    assert not missing and seen > 40
+    assert not missing and seen > 120
+
+
+def test_the_list_of_documents_is_complete():
+    pages = {f"docs/{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*.md")}
+    assert pages == {name for name in DOCUMENTS if name.startswith("docs/")}
+    for name in set(DOCUMENTS) - set(IN_ORDER):
+        assert not re.search(r"^```(bash|python)$", text_of(name), re.MULTILINE), name
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert pages == {f"docs/{page}" for page in re.findall(r"^  - .+: (\S+\.md)$", site, re.MULTILINE)}
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere():
+    readme = text_of("README.md")
+    assert len(readme.split()) <= MOST_WORDS
+    links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", readme) if "://" not in link]
+    assert len(links) > 10 and all((ROOT / link).exists() for link in links)
+
+
+def test_the_api_reference_names_what_exists():
+    names = re.findall(r"^::: (\S+)$", text_of("docs/api.md"), re.MULTILINE)
+    for name in names:
+        module, inside = name, []
+        while not (ROOT / "src" / Path(*module.split("."))).with_suffix(".py").is_file():
+            module, _, last = module.rpartition(".")
+            inside.insert(0, last)
+        found = reduce(getattr, inside, importlib.import_module(module))
+        assert found.__doc__, name
+    assert len(names) > 8
+
+
+def test_the_exit_codes_of_the_documents_are_those_of_the_errors():
+    shown = {
+        int(code)
+        for cell in re.findall(r"^\| ([\d, ]+) \|", text_of("docs/troubleshooting.md"), re.MULTILINE)
+        for code in cell.split(",")
+    }
+    codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert codes | {0, 130, 141, 143} <= shown
+
+
+def test_the_messages_of_the_documents_are_in_the_code():
+    """Each quoted message of the tables, as far as it is the same in every case."""
+    source = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.py")))
+    source = re.sub(r'"\n\s*f?"', "", source)
+    messages = text_of("docs/troubleshooting.md").partition("## Messages")[2].partition("### The server")[0]
+    quoted = [
+        part
+        for row in re.findall(r"^\| (`.+?) \|", messages, re.MULTILINE)
+        for message in re.findall(r"`([^`]+)`", row)
+        for part in message.split("…")
+        if part.strip()
+    ]
+    assert len(quoted) > 25
+    unknown = [part for part in quoted if part.strip().replace("MANIFEST.json", "{MANIFEST_NAME}") not in source]
+    assert not unknown
 
 
 def test_info_knows_the_sizes_by_the_names_of_their_recipes(capsys):
@@ -160,8 +252,9 @@ def test_info_knows_the_sizes_by_the_names_of_their_recipes(capsys):
     assert "albert-base" in (shown := capsys.readouterr().out) and "micro-batch" in shown
 
 
-def test_make_has_the_two_commands():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for block in blocks("bash"):
-        for target in re.findall(r"^make (\S+)", block, re.MULTILINE):
+def test_make_has_the_targets_that_the_documents_name():
+    makefile = text_of("Makefile")
+    for document in DOCUMENTS:
+        for target in re.findall(r"^make (\S+)|`make (\w+)`", text_of(document), re.MULTILINE):
+            target = target[0] or target[1]
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

@@ -239,7 +239,9 @@ def _by_their_names(ours: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     parameters = dict(ours.named_parameters())
     marked = {name: torch.tensor([float(place)]) for place, name in enumerate(parameters)}
     return {
-        theirs: list(parameters.values())[int(mark)] for theirs, mark in to_transformers(marked, ours.config).items()
+        theirs: list(parameters.values())[int(mark)]
+        for theirs, mark in to_transformers(marked, ours.config).items()
+        if theirs != "predictions.decoder.bias"  # another name of `predictions.bias`, which they tie to it
     }
 
 

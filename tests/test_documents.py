@@ -14,7 +14,9 @@ from functools import reduce
 from pathlib import Path
 
 import pytest
+import yaml
 
+import albert
 from albert.runtime import errors
 
 ROOT = Path(__file__).parent.parent
@@ -204,6 +206,12 @@ def test_the_readme_is_short_and_its_links_lead_somewhere():
     assert len(readme.split()) <= MOST_WORDS
     links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", readme) if "://" not in link]
     assert len(links) > 10 and all((ROOT / link).exists() for link in links)
+
+
+def test_the_citation_and_the_changelog_know_the_version():
+    citation = yaml.safe_load(text_of("CITATION.cff"))
+    assert citation["version"] == albert.__version__ and len(citation["preferred-citation"]["authors"]) == 6
+    assert f"## {albert.__version__}" in text_of("CHANGELOG.md")
 
 
 def test_the_api_reference_names_what_exists():

@@ -163,7 +163,7 @@ def test_transformers_opens_the_model_and_gives_the_same_logits(finished):
 def test_the_model_is_evaluated_by_its_own_command(finished, corpus, tmp_path, capsys):
     results = tmp_path / "results.json"
     command = ["evaluate", "pretraining", "--model", str(finished), "--data", str(corpus)]
-    assert run([*command, "--sequences", "40", "--results", str(results)]) == 0
+    assert run([*command, "--sequences", "40", "--precision", "fp32", "--results", str(results)]) == 0
     assert "MLM" in capsys.readouterr().out
     (found,) = json.loads(results.read_text(encoding="utf-8"))["models"]
     last = [record for record in read_journal(finished / "journal.jsonl") if record["event"] == "evaluation"][-1]

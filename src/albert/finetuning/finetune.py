@@ -73,11 +73,12 @@ def finetune(
     computing = Computing(device, precision, settings.micro_batch_tokens)
     with process_group(device) as here:
         started = start_model(start, task.target, basis.recipe, settings.seed)
-        asked, positions = basis.recipe.max_length, started.config.max_position_embeddings
+        positions = started.config.max_position_embeddings
         basis = replace(basis, recipe=fit_length(basis.recipe, positions))
-        if basis.recipe.max_length < asked:
+        wanted = recipe_basis(task, recipe).recipe.max_length  # a run that goes on has kept the fitted length
+        if basis.recipe.max_length == positions < wanted:
             note = (
-                f"sequences of at most {positions} tokens, not {asked}: --max-position-embeddings makes more positions"
+                f"sequences of at most {positions} tokens, not {wanted}: --max-position-embeddings makes more positions"
             )
             started = replace(started, notes=(*started.notes, note))
         # Everything is read before anything is written: bad input leaves no directory behind.

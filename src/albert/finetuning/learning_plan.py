@@ -25,7 +25,7 @@ HIGHEST_RATE = 1e-3
 FEWEST_UPDATES = 750
 """For your own table; the paper has 800 for its smallest tasks (A.4). Measured: results/README.md, "Small tables"."""
 MOST_EPOCHS = 50.0
-"""For your own table; as many as the paper has for WNLI, 635 rows."""
+"""For your own table; as many as the paper has for its smallest task, 635 rows."""
 SMALL_TABLE, SMALL_BATCH = 5000, 16
 """Fewer rows than that are learnt in batches of that size."""
 _DURATION = ("epochs", "steps")

@@ -25,11 +25,11 @@ from rich.console import Console
 from rich.table import Table
 from task_files import FoundTask, find_files
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.runtime.progress import progress
-from albert.tasks.answerability import OpenAnswer, choose_threshold
-from albert.tasks.baseline import baseline_scores, task_scores
+from albert.tasks.answers import OpenAnswer, choose_threshold
 from albert.tasks.examples import Example
+from albert.tasks.metrics import baseline_scores, task_scores
 from albert.tasks.task import Choice, Option, Score, Span
 
 COLUMNS = ("task", "metric", "score", "constant", "method", "train_examples", "dev_examples", "seconds")

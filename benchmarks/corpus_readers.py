@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import zstandard
 
-from albert.cli.command_line import parse
-from albert.text.readers.corpus import read_corpus
-from albert.text.readers.reading import Reading
+from albert.cli.options import parse
+from albert.text.corpus import read_corpus
+from albert.text.readers import Reading
 
 csv.field_size_limit(2**31 - 1)
 PACK: dict[str, Callable[[bytes], bytes]] = {

@@ -22,15 +22,20 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.pretraining.batches import micro_batches
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.devices import describe_machine
-from albert.runtime.strict_json import load_json, save_json
-from albert.text.preparation.corpus_description import DESCRIPTION_NAME, CorpusDescription
-from albert.text.preparation.shard_encoding import DOCUMENTS_NAME, SENTENCES_NAME, TOKENS_NAME
-from albert.text.preparation.shards import TokenCorpus
+from albert.runtime.json_files import load_json, save_json
+from albert.text.shards import (
+    DESCRIPTION_NAME,
+    DOCUMENTS_NAME,
+    SENTENCES_NAME,
+    TOKENS_NAME,
+    CorpusDescription,
+    TokenCorpus,
+)
 
 CORPORA = {"16 GB": 16e9, "160 GB": 160e9, "1 TB": 1e12}
 FIGURES = ("open_seconds", "index_seconds", "first_batch_seconds", "window_seconds", "tokens_per_second", "private_mb")

@@ -15,14 +15,13 @@ from typing import Literal
 from result_rows import append_rows
 from rich.console import Console
 
-from albert.checkpoints.location import find_model
+from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import read_config
-from albert.cli.command_line import parse
-from albert.cli.depth_table import show_curve
-from albert.experiments.depth_curve import depth_curve
-from albert.experiments.depth_figure import draw_curve
-from albert.inference.precision import InferencePrecision
-from albert.tasks.declared import find_task
+from albert.cli.evaluate import show_curve
+from albert.cli.options import parse
+from albert.experiments.depth_curve import depth_curve, draw_curve
+from albert.inference.engine import InferencePrecision
+from albert.tasks.submission import find_task
 
 COLUMNS = (
     "task", "split", "model", "precision", "trained_depth", "depth", "patience", "examples", "rounds", "mean_depth",

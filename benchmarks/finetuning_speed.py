@@ -29,20 +29,18 @@ from task_files import find_files
 from transformers.utils import logging
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.command_line import parse
-from albert.finetuning.start import head_description
+from albert.cli.options import parse
+from albert.finetuning.model import head_description
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS, AlbertConfig
 from albert.runtime.devices import pick_device, seed_torch
+from albert.runtime.environment import Precision
 from albert.runtime.errors import CheckFailed
-from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
 from albert.tasks.examples import Example
-from albert.tasks.features import text_features
-from albert.tasks.windows import span_features
+from albert.tasks.features import span_features, text_features
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 SENTENCES, QUESTIONS = "sst-2", "squad-1.1"
 FIXED_LENGTH = 384

@@ -25,17 +25,17 @@ from transformers import (
     default_data_collator,
 )
 
-from albert.checkpoints.kinds import Kind
+from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model
-from albert.finetuning.batches import TaskBatch, TaskBatches
+from albert.finetuning.data import TaskBatch, TaskBatches
 from albert.finetuning.evaluation import Computing, model_outputs
-from albert.finetuning.objectives import task_loss
+from albert.finetuning.setup import task_loss
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.optim.schedule import warmup_then_linear
-from albert.runtime.precisions import Precision
+from albert.optim.recipe import warmup_then_linear
+from albert.runtime.environment import Precision
 from albert.tasks.features import Sequences
+from albert.training.logging import TrainingPlan
 from albert.training.loop import train
-from albert.training.plan import TrainingPlan
 from albert.training.run_folder import RunFolder
 
 OURS, TRAINER, GROUPED = "albert", "trainer", "trainer, grouped by length"

@@ -32,21 +32,18 @@ from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining as TheirModel
 
 from albert.cli import pretrain as pretrain_command
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
-from albert.model.training_flops import pretraining_flops
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.cost import pretraining_flops
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.batches import collate
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.samples import PretrainingSamples, Sample, SequenceRecipe
-from albert.runtime.devices import autocast, describe_machine, pick_device
-from albert.runtime.matmul_rate import measured_matmul_rate
-from albert.runtime.precisions import Precision
+from albert.pretraining.batches import collate, pretraining_objective
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, Sample, SequenceRecipe
+from albert.runtime.devices import autocast, describe_machine, measured_matmul_rate, pick_device
+from albert.runtime.environment import Precision
 from albert.runtime.progress import progress
-from albert.text.preparation.shards import TokenCorpus
+from albert.text.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
 
 BATCH_SIZES = {"albert-base": 64, "albert-large": 32, "albert-xlarge": 16, "albert-xxlarge": 8}

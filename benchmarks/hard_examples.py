@@ -20,21 +20,20 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.optim.schedule import warmup_then_linear
-from albert.pretraining.batches import PretrainingBatches
-from albert.pretraining.hard_examples import HardExamplesRecipe
-from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.optim.recipe import warmup_then_linear
+from albert.pretraining.batches import PretrainingBatches, pretraining_objective
+from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.recipe import HardExamplesRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.devices import describe_machine, seed_torch
+from albert.runtime.environment import world
 from albert.runtime.progress import progress
-from albert.runtime.world import world
-from albert.text.preparation.shards import TokenCorpus
+from albert.text.shards import TokenCorpus
 from albert.training.update import update
 
 Variant = Literal["plain", "focus", "neighbours"]

@@ -36,11 +36,11 @@ from rich.console import Console
 from rich.table import Table
 
 from albert.checkpoints.model_directory import read_config, save_model_directory
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
-from albert.model.parameter_count import count_flops
-from albert.runtime.matmul_rate import measured_matmul_rate
+from albert.model.cost import count_flops
+from albert.runtime.devices import measured_matmul_rate
 from albert.runtime.progress import progress
 
 SPREAD = 0.05
@@ -52,7 +52,7 @@ CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time
 START_OURS = """
 import sys, numpy, torch
 from albert.checkpoints.model_directory import open_model
-from albert.inference.packed_model import PackedModel
+from albert.inference.engine import PackedModel
 model = PackedModel(open_model(sys.argv[1], "encoder").model, torch.device("cpu"), precision=sys.argv[2])
 print(model.rows([numpy.arange(5, 37)], [numpy.zeros(32, numpy.int64)])[0][0, 0])
 """

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from albert.checkpoints.model_directory import open_model
-from albert.inference.packed_model import PackedModel
+from albert.inference.engine import PackedModel
 
 Batch = Sequence[np.ndarray]
 """Token ids of each sequence."""

@@ -29,11 +29,10 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.model.albert import AlbertForPreTraining
-from albert.model.presets import PRESETS
-from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.optim.parameter_groups import parameter_groups
+from albert.model.config import PRESETS
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer, parameter_groups
 from albert.runtime.devices import describe_machine
 from albert.runtime.progress import progress
 

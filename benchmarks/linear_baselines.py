@@ -18,8 +18,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.baseline import task_scores
 from albert.tasks.examples import Example
+from albert.tasks.metrics import task_scores
 from albert.tasks.task import Choice, Score, Task
 
 FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)

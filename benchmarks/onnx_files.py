@@ -25,11 +25,10 @@ from onnxruntime.transformers.optimizer import optimize_model
 from result_rows import append_rows
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.command_line import parse
-from albert.inference.onnx_export.export import ExportSettings, export_onnx
+from albert.cli.options import parse
+from albert.inference.onnx_export import ExportSettings, export_onnx
 from albert.model.albert import AlbertForMaskedLM
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS, AlbertConfig
 from albert.runtime.progress import progress
 
 LENGTHS = (40, 9, 25, 17)

@@ -25,10 +25,9 @@ import torch
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.checkpoints.tensor_files import WEIGHTS_NAME
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS, AlbertConfig
 from albert.runtime.devices import describe_machine
 
 OPENERS = {

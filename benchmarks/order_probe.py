@@ -17,13 +17,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.experiments.order_probe import Pairs, Verdict, judge, pairs_of, untruncated_pairs
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.pretraining.sentence_order import SentenceObjective
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.segments import SentenceObjective
 from albert.runtime.progress import progress
-from albert.text.preparation.shards import TokenCorpus
+from albert.text.shards import TokenCorpus
 
 COLUMNS = (
     "objective", "max_length", "short", "keep_pairs", "pairs", "accuracy", "deviation", "majority", "text_allows",

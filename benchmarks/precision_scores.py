@@ -13,11 +13,11 @@ from typing import Literal
 from result_rows import append_rows
 from rich.console import Console
 
-from albert.cli.command_line import parse
-from albert.cli.precision_table import precision_table
-from albert.experiments.precision_scores import TOLERANCE, precision_scores
-from albert.inference.precision import InferencePrecision
-from albert.tasks.declared import find_task
+from albert.cli.evaluate import precision_table
+from albert.cli.options import parse
+from albert.experiments.depth_curve import TOLERANCE, precision_scores
+from albert.inference.engine import InferencePrecision
+from albert.tasks.submission import find_task
 
 COLUMNS = (
     "task", "split", "model", "precision", "examples", "metric", "score", "difference", "answers_changed", "tolerance",

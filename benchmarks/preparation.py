@@ -34,12 +34,12 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.runtime.devices import describe_machine
-from albert.text.preparation.prepare import prepare
-from albert.text.readers.corpus import read_corpus
+from albert.text.corpus import read_corpus
+from albert.text.prepare import prepare
 from albert.text.sentences import split_sentences
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 RUN_REFERENCE = """

@@ -26,21 +26,20 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.cli.pretrain import find_recipe
-from albert.experiments.run_curves import COLORS, MARKERS
+from albert.experiments.curves import COLORS, MARKERS
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.batches import PretrainingBatch, collate
-from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, MASKED_TOKENS, HeldOutSamples
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.pretraining.samples import PretrainingSamples, Sample
-from albert.pretraining.sentence_order import NO_LABEL
+from albert.pretraining.batches import PretrainingBatch, collate, pretraining_objective
+from albert.pretraining.evaluation import EVALUATION_SEED, MASKED_TOKENS, HeldOutSamples
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.sampling import PretrainingSamples, Sample
+from albert.pretraining.segments import NO_LABEL
 from albert.runtime.devices import autocast, default_precision
+from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError
-from albert.runtime.precisions import Precision
 from albert.runtime.progress import progress
-from albert.text.preparation.shards import TokenCorpus
+from albert.text.shards import TokenCorpus
 
 FIGURES = ("whole_words_loss", "whole_words_accuracy", "tokens_loss", "tokens_accuracy")
 COLUMNS = ("shape", "batch", "precision", "system", "step", "million_tokens", "seconds", *FIGURES)

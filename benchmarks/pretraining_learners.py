@@ -35,14 +35,12 @@ from transformers import (
 from albert.checkpoints.model_directory import open_model, write_model
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
-from albert.optim.schedule import warmup_then_linear
-from albert.pretraining.batches import PretrainingBatch, PretrainingBatches
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.pretraining.run_plan import plan_of
-from albert.pretraining.samples import PretrainingSamples
-from albert.pretraining.untrained_model import untrained_model
-from albert.text.preparation.shards import TokenCorpus
+from albert.optim.recipe import warmup_then_linear
+from albert.pretraining.batches import PretrainingBatch, PretrainingBatches, pretraining_objective
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.run import plan_of, untrained_model
+from albert.pretraining.sampling import PretrainingSamples
+from albert.text.shards import TokenCorpus
 from albert.training.loop import train
 from albert.training.run_folder import RunFolder
 

@@ -27,15 +27,14 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
-from albert.cli.command_line import parse
-from albert.model.parameter_count import count_flops
-from albert.model.presets import PRESETS
+from albert.cli.options import parse
+from albert.model.config import PRESETS
+from albert.model.cost import count_flops
 from albert.pretraining.batches import micro_batches
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.pretraining.words import Words
+from albert.pretraining.masking import MaskingRecipe, Words
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.devices import describe_machine
-from albert.text.preparation.shards import TokenCorpus
+from albert.text.shards import TokenCorpus
 
 H200_FLOPS, USED = 990e12, 0.4
 """Dense bf16, and the share of it that a good training step reaches."""

@@ -29,17 +29,15 @@ from resident_memory import forget_peak, peak_bytes
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
-from albert.model.training_flops import pretraining_flops
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.samples import PretrainingSamples, Sample, SequenceRecipe
-from albert.runtime.devices import describe_machine
-from albert.runtime.matmul_rate import measured_matmul_rate
-from albert.runtime.precisions import Precision
+from albert.cli.options import parse
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.cost import pretraining_flops
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, Sample, SequenceRecipe
+from albert.runtime.devices import describe_machine, measured_matmul_rate
+from albert.runtime.environment import Precision
 from albert.runtime.progress import progress
-from albert.text.preparation.shards import TokenCorpus
+from albert.text.shards import TokenCorpus
 
 SLOTS = 4096
 """Tokens that a batch would have without short sequences."""

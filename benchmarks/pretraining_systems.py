@@ -18,12 +18,11 @@ from transformers import AlbertForPreTraining as TheirModel
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.batches import collate
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.samples import Sample
-from albert.pretraining.sentence_order import NO_LABEL
+from albert.pretraining.batches import collate, pretraining_objective
+from albert.pretraining.sampling import Sample
+from albert.pretraining.segments import NO_LABEL
 from albert.runtime.devices import autocast
-from albert.runtime.precisions import Precision
+from albert.runtime.environment import Precision
 
 OURS, GATHERED = "albert", "gathered"
 PADDED = ("sdpa", "eager", "compiled")

@@ -22,13 +22,12 @@ from rich.console import Console
 from rich.table import Table
 from task_files import find_files
 
-from albert.cli.command_line import parse
-from albert.finetuning.best_model import SelectedBy
-from albert.finetuning.run_record import FinetuningSettings
+from albert.cli.options import parse
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run_record import FinetuningSettings, SelectedBy
 from albert.finetuning.seeds import SeedsResult, finetune_seeds
-from albert.finetuning.start import PretrainedEncoder
+from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError, did_you_mean
-from albert.runtime.precisions import Precision
 from albert.tasks.task import Published, Task, TaskRecipe
 
 COLUMNS = (

@@ -15,11 +15,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.sample_statistics import Figure, measure, short_sequences
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.text.preparation.shards import TokenCorpus
+from albert.cli.options import parse
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.statistics import Figure, measure, short_sequences
+from albert.text.shards import TokenCorpus
 
 KINDS = {
     "sop 128": (SequenceRecipe(max_length=128), MaskingRecipe()),

@@ -38,14 +38,14 @@ from rich.console import Console
 from rich.table import Table
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.command_line import parse
-from albert.experiments.sample_corpus import load_chapters
+from albert.cli.options import parse
+from albert.experiments.quickstart import load_chapters
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForSequenceClassification
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS
 from albert.runtime.progress import progress
+from albert.text.sentencepiece import train_tokenizer
 from albert.text.sentences import split_sentences
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 COLUMNS = (
     "model", "precision", "round", "seconds", "bare_texts_s", "offered_texts_s", "served_texts_s", "served_share",

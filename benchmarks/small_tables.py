@@ -26,15 +26,15 @@ from typing import Any, Literal
 
 from result_rows import append_rows
 
-from albert.cli.command_line import parse
-from albert.experiments.sample_corpus import labelled_passages
-from albert.finetuning.finetune import finetune
+from albert.cli.options import parse
+from albert.experiments.quickstart import labelled_passages
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.start import PretrainedEncoder
 from albert.runtime.errors import Diverged, UsageError, did_you_mean
-from albert.runtime.randomness import stream
+from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_task
-from albert.tasks.tables.table_task import RecipeChanges, TableTask
+from albert.tasks.table_task import RecipeChanges, TableTask
 
 Line = dict[str, Any]
 COLUMNS = (

@@ -24,16 +24,15 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
-from albert.experiments.throughput import random_batch
+from albert.cli.options import parse
+from albert.experiments.sizes import random_batch
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
-from albert.model.training_flops import pretraining_flops
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.cost import pretraining_flops
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.objective import pretraining_objective
+from albert.pretraining.batches import pretraining_objective
 from albert.runtime.devices import autocast, describe_machine, pick_device
-from albert.runtime.precisions import Precision
+from albert.runtime.environment import Precision
 from albert.runtime.progress import progress
 
 PAPER = {"bert-base": 4.7, "bert-large": 1.0, "albert-base": 5.6, "albert-large": 1.7, "albert-xlarge": 0.6,

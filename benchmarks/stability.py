@@ -5,7 +5,7 @@ the same batches. A run is stable when all of this holds:
 
 - every loss and gradient norm is finite, and so are all weights and moments at the end;
 - no update is a spike: a loss or gradient norm more than DEVIATIONS robust deviations above the median of the 128
-  updates before it, in logarithms, the definition of `training/divergence.py`; no mean loss over 50 updates is more
+  updates before it, in logarithms, the definition of `training/update.py`; no mean loss over 50 updates is more
   than RISE above the lowest such mean before it;
 - the masked-token loss of the last 100 updates is below the entropy of the tokens' frequencies, which is what a model
   reaches that knows nothing but how frequent every token is: the plateau that users report for other code is there;
@@ -31,23 +31,20 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.optim.lamb import Lamb
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.optim.schedule import warmup_then_linear
-from albert.pretraining.batches import PretrainingBatches
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.optim.recipe import warmup_then_linear
+from albert.pretraining.batches import PretrainingBatches, pretraining_objective
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.devices import describe_machine, seed_torch
-from albert.runtime.precisions import Precision
+from albert.runtime.environment import Precision, world
 from albert.runtime.progress import progress
-from albert.runtime.world import world
-from albert.text.preparation.shards import TokenCorpus
-from albert.training.divergence import Guard, Incidents, non_finite_state
-from albert.training.update import UpdateFigures, update
+from albert.text.shards import TokenCorpus
+from albert.training.update import Guard, Incidents, UpdateFigures, non_finite_state, update
 
 DEVIATIONS = 8.0
 RISE = 0.25

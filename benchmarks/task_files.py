@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from albert.runtime.errors import MissingInput, UsageError
-from albert.tasks.declared import find_task
 from albert.tasks.examples import Example, to_examples
+from albert.tasks.submission import find_task
 from albert.tasks.task import Rows, Task
 
 

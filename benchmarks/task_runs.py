@@ -24,24 +24,23 @@ from rich.console import Console
 from run_figures import draw_runs
 from task_files import FoundTask, find_files
 
-from albert.checkpoints.location import find_model
+from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import read_config
-from albert.cli.command_line import parse
+from albert.cli.options import parse
+from albert.finetuning.data import encode_split
+from albert.finetuning.model import PretrainedEncoder, random_encoder_like
 from albert.finetuning.run_record import RESULTS_NAME, FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_seeds
-from albert.finetuning.splits import encode_split
-from albert.finetuning.start import PretrainedEncoder, random_encoder_like
 from albert.model.config import AlbertConfig
-from albert.model.training_flops import PASSES, pretraining_flops
-from albert.runtime.devices import pick_device
-from albert.runtime.durable_files import write_text
+from albert.model.cost import PASSES, pretraining_flops
+from albert.runtime.devices import measured_matmul_rate, pick_device
+from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, UsageError, did_you_mean
-from albert.runtime.matmul_rate import measured_matmul_rate
-from albert.runtime.precisions import Precision
-from albert.runtime.strict_json import read_json_object
+from albert.runtime.files import write_text
+from albert.runtime.json_files import read_json_object
 from albert.tasks.task import TaskRecipe
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 Init = Literal["pretrained", "random"]
 LIKELY_SHARE = 0.4

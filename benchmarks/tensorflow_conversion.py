@@ -23,9 +23,8 @@ from pathlib import Path
 
 import torch
 
-from albert.cli.command_line import parse
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
+from albert.cli.options import parse
+from albert.model.config import PRESETS, AlbertConfig
 from albert.runtime.devices import describe_machine
 
 CHECKPOINTS = Path(__file__).resolve().parents[1] / "tests" / "checkpoints" / "tensorflow"
@@ -35,9 +34,9 @@ WORKS = ("read", "whole")
 PROCESS = """
 import json, time
 from pathlib import Path
-from albert.checkpoints.conversion import TokenizerOptions, convert
-from albert.checkpoints.conversion_source import ConversionOptions
-from albert.checkpoints.tensorflow.tensorflow_checkpoint import read_tensorflow_checkpoint
+from albert.checkpoints.convert import TokenizerOptions, convert
+from albert.checkpoints.convert import ConversionOptions
+from albert.checkpoints.tensorflow import read_tensorflow_checkpoint
 def memory(key):
     with open("/proc/self/status") as file:
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(key + ":"))

@@ -35,9 +35,9 @@ from sentencepiece import sentencepiece_model_pb2 as model_format
 from transformers import AlbertTokenizer
 from transformers.convert_slow_tokenizer import AlbertConverter
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.runtime.progress import progress
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 ODD = re.compile(r"[0-9][,.]|``|''|[^\x00-\x7f]")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")

@@ -36,15 +36,15 @@ import transformers
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
+from albert.text import word_cache
+from albert.text.corpus import read_corpus
 from albert.text.normalization import normalize_words
-from albert.text.readers.corpus import read_corpus
-from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unigram import word_cache
-from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert.text.sentencepiece import SentencePieceTokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 ONE_THREAD = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": "1"}

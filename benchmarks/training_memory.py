@@ -26,19 +26,17 @@ from resident_memory import forget_peak, peak_bytes
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
-from albert.experiments.throughput import random_batch
+from albert.cli.options import parse
+from albert.experiments.sizes import random_batch
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
-from albert.model.training_memory import count_training_memory
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.cost import count_training_memory
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.named_recipes import RECIPES
-from albert.pretraining.objective import pretraining_objective
+from albert.pretraining.batches import pretraining_objective
+from albert.pretraining.recipe import RECIPES
 from albert.runtime.devices import describe_machine
-from albert.runtime.precisions import Precision
+from albert.runtime.environment import Precision, World
 from albert.runtime.progress import progress
-from albert.runtime.world import World
 from albert.training.update import update
 
 CPU = torch.device("cpu")

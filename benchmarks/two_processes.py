@@ -19,16 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.model.config import AlbertConfig
-from albert.optim.schedule import ScheduleRecipe
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.pretraining.samples import SequenceRecipe
+from albert.optim.recipe import ScheduleRecipe
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.devices import describe_machine
-from albert.runtime.journal import read_journal
-from albert.runtime.precisions import Precision
+from albert.runtime.environment import Precision
+from albert.runtime.json_files import read_journal, save_json
 from albert.runtime.progress import progress
-from albert.runtime.strict_json import save_json
 
 WARM_UP = 3
 """Updates that are not timed."""

@@ -30,13 +30,12 @@ from rich.table import Table
 from torch import nn
 from transformers import LongformerConfig, LongformerModel
 
-from albert.cli.command_line import parse
+from albert.cli.options import parse
 from albert.model.albert import AlbertModel
-from albert.model.attention_pattern import seen_pairs
-from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
+from albert.model.config import AlbertConfig, seen_pairs
+from albert.model.packing import pack
 from albert.runtime.devices import autocast, describe_machine, pick_device
-from albert.runtime.precisions import Precision
+from albert.runtime.environment import Precision
 from albert.runtime.progress import progress
 
 VOCABULARY = 100

@@ -4,8 +4,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.cli.command_line import parse
 from albert.cli.main import one_line, translate
+from albert.cli.options import parse
 from albert.runtime.errors import CheckFailed, InvalidConfiguration
 from reliability.guarantees import write_table
 from reliability.lanes import chosen, find_trials, has_failed, run_trial, told

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from albert.runtime.errors import AlbertError
-from albert.runtime.manifests import MANIFEST_NAME, verify_directory
+from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from reliability.durable_calls import NOT_COUNTED, Fault, Moment
 from reliability.killable_runs import ForkServer
 from reliability.promises import KILL_IT_ANY_TIME

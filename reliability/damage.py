@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from albert.runtime.manifests import MANIFEST_NAME, files_below
+from albert.runtime.manifest import MANIFEST_NAME, files_below
 
 PAGE = 4096
 BLOCK = 512

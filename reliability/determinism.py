@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.runtime.manifests import MANIFEST_NAME
-from albert.training.training_state import TENSORS_NAME
+from albert.runtime.manifest import MANIFEST_NAME
+from albert.training.state import TENSORS_NAME
 from reliability.crash_points import SAVES
 from reliability.promises import SAME_BYTES
 from reliability.report import CHECKOUT

@@ -14,14 +14,16 @@ import select
 import signal
 
 from albert.cli import main
-from albert.pretraining import batches, pretrain
-from albert.training import run_folder, steps
+from albert.pretraining import batches
+from albert.pretraining import run as pretrain
+from albert.training import loop as steps
+from albert.training import run_folder
 from reliability.durable_calls import Fault, Faults
 
 TOLD = 1
 COMMANDS = ("pretrain", "finetune", "evaluate", "prepare", "tokenizer")
 WORK = (
-    *("albert.cli.finetune", "albert.cli.evaluate", "albert.pretraining.warm_start"),
+    *("albert.cli.finetune", "albert.cli.evaluate", "albert.pretraining.run_identity"),
     *("torch._dynamo", "torch.profiler", "typeguard"),  # which torch's optimisers and tyro load when they are used
 )
 """Imported before the first child is made: what reads the options, and what is loaded when there is work."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from albert.runtime.errors import AlbertError
-from albert.runtime.manifests import MANIFEST_NAME
+from albert.runtime.manifest import MANIFEST_NAME
 from reliability.confined import Broken, Limits, confined
 from reliability.mutations import mutated
 from reliability.parsers import PARSERS, Parser

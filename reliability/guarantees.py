@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from albert.runtime.durable_files import write_text
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.files import write_text
 from reliability.promises import IN_ORDER
 from reliability.report import Entry, Report
 

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from albert.checkpoints.model_directory import Kind, open_model
-from albert.checkpoints.model_tokenizer import tokenizer_of
+from albert.checkpoints.model_directory import Kind, open_model, tokenizer_of
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.runtime.strict_json import load_json, to_json
-from albert.text.preparation.shards import TokenCorpus
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.runtime.json_files import load_json, to_json
+from albert.text.shards import TokenCorpus
+from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
-from albert.training.training_state import STATE_NAME, TrainingState, read_training_state
+from albert.training.state import STATE_NAME, TrainingState, read_training_state
 from reliability.scene import Scene
 
 PROBE = "It was a DAY, in 1,234 Zürichs: ﬁne “quotes” — …"

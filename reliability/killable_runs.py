@@ -20,9 +20,9 @@ from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 
-from albert.runtime.journal import read_journal
-from albert.runtime.manifests import verify_directory
-from albert.training.curves import MACHINE_FIGURES
+from albert.runtime.json_files import read_journal
+from albert.runtime.manifest import verify_directory
+from albert.training.logging import MACHINE_FIGURES
 from albert.training.run_folder import RunFolder
 from reliability.durable_calls import Fault
 from reliability.report import CHECKOUT

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from albert.checkpoints.tensorflow.crc32c import masked_crc32c
+from albert.checkpoints.tensor_bundle import masked_crc32c
 
 Form = Literal["bytes", "text", "table", "json", "json lines", "safetensors", "gzip", "tensorflow index"]
 LONGEST = 1 << 20

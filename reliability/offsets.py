@@ -10,10 +10,10 @@ import numpy as np
 
 from albert.tasks.answers import best_answers
 from albert.tasks.examples import Example
-from albert.tasks.rows import Answer
-from albert.tasks.windows import SpanFeatures, span_features, token_span
+from albert.tasks.features import SpanFeatures, span_features, token_span
+from albert.tasks.task import Answer
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 from reliability.confined import Broken, Limits, confined
 from reliability.contexts import random_context
 from reliability.promises import ANSWERS_ARE_SLICES

@@ -8,24 +8,22 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
-from albert.checkpoints.archives import unpacked
-from albert.checkpoints.conversion_source import ConversionOptions, read_source
+from albert.checkpoints.convert import ConversionOptions, read_source
+from albert.checkpoints.hub import unpacked
 from albert.checkpoints.model_directory import open_model
-from albert.inference.files.records import read_records
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.runtime.journal import read_journal
-from albert.runtime.manifests import verify_directory
-from albert.runtime.strict_json import load_json
-from albert.tasks.declared import DECLARED
+from albert.inference.records import read_records
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.runtime.json_files import load_json, read_journal
+from albert.runtime.manifest import verify_directory
 from albert.tasks.examples import to_examples
-from albert.tasks.tables.formats import read_table
-from albert.tasks.tables.table_task import load_table_task
-from albert.text.preparation.shards import TokenCorpus
-from albert.text.readers.corpus import read_corpus
-from albert.text.readers.corpus_files import find_corpus_files
-from albert.text.readers.reading import Reading
-from albert.text.tokenizer_directory import load_tokenizer
-from albert.training.training_state import TrainingState
+from albert.tasks.submission import DECLARED
+from albert.tasks.table_files import read_table
+from albert.tasks.table_task import load_table_task
+from albert.text.corpus import read_corpus
+from albert.text.readers import Reading, find_corpus_files
+from albert.text.shards import TokenCorpus
+from albert.text.tokenizer_loading import load_tokenizer
+from albert.training.state import TrainingState
 from reliability.kept_kinds import PROBE
 from reliability.mutations import Form
 from reliability.report import CHECKOUT

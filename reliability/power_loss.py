@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from albert.runtime import durable_files
-from albert.runtime.manifests import MANIFEST_NAME
+from albert.runtime import files as durable_files
+from albert.runtime.manifest import MANIFEST_NAME
 from reliability.disk_model import Disk
 from reliability.durable_calls import unwatch, watch
 from reliability.promised_writes import CHECKPOINTS, Promised, Work, works

@@ -4,16 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from albert.pretraining.pretrain import pretrain
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.runtime.durable_files import new_directory, remove_leftovers, write_text
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.run import pretrain
 from albert.runtime.errors import AlbertError
-from albert.runtime.journal import Journal, read_journal
-from albert.runtime.manifests import verify_directory
-from albert.runtime.strict_json import load_json
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.runtime.files import new_directory, remove_leftovers, write_text
+from albert.runtime.json_files import Journal, load_json, read_journal
+from albert.runtime.manifest import verify_directory
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
 from reliability.crash_points import SAVES
 from reliability.small_material import Material

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from albert.runtime.errors import AlbertError
-from albert.runtime.manifests import verify_directory
+from albert.runtime.manifest import verify_directory
 from albert.training.run_folder import RunFolder
 from reliability.killable_runs import PHASES, ForkServer, Killer, final_files, told
 from reliability.promises import KILL_IT_ANY_TIME

@@ -8,8 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from albert.runtime.devices import describe_machine
-from albert.runtime.package import DISTRIBUTION
-from albert.runtime.strict_json import load_json, save_json
+from albert.runtime.environment import DISTRIBUTION
+from albert.runtime.json_files import load_json, save_json
 from reliability.trial import Lane
 
 CHECKOUT = Path(__file__).resolve().parent.parent

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from albert.inference.predictor import Predictor
-from albert.inference.server.application import application
-from albert.inference.server.gate import Gate, Message
 from albert.inference.server.limits import Limits
+from albert.inference.server.middleware import Gate, Message
+from albert.inference.server.routes import application
 from albert.inference.server.service import Service
 from reliability.confined import Broken
 

@@ -10,15 +10,15 @@ import torch
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
-from albert.experiments.sample_corpus import load_chapters
-from albert.inference.quantized_directory import quantize_directory
+from albert.experiments.quickstart import load_chapters
+from albert.inference.int8 import quantize_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
-from albert.runtime.durable_files import new_directory
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.runtime.files import new_directory
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.sentencepiece import train_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 PIECES = 300
 SHAPE: dict[str, Any] = {

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from albert.experiments.sample_corpus import Passage, cut_passages, load_chapters, write_passages, write_text_corpus
+from albert.experiments.quickstart import Passage, cut_passages, load_chapters, write_passages, write_text_corpus
 from albert.model.config import AlbertConfig
 from albert.optim.optimizer import OptimizerRecipe
-from albert.optim.schedule import ScheduleRecipe
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.pretraining.samples import SequenceRecipe
-from albert.runtime.strict_json import save_json
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.optim.recipe import ScheduleRecipe
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.sampling import SequenceRecipe
+from albert.runtime.json_files import save_json
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.sentencepiece import train_tokenizer
 
 CHAPTERS = 40
 CHARACTERS = 1_500

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from albert.runtime.errors import AlbertError
-from albert.runtime.file_locks import FileLock, lock_file
-from albert.runtime.manifests import verify_directory
+from albert.runtime.files import FileLock, lock_file
+from albert.runtime.manifest import verify_directory
 from reliability.killable_runs import ForkServer
 from reliability.odd_files import odd_files
 from reliability.promises import ANY_MACHINE

@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.cli.command_line import parse
-from albert.experiments.records import record_finetuning, record_pretraining
+from albert.cli.options import parse
+from albert.experiments.curves import record_finetuning, record_pretraining
 from albert.runtime.devices import describe_machine
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import albert
-from albert.checkpoints.location import find_model
+from albert.checkpoints.hub import find_model
 from albert.cli.main import run
-from albert.runtime import package
+from albert.runtime import environment as package
 from albert.runtime.errors import Unavailable
-from albert.runtime.manifests import verify_directory
+from albert.runtime.manifest import verify_directory
 
 ROOT = Path(__file__).parent.parent
 MODELS = sorted(path for path in (ROOT / "models").iterdir() if path.is_dir())

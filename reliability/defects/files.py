@@ -2,7 +2,7 @@
 
 from reliability.defects.defect import Defect
 
-_DURABLE, _MANIFESTS, _RUN = "runtime/durable_files.py", "runtime/manifests.py", "training/run_folder.py"
+_DURABLE, _MANIFESTS, _RUN = "runtime/files.py", "runtime/manifest.py", "training/run_folder.py"
 _OF_FILES = "runtime/test_durable_files.py::"
 _ON_DISK = _OF_FILES + "test_everything_is_on_the_disk_before_the_name_appears"
 _FILE_ON_DISK = _OF_FILES + "test_a_file_is_on_the_disk_before_its_name_and_its_name_at_the_end"
@@ -117,14 +117,14 @@ FILES = (
     ),
     Defect(
         name="two threads of a process may both have a lock",
-        file="runtime/file_locks.py",
+        file="runtime/files.py",
         old="            if _identity(path) in _held:\n                return None\n",
         new="",
         tests=("runtime/test_file_locks.py::test_two_threads_of_a_process_do_not_both_get_a_lock",),
     ),
     Defect(
         name="a lock on a file that was removed meanwhile counts",
-        file="runtime/file_locks.py",
+        file="runtime/files.py",
         old="                if _identity(path) == identity:\n",
         new="                if True:\n",
         tests=("runtime/test_file_locks.py::test_a_file_that_its_owner_removed_meanwhile_is_not_a_lock",),
@@ -169,7 +169,7 @@ FILES = (
     ),
     Defect(
         name="a key that no setting has is passed over",
-        file="runtime/strict_json.py",
+        file="runtime/json_files.py",
         old="        if key not in fields:\n"
         '            raise InvalidConfiguration(f"{where}: {key}", "unknown key", did_you_mean(key, fields))\n',
         new="        pass\n    data = {key: data[key] for key in data if key in fields}\n",
@@ -184,7 +184,7 @@ FILES = (
     ),
     Defect(
         name="an archive may write outside of its own directory",
-        file="checkpoints/archives.py",
+        file="checkpoints/hub.py",
         old="""if name.startswith("/") or ".." in parts or ":" in parts[0] or "\\0" in name:""",
         new="if False:",
         tests=("checkpoints/test_archives.py",),

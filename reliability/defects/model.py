@@ -7,21 +7,21 @@ _PARITY = "model/test_parity_with_transformers.py"
 MODEL = (
     Defect(
         name="layers are not shared",
-        file="model/parameter_sharing.py",
+        file="model/config.py",
         old="(i * groups // layers) * inner + j",
         new="i * inner + j",
         tests=("model/test_parameter_sharing.py",),
     ),
     Defect(
         name="LayerNorm has torch's epsilon",
-        file="model/feed_forward.py",
+        file="model/encoder.py",
         old="nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)",
         new="nn.LayerNorm(config.hidden_size)",
         tests=("model/test_embedding_and_heads.py", _PARITY),
     ),
     Defect(
         name="GELU is the exact one",
-        file="model/feed_forward.py",
+        file="model/encoder.py",
         old='"gelu_new": nn.GELU(approximate="tanh"),',
         new='"gelu_new": nn.GELU(),',
         tests=(_PARITY,),
@@ -35,7 +35,7 @@ MODEL = (
     ),
     Defect(
         name="positions go on from sequence to sequence",
-        file="model/packed_sequences.py",
+        file="model/packing.py",
         old="np.arange(len(token_ids)) - np.repeat(starts, lengths)),\n        lengths",
         new="np.arange(len(token_ids))),\n        lengths",
         tests=("model/test_packed_sequences.py::test_a_packed_batch_equals_each_sequence_alone",),

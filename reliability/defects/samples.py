@@ -2,8 +2,8 @@
 
 from reliability.defects.defect import Defect
 
-_SAMPLES, _ORDER = "pretraining/samples.py", "pretraining/sentence_order.py"
-_MASKS, _BATCHES = "pretraining/ngram_masking.py", "pretraining/batches.py"
+_SAMPLES, _ORDER = "pretraining/sampling.py", "pretraining/segments.py"
+_MASKS, _BATCHES = "pretraining/masking.py", "pretraining/batches.py"
 
 SAMPLES = (
     Defect(
@@ -31,7 +31,7 @@ SAMPLES = (
     ),
     Defect(
         name="a foreign segment comes from the same document",
-        file="pretraining/foreign_segments.py",
+        file="pretraining/segments.py",
         old="found = (self._document[drawn] != document[waiting]) & (begin < end)",
         new="found = begin < end",
         tests=("pretraining/test_foreign_segments.py",),
@@ -112,7 +112,7 @@ SAMPLES = (
     ),
     Defect(
         name="all epochs come in the same order",
-        file="pretraining/epoch_order.py",
+        file="pretraining/sampling.py",
         old='stream("order", self._seed, epoch, number)',
         new='stream("order", self._seed, number)',
         tests=(
@@ -138,7 +138,7 @@ SAMPLES = (
     ),
     Defect(
         name="evaluation repeats samples until its last batch is full",
-        file="pretraining/intrinsic_evaluation.py",
+        file="pretraining/evaluation.py",
         old="numbers = np.arange(min(limit, samples.per_epoch))",
         new="numbers = np.arange(-(-min(limit, samples.per_epoch) // batch_size) * batch_size)",
         tests=(
@@ -148,7 +148,7 @@ SAMPLES = (
     ),
     Defect(
         name="another corpus goes on with a run",
-        file="pretraining/corpus_record.py",
+        file="pretraining/run_identity.py",
         old="if [each.manifest for each in kept.corpora] != [each.manifest for each in now.corpora]:",
         new="if False:",
         tests=("pretraining/test_run_limits.py::test_another_corpus_is_refused_with_what_differs",),

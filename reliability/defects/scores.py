@@ -2,7 +2,7 @@
 
 from reliability.defects.defect import Defect
 
-_GLUE, _WINDOWS, _ANSWERS = "tasks/glue.py", "tasks/windows.py", "tasks/answers.py"
+_GLUE, _WINDOWS, _ANSWERS = "tasks/glue.py", "tasks/features.py", "tasks/answers.py"
 _EVALUATION = "finetuning/evaluation.py"
 _BATCH_SIZES = "finetuning/test_finetune.py::test_the_size_of_evaluation_batches_changes_no_answer"
 
@@ -51,7 +51,7 @@ SCORES = (
     ),
     Defect(
         name="the threshold of no answer has the wrong sign",
-        file="tasks/null_threshold.py",
+        file="tasks/answers.py",
         old="answered=each.no_answer <= threshold.value",
         new="answered=each.no_answer >= threshold.value",
         tests=("finetuning/test_absent_answers.py",),
@@ -73,7 +73,7 @@ SCORES = (
     ),
     Defect(
         name="quotes in a table of GLUE are markup",
-        file="tasks/sources.py",
+        file="tasks/examples.py",
         old='        fields = line.split("\\t")\n        where',
         new='        fields = [field.strip(\'"\') for field in line.split("\\t")]\n        where',
         tests=(
@@ -83,7 +83,7 @@ SCORES = (
     ),
     Defect(
         name="a ragged row is passed over",
-        file="tasks/sources.py",
+        file="tasks/examples.py",
         old='raise DamagedData(where, f"has {len(fields)} tab-separated fields where {len(columns)} are expected")',
         new="continue",
         tests=("tasks/test_sources.py::test_a_ragged_row_is_an_error_with_its_line",),
@@ -118,7 +118,7 @@ SCORES = (
     ),
     Defect(
         name="articles count in an answer",
-        file="tasks/answer_metrics.py",
+        file="tasks/answers.py",
         old='_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION))',
         new="text.lower().translate(_WITHOUT_PUNCTUATION)",
         tests=("tasks/test_answer_metrics.py::test_span_scores_by_hand",),
@@ -168,7 +168,7 @@ SCORES = (
     ),
     Defect(
         name="what is cut off a question of RACE is its option",
-        file="tasks/options.py",
+        file="tasks/race.py",
         old="kept_question = question[-question_length:]",
         new="kept_question = question[:question_length]",
         tests=("tasks/test_race.py::test_the_passage_loses_its_end_and_the_question_its_beginning",),

@@ -2,13 +2,13 @@
 
 from reliability.defects.defect import Defect
 
-_BATCHER, _GATE = "inference/server/batcher.py", "inference/server/gate.py"
+_BATCHER, _GATE = "inference/server/batching.py", "inference/server/middleware.py"
 _OF_BATCHER, _OF_LIMITS = "inference/server/test_batcher.py::", "inference/server/test_limits.py::"
 
 SERVER = (
     Defect(
         name="a request of many texts finds room in the queue as one",
-        file="inference/server/backlog.py",
+        file="inference/server/batching.py",
         old="return self.texts + texts <= self._most_texts and",
         new="return self.texts + 1 <= self._most_texts and",
         tests=(_OF_BATCHER + "test_a_request_finds_room_as_a_whole_or_not_at_all",),
@@ -106,21 +106,21 @@ SERVER = (
     ),
     Defect(
         name="fill-mask may be asked for any number of candidates",
-        file="inference/server/acceptance.py",
+        file="inference/server/middleware.py",
         old="    if masks * top_k > limits.candidates:",
         new="    if False:",
         tests=(_OF_LIMITS + "test_masks_times_candidates_are_bounded",),
     ),
     Defect(
         name="the server ends before it has answered what it accepted",
-        file="inference/server/draining_server.py",
+        file="inference/server/serving.py",
         old="            over = late or not self.service.in_progress\n",
         new="            over = True\n",
         tests=("inference/server/test_ending.py::test_accepted_requests_are_answered_and_new_ones_refused",),
     ),
     Defect(
         name="a slow header is waited for without an end",
-        file="inference/server/connections.py",
+        file="inference/server/serving.py",
         old="        if what is Waiting.HEADER:\n            self._alarm",
         new="        if what is None:\n            self._alarm",
         tests=("inference/server/test_connections.py::test_who_sends_too_slowly_is_told_and_closed",),

@@ -2,7 +2,7 @@
 
 from reliability.defects.defect import Defect
 
-_SHARDS, _DECODING = "text/preparation/shards.py", "text/readers/decoding.py"
+_SHARDS, _DECODING = "text/shards.py", "text/readers.py"
 
 TEXT = (
     Defect(
@@ -21,7 +21,7 @@ TEXT = (
     ),
     Defect(
         name="token ids are kept in 16 bits whatever the vocabulary",
-        file="text/preparation/shard_encoding.py",
+        file="text/shards.py",
         old="""return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")""",
         new="""return np.dtype("<u2")""",
         tests=("text/test_prepare.py::test_the_smallest_type_that_fits_is_used",),
@@ -63,14 +63,14 @@ TEXT = (
     ),
     Defect(
         name="another tokenizer has the same fingerprint when its pieces are as many",
-        file="text/fingerprints.py",
+        file="text/tokenizer.py",
         old="""        digest.update(struct.pack("<IfB", len(piece), entry.score, entry.type) + piece)\n""",
         new="""        digest.update(struct.pack("<IfB", 1, 0.0, 1))\n""",
         tests=("text/test_tokenizer_json.py::test_the_fingerprint_changes_with_every_piece_score_type_and_map",),
     ),
     Defect(
         name="a model is used with another tokenizer than it was trained with",
-        file="checkpoints/model_tokenizer.py",
+        file="checkpoints/model_directory.py",
         old="if trained_with is not None and not tokenizer.answers_to(str(trained_with)):",
         new="if False:",
         tests=("inference/test_predictor.py::test_a_foreign_tokenizer_is_refused",),

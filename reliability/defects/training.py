@@ -2,8 +2,8 @@
 
 from reliability.defects.defect import Defect
 
-_UPDATE, _STEPS, _STATE = "training/update.py", "training/steps.py", "training/training_state.py"
-_SIGNALS, _LAMB, _CHUNKED = "training/stop_signals.py", "optim/lamb.py", "optim/chunked_updates.py"
+_UPDATE, _STEPS, _STATE = "training/update.py", "training/loop.py", "training/state.py"
+_SIGNALS, _LAMB, _CHUNKED = "training/run_folder.py", "optim/lamb.py", "optim/lamb.py"
 _DIED = "training/test_resume.py::test_a_run_that_died_goes_on_as_if_it_had_not"
 
 TRAINING = (
@@ -92,15 +92,15 @@ TRAINING = (
     Defect(
         name="a checkpoint of another recipe or corpus is taken",
         file=_STATE,
-        old="if state.identity.get(key) != value:",
+        old="if kept.get(key) != value and (key in kept or key not in _RECORDED_LATER):",
         new="if False:",
         tests=("training/test_resume.py::test_a_run_of_another_recipe_or_corpus_is_refused_by_what_differs",),
     ),
     Defect(
         name="tokens are not counted on over a resume",
         file=_STATE,
-        old="        self.tokens += figures.tokens\n",
-        new="        self.tokens = figures.tokens\n",
+        old="        self.step += 1\n        self.tokens += figures.tokens\n",
+        new="        self.step += 1\n        self.tokens = figures.tokens\n",
         tests=("training/test_limits.py::test_tokens_end_a_run_with_the_step_that_reaches_them",),
     ),
     Defect(
@@ -149,14 +149,14 @@ TRAINING = (
     ),
     Defect(
         name="LayerNorm and biases decay",
-        file="optim/parameter_groups.py",
+        file="optim/optimizer.py",
         old='"weight_decay": 0.0, "adapt": False',
         new='"weight_decay": weight_decay, "adapt": False',
         tests=("optim/test_lamb.py::test_layer_norm_and_biases_neither_decay_nor_adapt",),
     ),
     Defect(
         name="the first update of the warm-up does not move",
-        file="optim/schedule.py",
+        file="optim/recipe.py",
         old="return peak * (step + 1) / warmup_steps",
         new="return peak * step / warmup_steps",
         tests=("optim/test_schedule.py::test_every_update_moves_the_first_one_too",),

@@ -15,7 +15,7 @@ if sys.platform == "win32":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # for editors and type checkers; `typing` would be most of what this file costs
-    from albert.inference.embedding_transformer import AlbertEmbedding as AlbertEmbedding
+    from albert.inference.embedding import AlbertEmbedding as AlbertEmbedding
     from albert.inference.predictor import Predictor
 
     load = Predictor.open
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `typing` would be most of wh
 __version__ = "0.1.0"
 _LATE = {
     "load": ("albert.inference.predictor", "Predictor.open"),
-    "AlbertEmbedding": ("albert.inference.embedding_transformer", "AlbertEmbedding"),
+    "AlbertEmbedding": ("albert.inference.embedding", "AlbertEmbedding"),
 }
 
 

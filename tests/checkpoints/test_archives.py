@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert.checkpoints import archives
-from albert.checkpoints.archives import is_archive, unpacked
+from albert.checkpoints import hub as archives
+from albert.checkpoints.hub import is_archive, unpacked
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, OutOfResources
 
 FILES = {"model/model.index": b"index", "model/albert_config.json": b"{}", "model/notes.txt": b"not needed"}

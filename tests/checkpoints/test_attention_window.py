@@ -12,12 +12,12 @@ import transformers
 
 from albert.checkpoints.config_file import read_config
 from albert.checkpoints.model_directory import MODELS, Kind, open_model, save_model_directory
-from albert.checkpoints.warm_start.warm_start import warm_start
+from albert.checkpoints.warm_start import warm_start
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import PackedSequences, pack
+from albert.model.packing import PackedSequences, pack
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.sentencepiece import train_tokenizer
 
 Rewrite = Callable[..., None]
 LABELLED = ("classification", "token_classification")

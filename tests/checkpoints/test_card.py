@@ -11,9 +11,9 @@ from huggingface_hub import ModelCard as HubCard
 
 from albert.checkpoints.card import ModelCard
 from albert.checkpoints.model_directory import MODELS, Kind, save_model_directory
-from albert.experiments.sample_corpus import load_chapters
+from albert.experiments.quickstart import load_chapters
 from albert.model.config import AlbertConfig
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.sentencepiece import train_tokenizer
 
 HOSTILE = 'no: "yes" | {x} \\ # --- \n---\nlicense: evil'
 

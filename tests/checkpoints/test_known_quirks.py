@@ -11,13 +11,11 @@ import torch
 import transformers
 
 from albert.checkpoints.config_file import config_to_json, read_config
-from albert.checkpoints.known_quirks import known_quirks
+from albert.checkpoints.loading import groups_of_layers, known_quirks, spread_over_layers
 from albert.checkpoints.model_directory import open_model, write_model
-from albert.checkpoints.uneven_groups import groups_of_layers, spread_over_layers
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification
-from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.packing import pack
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 
 Rewrite = Callable[..., None]

@@ -13,8 +13,8 @@ from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from tests.checkpoints.hub_server import HubServer, Repository, hub_server
 
-from albert.checkpoints import location
-from albert.checkpoints.location import find_model
+from albert.checkpoints import hub as location
+from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import open_model
 from albert.runtime.errors import MissingInput, Unavailable, UsageError
 

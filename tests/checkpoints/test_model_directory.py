@@ -24,10 +24,9 @@ from albert.model.albert import (
     AlbertForTokenClassification,
     AlbertModel,
 )
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS, AlbertConfig
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.manifests import verify_directory
+from albert.runtime.manifest import verify_directory
 
 Rewrite = Callable[..., None]
 TRANSFORMERS_KEYS = {

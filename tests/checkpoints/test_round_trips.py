@@ -14,7 +14,7 @@ from torch import nn
 from albert.checkpoints.model_directory import KINDS, MODELS, Kind, kind_of, open_model, read_config, write_model
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 
 BASE = AlbertConfig(
     vocab_size=40,

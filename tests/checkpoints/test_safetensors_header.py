@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save
 
-from albert.checkpoints.safetensors_header import DTYPES, StoredTensor, read_header
-from albert.checkpoints.tensor_files import StoredTensors, stored_tensors
+from albert.checkpoints.tensor_files import DTYPES, StoredTensor, StoredTensors, read_header, stored_tensors
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, OutOfResources
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)

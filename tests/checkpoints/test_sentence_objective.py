@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from albert.checkpoints.model_directory import kind_of, open_model, read_config, write_model
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
 
 HEAD = ("sop_classifier.classifier.weight", "sop_classifier.classifier.bias")

@@ -8,12 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.checkpoints.warm_start.warm_start import warm_start
-from albert.checkpoints.warm_start.warm_start_layers import block_origins, layer_origins
+from albert.checkpoints.warm_start import block_origins, layer_origins, warm_start
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
-from albert.model.parameter_sharing import sharing_plan
+from albert.model.config import AlbertConfig, sharing_plan
+from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
 
 BASE = AlbertConfig(

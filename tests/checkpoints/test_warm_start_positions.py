@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from albert.checkpoints.warm_start.warm_start_positions import positions_note, resize_positions
+from albert.checkpoints.warm_start import positions_note, resize_positions
 
 TABLE = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from albert.checkpoints.warm_start.warm_start import warm_start
-from albert.checkpoints.warm_start.warm_start_vocabulary import pieces_by_text, rows_of_pieces, same_pieces
-from albert.experiments.sample_corpus import load_chapters
+from albert.checkpoints.warm_start import pieces_by_text, rows_of_pieces, same_pieces, warm_start
+from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
-from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
+from albert.text.sentencepiece import train_tokenizer
+from albert.text.wordpiece import WordPieceTokenizer
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 

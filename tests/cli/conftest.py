@@ -72,9 +72,9 @@ def scene(tmp_path_factory) -> Scene:
     from albert.cli.main import run
     from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
     from albert.model.config import AlbertConfig
-    from albert.text.preparation.prepare import prepare
-    from albert.text.preparation.unit_preparation import PreparationSettings
-    from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+    from albert.text.executors import PreparationSettings
+    from albert.text.prepare import prepare
+    from albert.text.sentencepiece import train_tokenizer
 
     root = tmp_path_factory.mktemp("scene")
     places = Scene(*(root / name for name in Scene.__dataclass_fields__))

@@ -13,9 +13,8 @@ from pathlib import Path
 import torch._dynamo  # noqa: F401 (torch's optimisers load it when they are used: here before the forks)
 from tests.experiments.tables.toy_scale import TOY
 
-from albert.cli import tables  # noqa: F401 (a command is imported when it is asked for: here before the forks)
 from albert.cli.main import run
-from albert.experiments.tables import execution, scales
+from albert.experiments import execution, scales
 
 
 def start(words: list[str], said: Path) -> int:

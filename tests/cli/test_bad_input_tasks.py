@@ -27,7 +27,7 @@ def save(scene, here, kind, spoil=None):
     """A model directory of a kind, its tensors changed before."""
     import torch
 
-    from albert.checkpoints.kinds import build_model
+    from albert.checkpoints.huggingface import build_model
     from albert.checkpoints.model_directory import read_config, save_model_directory
 
     model = build_model(kind, read_config(scene.classifier)[0], 2 if kind == "classification" else None)

@@ -20,7 +20,7 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(chr(0x4E00 + n) for n 
 @pytest.fixture
 def release(tmp_path) -> Path:
     """The files of a release: checkpoint, configuration, SentencePiece model."""
-    from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+    from albert.text.sentencepiece import train_tokenizer
 
     folder = tmp_path / "albert_base"
     shutil.copytree(HERE / "shared", folder)
@@ -205,7 +205,7 @@ def one_output(tmp_path) -> Path:
     """The classifier of three classes with its first output alone."""
     import importlib.util
 
-    from albert.checkpoints.tensorflow.tensor_bundle import TensorBundle
+    from albert.checkpoints.tensor_bundle import TensorBundle
 
     spec = importlib.util.spec_from_file_location("tensorflow_writer", HERE / "writer.py")
     assert spec is not None and spec.loader is not None

@@ -8,11 +8,11 @@ import torch
 from rich.console import Console
 
 import albert
+from albert.cli.evaluate import check_precisions, precision_table
 from albert.cli.main import run
-from albert.cli.precision_table import check_precisions, precision_table
-from albert.experiments.precision_scores import PrecisionScore
+from albert.experiments.depth_curve import PrecisionScore
 from albert.finetuning.evaluation import Evaluation
-from albert.inference.precision import check_int8
+from albert.inference.engine import check_int8
 from albert.runtime.errors import CheckFailed, Unavailable
 
 try:

@@ -63,7 +63,7 @@ def test_help_shows_the_defaults_of_the_recipe_that_is_named(monkeypatch, capsys
 HEAVY = ("torch", "matplotlib", "tensorboard", "scipy", "sklearn", "pandas")
 LOADED = f"""
 import os, sys
-from albert.cli import command_line
+from albert.cli import options
 from albert.cli.main import run
 for command in {list(COMMANDS)}:
     child = os.fork()

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from albert.cli.info import bytes_from
 from albert.cli.main import run
-from albert.cli.memory_tables import bytes_from
 from albert.cli.named_things import find
-from albert.model.presets import PRESETS
-from albert.model.training_memory import count_training_memory
+from albert.model.config import PRESETS
+from albert.model.cost import count_training_memory
 from albert.runtime.errors import Unavailable
 
 

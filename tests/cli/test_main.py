@@ -42,7 +42,8 @@ def in_a_new_process(code: str, **environment: str) -> subprocess.CompletedProce
 def module_with(main) -> ModuleType:
     """A module of a command."""
     module = ModuleType("command")
-    vars(module)["main"] = main
+    for name in ("main", *(command.function for command in table.COMMANDS.values())):
+        vars(module)[name] = main
     return module
 
 

@@ -10,12 +10,11 @@ import transformers
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.cli.pretrain import find_recipe
-from albert.experiments.sample_corpus import load_chapters
-from albert.model.packed_sequences import pack
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.runtime.journal import read_journal
-from albert.runtime.strict_json import load_json, save_json
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.experiments.quickstart import load_chapters
+from albert.model.packing import pack
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.runtime.json_files import load_json, read_journal, save_json
+from albert.text.tokenizer_loading import load_tokenizer
 
 TINY = [
     *("--model.hidden-size", "32", "--model.embedding-size", "16", "--model.num-hidden-layers", "2"),

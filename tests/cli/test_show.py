@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from albert.cli.main import run
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.shards import TokenCorpus
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.sentencepiece import train_tokenizer
+from albert.text.shards import TokenCorpus
 
 SYLLABLES = [a + b for a in "bcdfghlmnprstvw" for b in "aeiou"]
 

@@ -10,9 +10,9 @@ import pytest
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
-from albert.experiments.tables import scales
-from albert.experiments.tables.grids import GRIDS
-from albert.runtime.manifests import file_hash
+from albert.experiments import scales
+from albert.experiments.grids import GRIDS
+from albert.runtime.manifest import file_hash
 
 KILLED = Path(__file__).with_name("killed_tables.py")
 

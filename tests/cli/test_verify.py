@@ -3,7 +3,7 @@
 import pytest
 
 from albert.cli.main import run
-from albert.runtime.durable_files import new_directory
+from albert.runtime.files import new_directory
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from albert.cli.main import run
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.runtime.strict_json import load_json
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.runtime.json_files import load_json
 
 SHORT = [
     *("--batch-size", "2", "--evaluation-sequences", "4", "--schedule.total-steps", "2"),

@@ -13,18 +13,17 @@ import transformers
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
-from albert.inference.encoding import encode_with_masks
 from albert.inference.predictor import Predictor
-from albert.model.packed_sequences import pack
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.runtime.durable_files import new_directory
+from albert.inference.tasks import encode_with_masks
+from albert.model.packing import pack
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.runtime.files import new_directory
 from albert.tasks.examples import Example
-from albert.tasks.features import text_features
+from albert.tasks.features import span_features, text_features
 from albert.tasks.task import Answer
-from albert.tasks.windows import span_features
-from albert.text.preparation.shards import TokenCorpus
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.shards import TokenCorpus
+from albert.text.tokenizer_loading import load_tokenizer
 
 IDEOGRAPHS = (
     "中国人大在有这上来到时地为子你说生年着就那和要出也得里后自以会家可下而过天去能对小多然于心学么之都好看起发当没成只如事把还用第样道想作种开美总从无情己面最女但现"

@@ -10,14 +10,14 @@ import torch
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import dispatch, run
 from albert.experiments.depth_curve import depth_curve
-from albert.experiments.sample_corpus import load_chapters
-from albert.finetuning.evaluate import evaluate_directory
+from albert.experiments.quickstart import load_chapters
+from albert.finetuning.evaluation import evaluate_directory
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
-from albert.model.parameter_count import count_flops
+from albert.model.cost import count_flops
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.declared import DECLARED
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.tasks.submission import DECLARED
+from albert.text.sentencepiece import train_tokenizer
 
 SENTENCES = [f"the {noun} was {kind}" for noun in ("ship", "storm", "captain", "letter") for kind in ("good", "bad")]
 

@@ -7,10 +7,10 @@ import pytest
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.experiments.directory_reports import model_report, tokenizer_report
-from albert.experiments.sample_corpus import load_chapters
+from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForMultipleChoice, AlbertForPreTraining, AlbertForTokenClassification, AlbertModel
 from albert.model.config import AlbertConfig
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.sentencepiece import train_tokenizer
 
 SMALL = AlbertConfig(
     vocab_size=200,

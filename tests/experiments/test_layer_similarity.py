@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
-from albert.experiments.layer_similarity import cut_passages, measure_layers
-from albert.experiments.sample_corpus import load_chapters
-from albert.inference.layer_movement import layer_movement
+from albert.experiments.layers import cut_passages, measure_layers
+from albert.experiments.quickstart import load_chapters
+from albert.inference.layers import layer_movement
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import MissingInput
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.sentencepiece import train_tokenizer
 
 CPU = torch.device("cpu")
 PASSAGES = ["It was a dark and stormy night.", "The whale, the whale!", "I have written to Jane of it."]
@@ -80,7 +80,7 @@ def test_an_angle_is_found_again_however_small_or_flat(degrees, before, after):
 
 def test_all_tokens_count_alike_however_passages_are_batched(models, monkeypatch):
     together = measure_layers(models["unshared"], PASSAGES, device=CPU)
-    monkeypatch.setattr("albert.experiments.layer_similarity.PASSAGES_AT_ONCE", 1)
+    monkeypatch.setattr("albert.experiments.layers.PASSAGES_AT_ONCE", 1)
     apart = measure_layers(models["unshared"], PASSAGES, device=CPU)
     np.testing.assert_allclose(together.distance, apart.distance, rtol=1e-5)
     np.testing.assert_allclose(together.angle, apart.angle, rtol=1e-4)

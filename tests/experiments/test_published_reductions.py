@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from albert.experiments.published_reductions import CLAIMS, claims_about
-from albert.model.presets import PRESETS
+from albert.experiments.published_sizes import CLAIMS, claims_about
+from albert.model.config import PRESETS
 
 # (before, after, stated) -> exact figure, whether it holds
 VERDICTS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert.experiments.published_scores import (
+from albert.experiments.published import (
     DOWNSTREAM,
     EMBEDDING_SIZE,
     OVERALL,

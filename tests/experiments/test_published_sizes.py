@@ -5,15 +5,9 @@ from itertools import product
 
 import pytest
 
-from albert.experiments.published_sizes import (
-    PUBLISHED_SIZES,
-    REMARKS,
-    PublishedSize,
-    differences,
-    preset_of_shape,
-)
-from albert.model.parameter_count import count_parameters
-from albert.model.presets import PRESETS
+from albert.experiments.published_sizes import PUBLISHED_SIZES, REMARKS, PublishedSize, differences, preset_of_shape
+from albert.model.config import PRESETS
+from albert.model.cost import count_parameters
 
 EVERY_SIZE = [(name, size) for name, sizes in PUBLISHED_SIZES.items() for size in sizes]
 STATED = {

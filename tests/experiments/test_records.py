@@ -22,7 +22,7 @@ def finished_run(tmp_path):
 
 
 def test_a_pretraining_run_is_kept_with_its_baseline_commit_and_curves(finished_run, tmp_path):
-    from albert.experiments.records import record_pretraining
+    from albert.experiments.curves import record_pretraining
 
     results = tmp_path / "results"
     record_pretraining(finished_run, results, "tiny", "abc1234", "a machine", "albert pretrain tiny")
@@ -37,7 +37,7 @@ def test_a_pretraining_run_is_kept_with_its_baseline_commit_and_curves(finished_
 
 
 def test_rows_are_added_below_one_header(finished_run, tmp_path):
-    from albert.experiments.records import record_finetuning, record_pretraining
+    from albert.experiments.curves import record_finetuning, record_pretraining
 
     results = tmp_path / "results"
     record_pretraining(finished_run, results, "tiny", "abc1234", "a machine", "albert pretrain tiny")
@@ -50,7 +50,7 @@ def test_rows_are_added_below_one_header(finished_run, tmp_path):
 
 
 def test_a_run_that_was_never_evaluated_is_not_recorded(finished_run, tmp_path):
-    from albert.experiments.records import record_pretraining
+    from albert.experiments.curves import record_pretraining
     from albert.runtime.errors import MissingInput
 
     lines = (finished_run / "journal.jsonl").read_text(encoding="utf-8").splitlines()[:-1]

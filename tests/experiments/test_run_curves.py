@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from albert.cli.main import run as albert
-from albert.experiments.run_curves import draw_runs, read_runs
+from albert.experiments.curves import draw_runs, read_runs
 
 
 @pytest.fixture

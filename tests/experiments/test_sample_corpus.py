@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from albert.experiments import sample_corpus as sample
-from albert.text.readers.corpus import read_corpus
+from albert.experiments import quickstart as sample
+from albert.text.corpus import read_corpus
 from albert.text.sentences import split_sentences
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from albert.experiments.size_report import compare, size_report
-from albert.model.activation_memory import count_activation_memory
-from albert.model.presets import PRESETS
+from albert.experiments.sizes import compare, size_report
+from albert.model.config import PRESETS
+from albert.model.cost import count_activation_memory
 
 transformers = pytest.importorskip("transformers")
 

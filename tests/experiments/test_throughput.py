@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from albert.experiments import throughput
-from albert.experiments.throughput import FEWEST_ROUNDS, MOST_ROUNDS, measure_throughput
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
+from albert.experiments import sizes as throughput
+from albert.experiments.sizes import FEWEST_ROUNDS, MOST_ROUNDS, measure_throughput
+from albert.model.config import PRESETS, AlbertConfig
 from albert.runtime.errors import OutOfResources
 
 CPU = torch.device("cpu")

@@ -9,17 +9,15 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.experiments.sample_corpus import load_chapters
+from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.tasks.declared import DECLARED
-from albert.tasks.entities import tag_metrics
-from albert.tasks.metrics import multi_label_scores
-from albert.tasks.rows import Row, Rows
-from albert.tasks.task import Labels, Single, Tags, Task, TaskRecipe, Words
+from albert.tasks.metrics import multi_label_scores, tag_metrics
+from albert.tasks.submission import DECLARED
+from albert.tasks.task import Labels, Row, Rows, Single, Tags, Task, TaskRecipe, Words
+from albert.text.sentencepiece import train_tokenizer
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
 

@@ -7,21 +7,19 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
-from albert.finetuning.evaluate import evaluate_directory
-from albert.finetuning.evaluation import CHOSEN_ON_THESE
-from albert.finetuning.finetune import finetune
-from albert.finetuning.held_out_threshold import hold_out
-from albert.finetuning.learnt import learnt_windows
+from albert.finetuning.data import PreparedSplit
+from albert.finetuning.evaluation import CHOSEN_ON_THESE, evaluate_directory
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.options import hold_out
+from albert.finetuning.run import finetune, learnt_windows
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.splits import PreparedSplit
-from albert.finetuning.start import PretrainedEncoder
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForQuestionAnswering
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.declared import DECLARED
 from albert.tasks.examples import Example
+from albert.tasks.features import span_features
+from albert.tasks.submission import DECLARED
 from albert.tasks.task import Answer
-from albert.tasks.windows import span_features
 
 CPU = FinetuningSettings(device="cpu")
 

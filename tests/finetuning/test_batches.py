@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from albert.finetuning.batches import TaskBatch, TaskBatches, batch_members, split_by_tokens
-from albert.finetuning.objectives import task_loss
-from albert.model.joint_question_answering import SpanFromStart
-from albert.model.packed_sequences import pack
+from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, split_by_tokens
+from albert.finetuning.setup import task_loss
+from albert.model.albert import SpanFromStart
+from albert.model.packing import pack
 from albert.tasks.features import join_sequences
 
 

@@ -5,16 +5,15 @@ import json
 import pytest
 
 from albert.cli.main import dispatch, run
-from albert.finetuning import benchmark, seeds
-from albert.finetuning.benchmark import BenchmarkResult, TaskOutcome, finetune_benchmark
-from albert.finetuning.finetune import finetune
+from albert.finetuning import seeds
+from albert.finetuning import seeds as benchmark
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.seeds import SeedRun, SeedsResult
-from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning.seeds import BenchmarkResult, SeedRun, SeedsResult, TaskOutcome, finetune_benchmark
 from albert.runtime.errors import Diverged
-from albert.tasks.averages import GLUE_AVERAGE
-from albert.tasks.declared import DECLARED
-from albert.tasks.tables.table_task import RecipeChanges
+from albert.tasks.submission import DECLARED, GLUE_AVERAGE
+from albert.tasks.table_task import RecipeChanges
 
 SMALL = ["--steps", "3", "--batch-size", "4", "--max-length", "16", "--device", "cpu"]
 PAIR = "index\tsentence1\tsentence2\t{}\n"

@@ -7,16 +7,15 @@ from functools import partial
 
 import pytest
 
-from albert.finetuning import ways_of_learning
-from albert.finetuning.best_model import BestModel, Selection, selection_of
-from albert.finetuning.evaluate import evaluate_directory
-from albert.finetuning.finetune import finetune
-from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.start import PretrainedEncoder
+from albert.finetuning import setup as ways_of_learning
+from albert.finetuning.evaluation import evaluate_directory
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run import finetune
+from albert.finetuning.run_record import BestModel, FinetuningSettings, Selection, selection_of
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
-from albert.runtime.journal import read_journal
-from albert.runtime.manifests import MANIFEST_NAME, file_hash, manifest_bytes, verify_directory
-from albert.tasks.declared import DECLARED
+from albert.runtime.json_files import read_journal
+from albert.runtime.manifest import MANIFEST_NAME, file_hash, manifest_bytes, verify_directory
+from albert.tasks.submission import DECLARED
 
 BEST = FinetuningSettings(device="cpu", select="best", evaluate_every=2, checkpoint_every=3)
 

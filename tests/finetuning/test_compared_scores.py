@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from albert.cli.main import run
-from albert.finetuning.finetune import finetune
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.report import advice
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.start import PretrainedEncoder
-from albert.finetuning.summary import advice
-from albert.tasks.declared import DECLARED
 from albert.tasks.metrics import mean_absolute_error, pearson
+from albert.tasks.submission import DECLARED
 
 LINEAR = "TF-IDF with logistic regression"
 

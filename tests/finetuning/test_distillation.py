@@ -10,21 +10,21 @@ import torch
 from torch.nn import functional
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.experiments.sample_corpus import load_chapters
+from albert.experiments.quickstart import load_chapters
+from albert.finetuning.data import read_examples
 from albert.finetuning.distillation import Distillation, open_teacher, soft_loss
 from albert.finetuning.evaluation import Computing
-from albert.finetuning.finetune import finetune
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
-from albert.finetuning.splits import read_examples
-from albert.finetuning.start import PretrainedEncoder
-from albert.finetuning.ways_of_learning import TaughtLoss
+from albert.finetuning.setup import TaughtLoss
 from albert.model.albert import AlbertForMultipleChoice, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.encoder import Encoder
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
-from albert.tasks.declared import DECLARED
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.tasks.submission import DECLARED
+from albert.text.sentencepiece import train_tokenizer
 
 CPU = Computing(torch.device("cpu"))
 

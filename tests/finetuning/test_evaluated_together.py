@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from albert.checkpoints.kinds import build_model
+from albert.checkpoints.huggingface import build_model
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import dispatch, run
-from albert.experiments.sample_corpus import load_chapters
-from albert.finetuning.evaluate import evaluate_directory, evaluate_models
-from albert.finetuning.splits import read_examples
-from albert.finetuning.start import head_description, head_kind, n_outputs
+from albert.experiments.quickstart import load_chapters
+from albert.finetuning.data import read_examples
+from albert.finetuning.evaluation import evaluate_directory, evaluate_models
+from albert.finetuning.model import head_description, head_kind, n_outputs
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.tasks.declared import DECLARED
+from albert.tasks.submission import DECLARED
 from albert.tasks.task import Choice, Labels, Score, Span, Tags
-from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.sentencepiece import train_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 
 def save_random_model(path, task, config, tokenizer_directory, seed):

@@ -9,20 +9,17 @@ import torch
 import transformers
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
-from albert.finetuning.batches import TaskBatches
+from albert.finetuning.data import TaskBatches
 from albert.finetuning.evaluation import Computing
-from albert.finetuning.exits import HeadAtDepths, exit_depths, exit_weights
-from albert.finetuning.finetune import finetune
-from albert.finetuning.objectives import task_loss
+from albert.finetuning.model import HeadAtDepths, PretrainedEncoder, exit_depths, exit_weights
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.start import PretrainedEncoder
-from albert.finetuning.ways_of_learning import way_of_learning
-from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
-from albert.model.depth import run_to_depth
-from albert.model.packed_sequences import pack
+from albert.finetuning.setup import task_loss, way_of_learning
+from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, run_to_depth
+from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
-from albert.tasks.declared import DECLARED
 from albert.tasks.features import join_sequences
+from albert.tasks.submission import DECLARED
 
 SETTINGS = FinetuningSettings(device="cpu", exits="every")
 

@@ -10,20 +10,19 @@ import torch
 import transformers
 
 from albert.checkpoints.model_directory import open_model
-from albert.finetuning import ways_of_learning
-from albert.finetuning.evaluate import evaluate_directory
-from albert.finetuning.evaluation import Computing, evaluate_model
-from albert.finetuning.finetune import finetune
+from albert.finetuning import setup as ways_of_learning
+from albert.finetuning.data import prepare_split
+from albert.finetuning.evaluation import Computing, evaluate_directory, evaluate_model
+from albert.finetuning.model import PretrainedEncoder, RandomEncoder, head_kind, random_encoder_like, start_model
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.splits import prepare_split
-from albert.finetuning.start import PretrainedEncoder, RandomEncoder, head_kind, random_encoder_like, start_model
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.journal import read_journal
-from albert.runtime.manifests import verify_directory
-from albert.tasks.declared import DECLARED
+from albert.runtime.json_files import read_journal
+from albert.runtime.manifest import verify_directory
+from albert.tasks.submission import DECLARED
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 CPU = FinetuningSettings(device="cpu")
 PERFECT = {

@@ -8,18 +8,17 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import open_model
-from albert.finetuning import frozen_encoder
-from albert.finetuning.batches import TaskBatches
+from albert.finetuning import distillation as frozen_encoder
+from albert.finetuning.data import TaskBatches
 from albert.finetuning.evaluation import Computing
-from albert.finetuning.finetune import finetune
-from albert.finetuning.objectives import task_loss
+from albert.finetuning.model import PretrainedEncoder, head_kind
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.start import PretrainedEncoder, head_kind
-from albert.finetuning.ways_of_learning import TaughtLoss, way_of_learning
+from albert.finetuning.setup import TaughtLoss, task_loss, way_of_learning
 from albert.model.albert import AlbertForMultipleChoice, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.encoder import Encoder
-from albert.tasks.declared import DECLARED
 from albert.tasks.features import join_sequences
+from albert.tasks.submission import DECLARED
 
 SETTINGS = FinetuningSettings(device="cpu", freeze_encoder=True, checkpoint_every=2)
 CPU = Computing(torch.device("cpu"))

@@ -6,23 +6,17 @@ from dataclasses import replace
 import pytest
 
 from albert.cli.main import run
-from albert.experiments.published_finetuning import TABLE_14
-from albert.finetuning.finetune import finetune
-from albert.finetuning.learning_plan import (
-    FEWEST_UPDATES,
-    MOST_EPOCHS,
-    plan_learning,
-    rate_for_width,
-    recipe_basis,
-)
+from albert.experiments.published import TABLE_14
+from albert.finetuning.learning_plan import FEWEST_UPDATES, MOST_EPOCHS, plan_learning, rate_for_width, recipe_basis
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
-from albert.finetuning.start import PretrainedEncoder
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS
 from albert.runtime.errors import CannotCreate
 from albert.tasks.custom import declare_custom_task
-from albert.tasks.declared import DECLARED
-from albert.tasks.tables.table_task import RecipeChanges
+from albert.tasks.submission import DECLARED
+from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import TaskRecipe
 
 CPU = FinetuningSettings(device="cpu")

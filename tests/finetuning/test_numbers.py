@@ -11,20 +11,18 @@ import transformers
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
-from albert.finetuning import ways_of_learning
+from albert.finetuning import setup as ways_of_learning
+from albert.finetuning.data import prepare_split
 from albert.finetuning.distillation import Distillation
-from albert.finetuning.evaluate import evaluate_directory
-from albert.finetuning.evaluation import Computing, evaluate_model
-from albert.finetuning.finetune import finetune
+from albert.finetuning.evaluation import Computing, evaluate_directory, evaluate_model
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run import TaskRun, finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.splits import prepare_split
-from albert.finetuning.start import PretrainedEncoder
-from albert.finetuning.task_run import TaskRun
 from albert.inference.predictor import Predictor
-from albert.runtime.journal import read_journal
+from albert.runtime.json_files import read_journal
 from albert.tasks.custom import read_task
-from albert.tasks.tables.table_task import TableTask
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.tasks.table_task import TableTask
+from albert.text.tokenizer_loading import load_tokenizer
 
 CPU = FinetuningSettings(device="cpu", precision="fp32")
 YEARS = {"ship": 1980.0, "sailor": 1990.0, "storm": 2000.0, "island": 2010.0}

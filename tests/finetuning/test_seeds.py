@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.finetuning import seeds
-from albert.finetuning.finetune import finetune
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds, spread_of, why_failed
-from albert.finetuning.start import PretrainedEncoder
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration
-from albert.tasks.declared import DECLARED
+from albert.tasks.submission import DECLARED
 
 CPU = FinetuningSettings(device="cpu")
 

@@ -7,16 +7,16 @@ import torch
 import transformers
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.finetuning.evaluate import evaluate_directory
-from albert.finetuning.learnt import task_batches
-from albert.finetuning.objectives import task_loss
+from albert.finetuning.data import prepare_split, read_examples
+from albert.finetuning.evaluation import evaluate_directory
+from albert.finetuning.model import RandomEncoder, head_description, start_model
+from albert.finetuning.run import task_batches
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.splits import prepare_split, read_examples
-from albert.finetuning.start import RandomEncoder, head_description, start_model
+from albert.finetuning.setup import task_loss
 from albert.inference.predictor import Predictor
 from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.tasks.features import NOT_JUDGED
 from albert.tasks.task import Choice, Labels, Tags
-from albert.tasks.words import NOT_JUDGED
 
 THEIRS = {
     Tags: transformers.AlbertForTokenClassification,

@@ -10,15 +10,15 @@ import torch
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
-from albert.finetuning import ways_of_learning
-from albert.finetuning.architecture_changes import ArchitectureChanges
-from albert.finetuning.finetune import finetune
+from albert.finetuning import setup as ways_of_learning
+from albert.finetuning.model import PretrainedEncoder, random_encoder_like, start_model
+from albert.finetuning.options import ArchitectureChanges
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.start import PretrainedEncoder, random_encoder_like, start_model
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
-from albert.tasks.declared import DECLARED
+from albert.tasks.submission import DECLARED
 from albert.tasks.task import Choice, Score, Span
 
 CPU = FinetuningSettings(device="cpu")

@@ -8,7 +8,7 @@ import os
 import sys
 
 from albert.cli import main, predict
-from albert.inference.files import file_prediction
+from albert.inference import files as file_prediction
 
 assert predict and file_prediction
 for line in sys.stdin:

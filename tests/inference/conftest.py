@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.experiments.sample_corpus import load_chapters
+from albert.experiments.quickstart import load_chapters
 from albert.model.config import AlbertConfig
+from albert.text.sentencepiece import train_tokenizer
 from albert.text.tokenizer import Tokenizer
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 
 @pytest.fixture(scope="session")

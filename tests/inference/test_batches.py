@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import albert
-from albert.inference.asked_texts import check_texts
-from albert.inference.encoding import UnansweredTexts
 from albert.inference.predictor import Predictor
+from albert.inference.tasks import UnansweredTexts, check_texts
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPreTraining,

@@ -7,15 +7,14 @@ import pytest
 import torch
 
 from albert.inference.early_exit import EarlyExit, early_exit_of
-from albert.inference.fast_encoder import FastEncoder
-from albert.inference.packed_model import PackedModel
+from albert.inference.engine import FastEncoder, PackedModel
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
+    run_to_depth,
 )
-from albert.model.depth import run_to_depth
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
 
 CPU = torch.device("cpu")

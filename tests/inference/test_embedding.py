@@ -14,9 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import albert
-from albert.inference.embedding import Pooling, check_pooling
-from albert.inference.embedding_transformer import AlbertEmbedding
-from albert.inference.predictor import Predictor
+from albert.inference.embedding import AlbertEmbedding
+from albert.inference.predictor import Pooling, Predictor, check_pooling
 from albert.model.albert import AlbertForPreTraining, AlbertForTokenClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import UsageError

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from albert.inference.fast_encoder import FastEncoder
-from albert.inference.linear_maps import quantize_rows
-from albert.inference.packed_model import PackedModel
-from albert.inference.precision import check_int8
+from albert.inference.engine import FastEncoder, PackedModel, check_int8, quantize_rows
 from albert.model.albert import AlbertForSequenceClassification, AlbertModel
 from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 from albert.runtime.errors import Unavailable
 
 CPU = torch.device("cpu")

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.inference.int8_matrices import quantize_matrix, restore_matrix
+from albert.inference.engine import quantize_matrix, restore_matrix
 
 
 def matrix(rows: int, columns: int, spread: float, seed: int) -> torch.Tensor:

@@ -13,17 +13,17 @@ import pytest
 import torch
 import transformers
 
-from albert.checkpoints.kinds import MODELS, Kind, build_model
+from albert.checkpoints.huggingface import MODELS, Kind, build_model
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
-from albert.inference.onnx_export import export as exporting
-from albert.inference.onnx_export.export import ExportSettings, export_onnx
-from albert.inference.onnx_export.graph_writer import HIGHEST_OPSET, LOWEST_OPSET
+from albert.inference import onnx_export as exporting
+from albert.inference.onnx_export import ExportSettings, export_onnx
+from albert.inference.onnx_graph import HIGHEST_OPSET, LOWEST_OPSET
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration
-from albert.runtime.manifests import verify_directory
+from albert.runtime.manifest import verify_directory
 
 Save = Callable[..., Path]
 LENGTHS = (3, 17, 9, 1)
@@ -187,7 +187,7 @@ def test_what_cannot_be_written_is_refused_in_one_line(config: AlbertConfig, sav
 
 
 def test_a_missing_extra_is_named(config: AlbertConfig, saved: Save, tmp_path: Path, monkeypatch, capsys):
-    for module in [name for name in sys.modules if name.startswith("albert.inference.onnx_export")]:
+    for module in [name for name in sys.modules if name.startswith("albert.inference.onnx_")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "onnx", None)
     code = run(["export", "onnx", str(saved(AlbertModel(config))), "--output", str(tmp_path / "onnx")])

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from albert.inference import precision
-from albert.inference.precision import choose_precision
+from albert.inference import engine as precision
+from albert.inference.engine import choose_precision
 from albert.runtime.errors import Unavailable
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from albert.cli import main as table
-from albert.cli.predict_options import main
+from albert.cli.model_commands import predict_main as main
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
     AlbertForMultipleChoice,
@@ -18,10 +18,7 @@ from albert.model.albert import (
     AlbertForTokenClassification,
 )
 from albert.model.config import AlbertConfig
-from albert.runtime.errors import (
-    InvalidConfiguration,
-    UsageError,
-)
+from albert.runtime.errors import InvalidConfiguration, UsageError
 
 Save = Callable[..., Path]
 

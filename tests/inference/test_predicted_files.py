@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from albert.cli.predict_options import main
+from albert.cli.model_commands import predict_main as main
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
     AlbertForMultipleChoice,
@@ -25,14 +25,7 @@ from albert.model.albert import (
     AlbertModel,
 )
 from albert.model.config import AlbertConfig
-from albert.runtime.errors import (
-    AlbertError,
-    CannotCreate,
-    DamagedData,
-    InvalidConfiguration,
-    MissingInput,
-    UsageError,
-)
+from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
 
 Save = Callable[..., Path]
 Captured = pytest.CaptureFixture[str]

@@ -11,10 +11,9 @@ import pytest
 import torch
 import transformers
 
-from albert.inference.encoding import encode_with_masks
-from albert.inference.filling import fill_masks
-from albert.inference.packed_model import PackedModel
+from albert.inference.engine import PackedModel
 from albert.inference.predictor import Predictor
+from albert.inference.tasks import encode_with_masks, fill_masks
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPreTraining,
@@ -26,7 +25,7 @@ from albert.model.albert import (
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError
 from albert.text.tokenizer import Tokenizer
-from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
+from albert.text.wordpiece import WordPieceTokenizer
 
 Save = Callable[..., Path]
 open_exactly = partial(Predictor.open, precision="fp32")

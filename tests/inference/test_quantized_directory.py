@@ -15,17 +15,17 @@ from hypothesis.extra import numpy as arrays
 from safetensors.torch import load_file, save_file
 
 from albert.checkpoints.config_file import read_config
-from albert.checkpoints.int8_weights import INT8_WEIGHTS_NAME, QUANTIZATION_KEY, restore
-from albert.checkpoints.kinds import MODELS, Kind, build_model
+from albert.checkpoints.huggingface import MODELS, Kind, build_model
 from albert.checkpoints.model_directory import open_model, save_model_directory
+from albert.checkpoints.tensor_files import INT8_WEIGHTS_NAME, QUANTIZATION_KEY, restore
 from albert.experiments.directory_reports import model_report
-from albert.inference.int8_matrices import quantize_matrix
+from albert.inference.engine import quantize_matrix
+from albert.inference.int8 import quantize_directory
 from albert.inference.predictor import Predictor
-from albert.inference.quantized_directory import quantize_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData, UsageError
-from albert.runtime.manifests import MANIFEST_NAME, verify_directory
+from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 
 Save = Callable[..., Path]
 NUMBERS = st.floats(-1e6, 1e6, width=32)

@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.predict_options import main
-from albert.inference.files import file_prediction, partial_output
-from albert.inference.files.checked_input import batches_of
-from albert.inference.files.input_file import opened_input
-from albert.inference.files.records import read_records
+from albert.cli.model_commands import predict_main as main
+from albert.inference import files as file_prediction
+from albert.inference import outputs as partial_output
+from albert.inference.files import batches_of
+from albert.inference.records import opened_input, read_records
 from albert.model.albert import AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import CannotCreate, WriteFailed
@@ -296,7 +296,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 def test_long_rows_make_short_batches() -> None:
-    from albert.inference.files.records import Record
+    from albert.inference.records import Record
 
     rows = [Record(str(n), {"text": "x" * (400_000 if n % 2 else 10)}) for n in range(20)]
     sizes = [len(batch) for batch in batches_of(iter(rows))]

@@ -10,14 +10,14 @@ import torch
 import transformers
 
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, open_model, save_model_directory
-from albert.finetuning.start import PretrainedEncoder, start_model
+from albert.finetuning.model import PretrainedEncoder, start_model
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData
-from albert.tasks.declared import DECLARED
-from albert.text.fingerprints import byte_fingerprint
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.tasks.submission import DECLARED
+from albert.text.tokenizer import byte_fingerprint
+from albert.text.tokenizer_loading import load_tokenizer
 
 Save = Callable[..., Path]
 open_exactly = partial(Predictor.open, precision="fp32")

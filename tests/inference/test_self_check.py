@@ -13,12 +13,11 @@ from torch.nn import functional
 
 from albert.inference.self_check import check_settings, plausible_settings
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
-from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
+from albert.text.sentencepiece import train_tokenizer
 from albert.text.tokenizer import Tokenizer
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 Save = Callable[..., Path]
 TEXT = (files("albert.inference") / "self_check.txt").read_text("utf-8")

@@ -6,7 +6,7 @@ import sys
 USELESS = ("sklearn", "scipy", "pandas", "transformers", "tensorboard", "sympy", "torch._dynamo")
 ANSWERS = f"""
 import sys
-import albert, albert.cli.predict, albert.cli.serve
+import albert, albert.cli.predict, albert.cli.predict
 model = albert.load(sys.argv[1])
 assert model.fill_mask("The sea is [MASK].")[0]["score"] > 0
 assert len(model.embed(["one", "two sentences"])) == 2

@@ -38,8 +38,8 @@ def sequences_of():
 @pytest.fixture
 def counted_products(monkeypatch):
     """Products that torch's counter of operations knows, oneDNN's not being among them, and no row without a token."""
-    from albert.model import spare_rows
-    from albert.runtime import linear_product
+    from albert.model import packing as spare_rows
+    from albert.runtime import devices as linear_product
 
     monkeypatch.setattr(linear_product, "onednn_is_faster", lambda: False)
     monkeypatch.setattr(spare_rows, "spares_rows", lambda device: False)

@@ -9,15 +9,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from albert.model import plain_attention
-from albert.model.activation_memory import count_activation_memory, count_training_state
+from albert.model import attention as plain_attention
 from albert.model.albert import AlbertForPreTraining, AlbertModel
-from albert.model.packed_sequences import pack
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS
+from albert.model.cost import count_activation_memory, count_training_state
+from albert.model.packing import pack
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.batches import PretrainingBatch, collate
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.samples import Sample
+from albert.pretraining.batches import PretrainingBatch, collate, pretraining_objective
+from albert.pretraining.sampling import Sample
 
 DIVISOR = 4
 """Bytes that each batch keeps once: what the cross-entropy of sentence order divides by."""

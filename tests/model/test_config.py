@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
-from albert.model.presets import ALBERT_BASE, PRESETS
-from albert.pretraining.named_recipes import RECIPES
+from albert.model.config import ALBERT_BASE, PRESETS, AlbertConfig
+from albert.model.packing import pack
+from albert.pretraining.recipe import RECIPES
 from albert.runtime.errors import InvalidConfiguration
 
 ARCHITECTURES = PRESETS | {f"recipe {name}": recipe.model for name, recipe in RECIPES.items()}

@@ -7,10 +7,9 @@ import torch
 import transformers
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.model.albert import AlbertForSequenceClassification
-from albert.model.depth import depths_of, plan_to_depth, run_to_depth
-from albert.model.packed_sequences import pack
-from albert.model.parameter_sharing import sharing_plan
+from albert.model.albert import AlbertForSequenceClassification, depths_of, plan_to_depth, run_to_depth
+from albert.model.config import sharing_plan
+from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
 
 

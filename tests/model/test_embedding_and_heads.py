@@ -13,7 +13,7 @@ from albert.model.albert import (
     AlbertForSequenceClassification,
     AlbertModel,
 )
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 from albert.runtime.devices import autocast
 
 LENGTHS = (9, 4, 12)

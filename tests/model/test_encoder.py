@@ -5,7 +5,7 @@ import torch
 
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import AttentionBlock
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 
 
 def autocast(precision):

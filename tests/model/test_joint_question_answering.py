@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from albert.model.albert import BEAM, IMPOSSIBLE, AlbertForJointQuestionAnswering, SpanBeamRow, output_rows
 from albert.model.config import AlbertConfig
-from albert.model.joint_question_answering import BEAM, IMPOSSIBLE, AlbertForJointQuestionAnswering
-from albert.model.output_rows import SpanBeamRow, output_rows
-from albert.model.packed_sequences import pack
+from albert.model.packing import pack
 
 LENGTHS = ((4, 9), (2, 3), (5, 14))  # tokens up to the first [SEP], and in all
 

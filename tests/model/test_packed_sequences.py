@@ -6,11 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.model import packed_sequences
+from albert.model import packing as packed_sequences
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
-from albert.model.attention import AttentionBlock
-from albert.model.packed_sequences import FREE_SCORES, LENGTH_STEP, WASTE, pack
-from albert.model.plain_attention import plain_attention
+from albert.model.attention import AttentionBlock, plain_attention
+from albert.model.packing import FREE_SCORES, LENGTH_STEP, WASTE, pack
 
 LENGTHS = [(7,), (5, 5, 5), (1, 40, 2, 39, 17, 16, 15, 1), (3, 20, 4, 19, 4), (12, 11, 10, 9)]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}

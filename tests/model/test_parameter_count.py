@@ -8,10 +8,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from albert.model.albert import AlbertForPreTraining, AlbertModel
-from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
-from albert.model.parameter_count import count_flops, count_parameters
-from albert.model.presets import PRESETS
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.cost import count_flops, count_parameters
+from albert.model.packing import pack
 
 # preset -> with pooler and both pre-training heads (Table 1, counted exactly; V = 30,000)
 WITH_HEADS = {

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from albert.model.albert import AlbertForPreTraining, AlbertModel
-from albert.model.packed_sequences import pack
-from albert.model.parameter_sharing import n_attention_blocks, n_feed_forward_blocks, sharing_plan
+from albert.model.config import n_attention_blocks, n_feed_forward_blocks, sharing_plan
+from albert.model.packing import pack
 
 LAYERS = 6
 

@@ -16,7 +16,7 @@ import transformers
 from albert.checkpoints.huggingface import to_transformers
 from albert.checkpoints.model_directory import Kind, open_model
 from albert.model.albert import AlbertModel
-from albert.model.packed_sequences import PackedSequences, pack
+from albert.model.packing import PackedSequences, pack
 
 SIZES = {
     "vocab_size": 90,

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from albert.model import plain_attention as kernel
-from albert.model.plain_attention import heads_at_once, plain_attention
+from albert.model import attention as kernel
+from albert.model.attention import heads_at_once, plain_attention
 
 MASKS = {
     "none": None,

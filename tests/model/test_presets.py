@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert.model.presets import OTHER_NAMES, PRESET_GROUPS, PRESETS, preset_name
+from albert.model.config import OTHER_NAMES, PRESET_GROUPS, PRESETS, preset_name
 
 
 def test_every_preset_is_another_architecture_and_stands_in_one_group():

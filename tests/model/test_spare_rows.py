@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from albert.inference.fast_encoder import FastEncoder
-from albert.model import spare_rows
+from albert.inference.engine import FastEncoder
+from albert.model import packing as spare_rows
 from albert.model.albert import AlbertForPreTraining, AlbertModel
 from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import pack
-from albert.model.spare_rows import EXACT, STEP, rows_for, with_spare_rows
+from albert.model.packing import EXACT, STEP, pack, rows_for, with_spare_rows
 
 
 def test_there_are_few_shapes_and_few_rows_in_vain():

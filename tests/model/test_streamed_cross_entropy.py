@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from albert.model import streamed_cross_entropy as kernel
-from albert.model.streamed_cross_entropy import streamed_cross_entropy
+from albert.model import heads as kernel
+from albert.model.heads import streamed_cross_entropy
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from albert.model import packed_sequences
+from albert.model import packing as packed_sequences
 from albert.model.albert import AlbertForPreTraining
-from albert.model.training_flops import pretraining_flops
-from albert.pretraining.batches import PretrainingBatch, collate
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.samples import Sample
+from albert.model.cost import pretraining_flops
+from albert.pretraining.batches import PretrainingBatch, collate, pretraining_objective
+from albert.pretraining.sampling import Sample
 
 pytestmark = pytest.mark.usefixtures("counted_products")
 

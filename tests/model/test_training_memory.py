@@ -8,15 +8,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from albert.experiments.throughput import random_batch
-from albert.model import streamed_cross_entropy, training_memory
+from albert.experiments.sizes import random_batch
+from albert.model import cost as training_memory
+from albert.model import heads as streamed_cross_entropy
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
-from albert.model.presets import PRESETS
-from albert.model.training_memory import count_training_memory, largest_batch
-from albert.optim import slots
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.cost import count_training_memory, largest_batch
+from albert.optim import lamb as slots
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.objective import pretraining_objective
+from albert.pretraining.batches import pretraining_objective
 
 CONFIG = AlbertConfig(
     vocab_size=2000,

@@ -9,13 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from albert.model.activation_memory import count_activation_memory
 from albert.model.albert import AlbertForPreTraining, AlbertModel
-from albert.model.attention_pattern import attends_at_once, computed_scores, seen_pairs
-from albert.model.packed_sequences import pack
-from albert.model.parameter_count import count_flops
-from albert.model.plain_attention import plain_attention
-from albert.model.window_attention import window_attention
+from albert.model.attention import plain_attention, window_attention
+from albert.model.config import attends_at_once, computed_scores, seen_pairs
+from albert.model.cost import count_activation_memory, count_flops
+from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
 
 

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from albert.optim import chunked_updates, slots
-from albert.optim.lamb import Lamb
-from albert.optim.plain_updates import PlainUpdates
-from albert.optim.threads import share_out
+from albert.optim import lamb as chunked_updates
+from albert.optim import lamb as slots
+from albert.optim.lamb import Lamb, PlainUpdates, share_out
 
 CHUNK = 8
 

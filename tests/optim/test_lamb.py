@@ -11,8 +11,7 @@ from torch import nn
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.optim.lamb import Lamb, trust_ratios
-from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.optim.parameter_groups import parameter_groups
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer, parameter_groups
 from albert.runtime.errors import InvalidConfiguration
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.optim.schedule import ScheduleRecipe, warmup_then_linear
+from albert.optim.recipe import ScheduleRecipe, warmup_then_linear
 from albert.runtime.errors import InvalidConfiguration
 
 PEAK, WARMUP, TOTAL = 0.00176, 3125, 125_000

@@ -12,8 +12,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from albert.optim.lamb import Lamb
-from albert.optim.shards import sum_over_shards
+from albert.optim.lamb import Lamb, sum_over_shards
 
 SHAPES = {"even": (4, 3), "uneven": (5, 2), "on one process alone": (1, 7), "by columns": (3, 4), "copied": (6,)}
 CUTS = {"by columns": Shard(1), "copied": Replicate()}

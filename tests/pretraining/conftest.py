@@ -25,8 +25,8 @@ def make_documents(count: int, seed: int = 0) -> list[str]:
 
 def prepare_texts(texts, tokenizer, directory, held_out):
     """Write one file a text and prepare them."""
-    from albert.text.preparation.prepare import prepare
-    from albert.text.preparation.unit_preparation import PreparationSettings
+    from albert.text.executors import PreparationSettings
+    from albert.text.prepare import prepare
 
     raw = directory / "raw"
     raw.mkdir()
@@ -45,7 +45,7 @@ def tiny_texts():
 @pytest.fixture(scope="session")
 def tiny_tokenizer(tiny_texts):
     """A vocabulary of 300 pieces."""
-    from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+    from albert.text.sentencepiece import train_tokenizer
 
     return train_tokenizer(tiny_texts, vocab_size=300)
 
@@ -68,8 +68,7 @@ def tiny_recipe():
 @pytest.fixture(scope="session")
 def corpus_of(tiny_corpus):
     """Makes a corpus of token ids, document by document and sentence by sentence, in memory."""
-    from albert.text.preparation.corpus_description import ShardDescription
-    from albert.text.preparation.shards import ShardLengths, TokenCorpus
+    from albert.text.shards import ShardDescription, ShardLengths, TokenCorpus
 
     real = TokenCorpus.open(tiny_corpus, "train", verify=False)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from albert.model.encoder import Encoder
-from albert.pretraining.pretrain import pretrain
+from albert.pretraining.run import pretrain
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from albert.pretraining.batches import PretrainingBatches, collate
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.pretraining.sentence_order import NO_LABEL
-from albert.runtime.world import world
-from albert.text.preparation.shards import TokenCorpus
-from albert.training.batch_loading import load_batches
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.segments import NO_LABEL
+from albert.runtime.environment import world
+from albert.text.shards import TokenCorpus
+from albert.training.loop import load_batches
 
 
 @pytest.fixture(scope="module")

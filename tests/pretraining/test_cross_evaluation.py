@@ -9,10 +9,10 @@ from scipy.stats import binomtest
 
 from albert.checkpoints.model_directory import open_model, save_model_directory, write_model
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
-from albert.pretraining import cross_evaluation
-from albert.pretraining.cross_evaluation import Score, evaluate_pretraining
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.pretrain import pretrain
+from albert.pretraining import evaluation as cross_evaluation
+from albert.pretraining.evaluation import Score, evaluate_pretraining
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.run import pretrain
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 
 KINDS = {"of-sop": "sop", "of-nsp": "nsp", "of-none": "none"}

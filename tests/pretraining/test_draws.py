@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert.pretraining.draws import below, draw, high, item_keys, low, share
+from albert.runtime.random_streams import below, draw, high, item_keys, low, share
 
 ONE_IN_A_THOUSAND = 0.001
 

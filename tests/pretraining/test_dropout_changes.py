@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from albert.pretraining import pretrain as pretrain_module
-from albert.pretraining.pretrain import pretrain
+from albert.pretraining import run as pretrain_module
+from albert.pretraining.run import pretrain
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.journal import read_journal
-from albert.runtime.strict_json import load_json
+from albert.runtime.json_files import load_json, read_journal
 
 
 @pytest.fixture

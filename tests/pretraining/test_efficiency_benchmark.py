@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from albert.optim.optimizer import OptimizerRecipe
-from albert.runtime.strict_json import save_json
+from albert.runtime.json_files import save_json
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate")

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from albert.pretraining import epoch_order
-from albert.pretraining.epoch_order import CorpusBlocks, EpochOrder
+from albert.pretraining import sampling as epoch_order
+from albert.pretraining.sampling import CorpusBlocks, EpochOrder
 from albert.pretraining.segments import pack_sentences
 
 

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.pretraining.foreign_segments import SecondSegments
-from albert.pretraining.segments import SequenceTable
+from albert.pretraining.segments import SecondSegments, SequenceTable
 
 sequences = st.lists(
     st.tuples(st.integers(0, 3), st.integers(1, 9), st.integers(0, 9)), min_size=2, max_size=30

@@ -9,17 +9,16 @@ from torch.nn import functional
 
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
-from albert.pretraining import pretrain as pretrain_module
-from albert.pretraining.batches import PretrainingBatches
-from albert.pretraining.hard_examples import HardExamplesRecipe
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.objective import hardness, pretraining_objective
-from albert.pretraining.pretrain import pretrain
-from albert.pretraining.recipe_samples import held_out_samples
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.pretraining import run as pretrain_module
+from albert.pretraining.batches import PretrainingBatches, hardness, pretraining_objective
+from albert.pretraining.evaluation import held_out_samples
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.recipe import HardExamplesRecipe
+from albert.pretraining.run import pretrain
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.runtime.environment import world
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.world import world
-from albert.text.preparation.shards import TokenCorpus
+from albert.text.shards import TokenCorpus
 from albert.training.update import update
 
 FOCUS = HardExamplesRecipe(focus=2.0)

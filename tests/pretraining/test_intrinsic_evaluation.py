@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.cross_evaluation import evaluate_pretraining
-from albert.pretraining.intrinsic_evaluation import EVALUATION_SEED, HeldOutSamples, HeldOutTests
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.pretrain import pretrain
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples, HeldOutTests, evaluate_pretraining
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.run import pretrain
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.journal import read_journal
-from albert.text.preparation.shards import TokenCorpus
+from albert.runtime.json_files import read_journal
+from albert.text.shards import TokenCorpus
 
 CPU = torch.device("cpu")
 

@@ -12,11 +12,10 @@ import torch
 
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
-from albert.pretraining.batches import PretrainingBatches
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.runtime.world import world
+from albert.pretraining.batches import PretrainingBatches, pretraining_objective
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.runtime.environment import world
 from albert.training.update import update
 
 DOCUMENTS, SENTENCES, TOKENS = 3, 3, 4

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.pretraining.mixture import MixedSamples, open_corpora
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.pretrain import pretrain
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
+from albert.pretraining.batches import MixedSamples, open_corpora
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.run import pretrain
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.sentencepiece import train_tokenizer
 
 
 @pytest.fixture(scope="module")

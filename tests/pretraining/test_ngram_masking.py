@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.pretraining.ngram_masking import MaskingRecipe, NgramMasking
-from albert.pretraining.words import Words
+from albert.pretraining.masking import MaskingRecipe, NgramMasking, Words
 from albert.runtime.errors import InvalidConfiguration
 
 CLS, SEP, MASK, N_SPECIAL = 2, 3, 4, 5

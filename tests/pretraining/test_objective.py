@@ -8,12 +8,11 @@ import torch
 from torch.nn import functional
 
 from albert.model.albert import AlbertForPreTraining
-from albert.pretraining.batches import PretrainingBatch, collate
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.objective import pretraining_objective
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.pretraining.sentence_order import NO_LABEL
-from albert.text.preparation.shards import TokenCorpus
+from albert.pretraining.batches import PretrainingBatch, collate, pretraining_objective
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.segments import NO_LABEL
+from albert.text.shards import TokenCorpus
 
 
 @pytest.fixture

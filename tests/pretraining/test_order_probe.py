@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from albert.experiments.order_probe import judge, pairs_of, untruncated_pairs
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.pretraining.sentence_order import SWAPPED
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.segments import SWAPPED
 
 BEGIN, END = 10, 11
 

@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from albert.training.divergence import REMEMBERED
-from albert.training.update import Alarm, UpdateFigures
+from albert.training.update import REMEMBERED, Alarm, UpdateFigures
 
 
 def benchmark(checkout, name):

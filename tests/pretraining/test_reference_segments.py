@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.pretrain import pretrain
-from albert.pretraining.reference_segments import _cut_to, pack_as_reference, target_lengths
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.pretraining.segments import Documents
-from albert.pretraining.sentence_order import IN_ORDER, SWAPPED, Runs
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.run import pretrain
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.segments import IN_ORDER, SWAPPED, Documents, Runs, _cut_to, pack_as_reference, target_lengths
 from albert.runtime.errors import InvalidConfiguration
 
 lengths_by_document = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=20), min_size=1, max_size=6)

@@ -11,8 +11,8 @@ import pytest
 from reliability.killable_runs import PHASES, Killer, final_files, told
 
 from albert.checkpoints.model_directory import open_model
-from albert.runtime.manifests import verify_directory
-from albert.runtime.strict_json import save_json
+from albert.runtime.json_files import save_json
+from albert.runtime.manifest import verify_directory
 from albert.training.run_folder import RunFolder
 
 KILLS = 2 * len(PHASES)

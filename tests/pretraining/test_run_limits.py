@@ -9,19 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from albert.model.presets import ALBERT_XXLARGE
-from albert.pretraining import run_recipe
-from albert.pretraining.named_recipes import PAPER_BASE, RECIPES, scaled_recipe
-from albert.pretraining.pretrain import pretrain
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.pretraining.run_recipe import recipe_fingerprint
-from albert.runtime import late_modules
+from albert.model.config import ALBERT_XXLARGE
+from albert.pretraining import run_identity as run_recipe
+from albert.pretraining.recipe import PAPER_BASE, RECIPES, PretrainingRecipe, scaled_recipe
+from albert.pretraining.run import pretrain
+from albert.pretraining.run_identity import recipe_fingerprint
+from albert.runtime import environment as late_modules
 from albert.runtime.errors import InvalidConfiguration, Unavailable
-from albert.runtime.journal import read_journal
-from albert.runtime.strict_json import load_json, read_json_object, save_json, to_json
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.runtime.json_files import load_json, read_journal, read_json_object, save_json, to_json
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.sentencepiece import train_tokenizer
 
 
 def weights(run: Path) -> bytes:

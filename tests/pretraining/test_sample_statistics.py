@@ -6,10 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.sample_statistics import Figure, measure, short_sequences, tokens_cut
-from albert.pretraining.samples import PretrainingSamples, SequenceRecipe
-from albert.pretraining.sentence_order import NO_LABEL
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.segments import NO_LABEL
+from albert.pretraining.statistics import Figure, measure, short_sequences, tokens_cut
 
 FAR = 4.5
 OBJECTIVES = ("sop", "nsp", "none", "sop-reference")
@@ -78,7 +78,7 @@ def test_a_coin_that_is_not_fair_is_noticed(corpus, monkeypatch):
     def too_often(purpose, seed, epoch, items):
         return np.where(items % 5, np.uint64(1 << 63), np.uint64(0)).astype(np.uint64)
 
-    monkeypatch.setattr("albert.pretraining.samples.item_keys", too_often)
+    monkeypatch.setattr("albert.pretraining.sampling.item_keys", too_often)
     figures = figures_of(corpus, SequenceRecipe(max_length=64), MaskingRecipe())
     assert figures["swapped or foreign, of those asked"].score > 20
 

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from albert.pretraining import epoch_order
-from albert.pretraining.named_recipes import RECIPES
-from albert.pretraining.ngram_masking import MaskingRecipe
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.pretraining.samples import PretrainingSamples, Sample, Samples, SequenceRecipe
-from albert.pretraining.sentence_order import (
+from albert.pretraining import sampling as epoch_order
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.recipe import RECIPES, PretrainingRecipe
+from albert.pretraining.sampling import PretrainingSamples, Sample, Samples, SequenceRecipe
+from albert.pretraining.segments import (
     IN_ORDER,
     NO_LABEL,
     SWAPPED,
@@ -23,7 +22,7 @@ from albert.pretraining.sentence_order import (
     order_segments,
 )
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.preparation.shards import TokenCorpus
+from albert.text.shards import TokenCorpus
 
 CLS, SEP = 2, 3
 BEGIN, END = 10, 11

@@ -31,7 +31,7 @@ def test_what_is_compared_has_the_same_loss(checkout, monkeypatch):
     import torch
 
     from albert.model.config import AlbertConfig
-    from albert.pretraining.samples import Sample
+    from albert.pretraining.sampling import Sample
 
     config = AlbertConfig(vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
                           intermediate_size=32)  # fmt: skip

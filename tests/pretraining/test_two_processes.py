@@ -16,16 +16,15 @@ from safetensors.numpy import load_file
 from albert.checkpoints.model_directory import open_model
 from albert.model.albert import AlbertForPreTraining
 from albert.pretraining.batches import PretrainingBatches
-from albert.pretraining.pretrain import pretrain
-from albert.pretraining.samples import PretrainingSamples
-from albert.pretraining.warm_start import Init
+from albert.pretraining.run import pretrain
+from albert.pretraining.run_identity import Init
+from albert.pretraining.sampling import PretrainingSamples
 from albert.runtime.devices import seed_torch
-from albert.runtime.journal import read_journal
-from albert.runtime.strict_json import save_json
-from albert.text.preparation.shards import TokenCorpus
-from albert.training.curves import MACHINE_FIGURES
+from albert.runtime.json_files import read_journal, save_json
+from albert.text.shards import TokenCorpus
+from albert.training.logging import MACHINE_FIGURES
 from albert.training.run_folder import RunFolder
-from albert.training.training_state import TENSORS_NAME
+from albert.training.state import TENSORS_NAME
 
 TOLERANCE = 1e-6
 

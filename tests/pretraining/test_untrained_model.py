@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.model.config import AlbertConfig
-from albert.model.initialization import sinusoids
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.pretraining.samples import SequenceRecipe
-from albert.pretraining.untrained_model import untrained_model
+from albert.model.encoder import sinusoids
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.run import untrained_model
+from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
 
 RECIPE = PretrainingRecipe(

@@ -10,16 +10,15 @@ import torch
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
-from albert.pretraining import pretrain as pretrain_module
-from albert.pretraining.pretrain import pretrain
-from albert.pretraining.warm_start import Init, recipe_like
+from albert.pretraining import run as pretrain_module
+from albert.pretraining.run import pretrain
+from albert.pretraining.run_identity import Init, recipe_like
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.journal import read_journal
-from albert.runtime.strict_json import load_json
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
-from albert.training.curves import MACHINE_FIGURES
+from albert.runtime.json_files import load_json, read_journal
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.sentencepiece import train_tokenizer
+from albert.training.logging import MACHINE_FIGURES
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import open_model
-from albert.model.packed_sequences import pack
-from albert.pretraining.pretrain import pretrain
-from albert.runtime.journal import read_journal
+from albert.model.packing import pack
+from albert.pretraining.run import pretrain
+from albert.runtime.json_files import read_journal
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from reliability.crash_points import TRIAL, contents, damages
 from reliability.durable_calls import unwatch, watch
 from reliability.lanes import run_trial
 
-from albert.runtime.durable_files import new_directory, remove_directory, write_text
+from albert.runtime.files import new_directory, remove_directory, write_text
 
 
 def test_no_crash_is_lost(tmp_path):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from reliability.trial import Asked, Outcome
 
-from albert.tasks import windows
-from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert.tasks import features as windows
+from albert.text.sentencepiece import SentencePieceTokenizer
 from reliability import offsets
 
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import albert
-from albert.runtime.agreement import code_fingerprint, refuse_differences
+from albert.runtime.distributed import code_fingerprint, refuse_differences
+from albert.runtime.environment import World
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.world import World
 
 CPU = torch.device("cpu")
 FACTS = {"code": "a", "recipe": "b", "corpus": "c"}

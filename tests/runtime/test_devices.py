@@ -4,7 +4,7 @@ import time
 import pytest
 import torch
 
-from albert.inference.precision import choose_precision
+from albert.inference.engine import choose_precision
 from albert.runtime.devices import autocast, default_precision, describe_machine, pick_device, seed_torch
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 

@@ -2,14 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from albert.runtime.distributed import (
-    World,
-    process_group,
-    replicate,
-    sum_over_ranks,
-    wait_for_all,
-    world,
-)
+from albert.runtime.distributed import World, process_group, replicate, sum_over_ranks, wait_for_all, world
 from albert.runtime.errors import TryAgain
 
 CPU = torch.device("cpu")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from albert.runtime.durable_files import (
+from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
+from albert.runtime.files import (
     new_directory,
     new_file,
     remove_directory,
@@ -18,8 +19,7 @@ from albert.runtime.durable_files import (
     write_text,
     written_by_library,
 )
-from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
-from albert.runtime.manifests import MANIFEST_NAME, file_hash, is_whole, verify_directory
+from albert.runtime.manifest import MANIFEST_NAME, file_hash, is_whole, verify_directory
 
 
 def fill(directory: Path, content: str = "new") -> None:
@@ -387,7 +387,8 @@ def test_a_disk_that_fills_up_at_any_call_leaves_what_was_there(tmp_path, replac
 DIE_EVERYWHERE = """
 import builtins, os, shutil, sys
 from pathlib import Path
-from albert.runtime import durable_files, manifests
+from albert.runtime import files as durable_files
+from albert.runtime import manifest as manifests
 
 kind, place = sys.argv[1], Path(sys.argv[2])
 path = place / "out"
@@ -461,7 +462,7 @@ def test_a_directory_is_whole_or_absent_wherever_its_writer_dies(tmp_path, kind,
 FILE_TOO_LARGE = """
 import resource, sys
 from pathlib import Path
-from albert.runtime.durable_files import new_directory, write_bytes
+from albert.runtime.files import new_directory, write_bytes
 from albert.runtime.errors import WriteFailed
 
 place = Path(sys.argv[1])
@@ -490,7 +491,7 @@ def test_a_limit_met_half_way_through_a_file_leaves_nothing(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from albert.runtime.durable_files import new_directory
+from albert.runtime.files import new_directory
 
 with new_directory(Path(sys.argv[1]), replace=True) as directory:
     (directory / "first").write_text("first")

@@ -4,7 +4,7 @@ import pytest
 
 from albert.runtime import errors
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, did_you_mean
-from albert.training.stop_signals import Stopped
+from albert.training.run_folder import Stopped
 
 CODES = {
     "UsageError": 2,

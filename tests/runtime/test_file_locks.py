@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from albert.runtime.durable_files import new_directory, remove_leftovers, write_text
 from albert.runtime.errors import CannotCreate
-from albert.runtime.file_locks import FileLock, lock_file
-from albert.runtime.locks import claimed, locked
-from albert.runtime.manifests import verify_directory
+from albert.runtime.files import FileLock, claimed, lock_file, locked, new_directory, remove_leftovers, write_text
+from albert.runtime.manifest import verify_directory
 
 
 def taken(path: Path) -> FileLock:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from albert.runtime import free_memory as module
-from albert.runtime.free_memory import free_memory
+from albert.runtime import devices as module
+from albert.runtime.devices import free_memory
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from albert.runtime.errors import DamagedData
-from albert.runtime.journal import Journal, read_journal
+from albert.runtime.json_files import Journal, read_journal
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from albert.runtime.errors import WriteFailed
-from albert.runtime.journal import Journal
+from albert.runtime.json_files import Journal
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 journal = Journal(Path(sys.argv[1]))

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from albert.runtime import linear_product
-from albert.runtime.linear_product import linear, onednn_is_faster, product
+from albert.runtime import devices as linear_product
+from albert.runtime.devices import linear, onednn_is_faster, product
 
 needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN")
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from albert.runtime import matmul_rate
-from albert.runtime.matmul_rate import measured_matmul_rate
+from albert.runtime import devices as matmul_rate
+from albert.runtime.devices import measured_matmul_rate
 
 CPU = torch.device("cpu")
 

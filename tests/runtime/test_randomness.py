@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from albert.runtime.randomness import stream, stream_key
+from albert.runtime.random_streams import stream, stream_key
 
 KEY = 145043176869390874847682470718460623467
 
@@ -53,7 +53,7 @@ def test_neighbouring_streams_are_not_correlated():
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_draws_are_the_same_in_every_process_and_version(hash_seed):
     """A run that is resumed elsewhere or later must see the same data."""
-    program = "from albert.runtime.randomness import *; print(stream_key('order', 7, 1, 2))"
+    program = "from albert.runtime.random_streams import *; print(stream_key('order', 7, 1, 2))"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env={"PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True)
     assert int(done.stdout) == stream_key("order", 7, 1, 2) == KEY

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.strict_json import from_json, load_json, read_json_object, save_json, to_json
+from albert.runtime.json_files import from_json, load_json, read_json_object, save_json, to_json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from albert.experiments.sample_corpus import load_chapters
+from albert.experiments.quickstart import load_chapters
+from albert.text.sentencepiece import train_tokenizer
 from albert.text.tokenizer import Tokenizer
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.tasks.answer_metrics import (
-    answer_exact_match,
-    answer_f1,
-    normalize_answer,
-    span_exact_match,
-    span_f1,
-)
+from albert.tasks.answers import answer_exact_match, answer_f1, normalize_answer, span_exact_match, span_f1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.tasks.answerability import OpenAnswer, choose_threshold, never_answered, open_question_scores
+from albert.tasks.answers import OpenAnswer, choose_threshold, never_answered, open_question_scores
 
 QUESTIONS = st.lists(
     st.tuples(st.booleans(), st.sampled_from(["", "old ship", "ship", "sea"]), st.integers(-3, 3)),

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from albert.tasks.answers import NOTHING_TO_GIVE, best_answers
 from albert.tasks.examples import Example
-from albert.tasks.features import join_sequences
-from albert.tasks.windows import SpanFeatures, Window, best_windows, cut_windows
+from albert.tasks.features import SpanFeatures, Window, best_windows, cut_windows, join_sequences
 
 OFFSET = 3
 DRAWN = {

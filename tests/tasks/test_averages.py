@@ -2,9 +2,8 @@
 
 import pytest
 
-from albert.tasks.averages import FIVE_TASKS_AVERAGE, GLUE_AVERAGE
-from albert.tasks.baseline import baseline_scores
-from albert.tasks.declared import DECLARED
+from albert.tasks.metrics import baseline_scores
+from albert.tasks.submission import DECLARED, FIVE_TASKS_AVERAGE, GLUE_AVERAGE
 from albert.tasks.task import Span
 
 # SQuAD 1.1, SQuAD 2.0 (F1 and EM each), MNLI, SST-2, RACE, Avg

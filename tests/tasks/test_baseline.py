@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from albert.tasks.baseline import baseline_scores, is_better
-from albert.tasks.declared import DECLARED
-from albert.tasks.metrics import mean_absolute_error, pearson
+from albert.tasks.metrics import baseline_scores, is_better, mean_absolute_error, pearson
+from albert.tasks.submission import DECLARED
 
 SQUAD = DECLARED["squad-1.1"]
 

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.tasks.answers import Answers, Candidate
-from albert.tasks.ensembles import EACH_ITS_OWN, averaged_answers, averaged_numbers
-from albert.tasks.null_threshold import NullThreshold, decide
+from albert.tasks.answers import Answers, Candidate, NullThreshold, decide
+from albert.tasks.submission import EACH_ITS_OWN, averaged_answers, averaged_numbers
 
 CONTEXT = "the old sailor saw the storm"
 

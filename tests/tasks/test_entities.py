@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.tasks.baseline import baseline_scores
-from albert.tasks.declared import DECLARED
-from albert.tasks.entities import (
+from albert.tasks.metrics import (
     Entity,
+    baseline_scores,
     continues_nothing,
     entities_of,
     entity_scores,
@@ -17,6 +16,7 @@ from albert.tasks.entities import (
     tag_scheme,
     word_scores,
 )
+from albert.tasks.submission import DECLARED
 from albert.tasks.task import Tags, Task, TaskRecipe, Words
 
 TYPES = ("PER", "LOC", "a-b")

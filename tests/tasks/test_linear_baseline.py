@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from albert.tasks import linear_baseline as linear
-from albert.tasks.declared import DECLARED
 from albert.tasks.examples import Example
 from albert.tasks.linear_baseline import linear_baseline
 from albert.tasks.metrics import accuracy, mean_absolute_error, multi_label_scores, pearson
+from albert.tasks.submission import DECLARED
 from albert.tasks.task import Choice, Labels, Pair, Score, Single, Task, TaskRecipe
 
 COLOURS, THINGS = ("red", "blue", "green"), ("ship", "house", "coat")

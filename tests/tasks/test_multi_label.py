@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.tasks.baseline import baseline_scores
-from albert.tasks.declared import DECLARED
-from albert.tasks.metrics import multi_label_scores
+from albert.tasks.metrics import baseline_scores, multi_label_scores
+from albert.tasks.submission import DECLARED
 from albert.tasks.task import Labels, Single, Task, TaskRecipe
 
 SETS = st.integers(1, 5).flatmap(

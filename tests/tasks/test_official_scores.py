@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from albert.tasks.answer_metrics import span_exact_match, span_f1
-from albert.tasks.answerability import OpenAnswer, open_question_scores
+from albert.tasks.answers import OpenAnswer, open_question_scores, span_exact_match, span_f1
 
 KEPT = Path(__file__).with_name("official_squad_scores.json")
 WORDS = (

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from albert.tasks.answer_metrics import answer_exact_match
-from albert.tasks.answerability import OpenAnswer
-from albert.tasks.baseline import task_scores
-from albert.tasks.declared import DECLARED
+from albert.tasks.answers import OpenAnswer, answer_exact_match
 from albert.tasks.examples import to_examples
+from albert.tasks.features import token_span
+from albert.tasks.metrics import task_scores
+from albert.tasks.submission import DECLARED
 from albert.tasks.task import Span
-from albert.tasks.windows import token_span
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 ROWS = {
     ("cola", "dev"): 1043,

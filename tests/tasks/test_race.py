@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.tasks.declared import DECLARED
 from albert.tasks.examples import Example, to_examples
-from albert.tasks.options import join_option, option_features, question_with_option
-from albert.tasks.race import PassageFolders
+from albert.tasks.race import PassageFolders, join_option, option_features, question_with_option
+from albert.tasks.submission import DECLARED
 
 RACE = DECLARED["race"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from albert.runtime.errors import DamagedData
-from albert.tasks.rows import Row
+from albert.tasks.task import Row
 
 
 def test_lists_and_texts_say_the_same():

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.tasks.declared import DECLARED
-from albert.tasks.examples import to_examples
+from albert.tasks.examples import TabSeparated, read_tab_separated, to_examples
 from albert.tasks.glue import COLA, SST2, STSB
-from albert.tasks.sources import TabSeparated, read_tab_separated
 from albert.tasks.squad import SQUAD_1, read_questions
+from albert.tasks.submission import DECLARED
 from albert.tasks.task import Score, Span
 
 FIELD = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=("Cs",)), max_size=12)

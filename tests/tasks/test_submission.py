@@ -5,12 +5,11 @@ import json
 import pytest
 
 from albert.runtime.errors import DamagedData
-from albert.tasks.declared import DECLARED
 from albert.tasks.examples import is_labelled, text_columns, to_examples
 from albert.tasks.glue import AX, COLA, MNLI, RTE, STSB
 from albert.tasks.race import RACE
 from albert.tasks.squad import SQUAD_1, SQUAD_2
-from albert.tasks.submission import submission_files
+from albert.tasks.submission import DECLARED, submission_files
 from albert.tasks.task import Score
 
 # The header lines of GLUE's own test files, and the names that its server asks for.

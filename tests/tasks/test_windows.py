@@ -9,14 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.answer_metrics import span_exact_match, span_f1
-from albert.tasks.answers import best_answers
+from albert.tasks.answers import best_answers, span_exact_match, span_f1
 from albert.tasks.examples import Example, to_examples
+from albert.tasks.features import best_windows, cut_windows, span_features, token_span
 from albert.tasks.squad import SQUAD_1
 from albert.tasks.task import Answer
-from albert.tasks.windows import best_windows, cut_windows, span_features, token_span
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 
 @given(n_tokens=st.integers(0, 60), room=st.integers(1, 24), stride=st.integers(1, 24))

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.examples import Example
-from albert.tasks.words import NOT_JUDGED, tag_features, word_sequences
-from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
+from albert.tasks.features import NOT_JUDGED, tag_features, word_sequences
+from albert.text.wordpiece import WordPieceTokenizer
 
 COMBINING = "\u0301"
 WORDS = st.one_of(

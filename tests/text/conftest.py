@@ -56,7 +56,7 @@ def documents() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tokenizer(documents):
-    from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+    from albert.text.sentencepiece import train_tokenizer
 
     return train_tokenizer(documents, vocab_size=300)
 
@@ -79,6 +79,6 @@ WORDPIECES = [
 
 @pytest.fixture(scope="session")
 def wordpiece():
-    from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
+    from albert.text.wordpiece import WordPieceTokenizer
 
     return WordPieceTokenizer([*dict.fromkeys(WORDPIECES), "[MASK]", "[UNK]", "##x中"])

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from albert.cli import prepare, tokenizer
+from albert.cli import tokenizer
+from albert.cli.data import prepare_main
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
-from albert.text.preparation.shards import TokenCorpus
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.shards import TokenCorpus
+from albert.text.tokenizer_loading import load_tokenizer
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def test_text_becomes_a_vocabulary_and_a_corpus(corpus, tmp_path, capsys):
     assert "1 documents dropped: empty" in said
     assert f"next: albert prepare '{corpus}' --tokenizer {words}" in said
     options = ["--tokenizer", str(words), "--output", str(data), "--held-out", "0.2", "--workers", "1"]
-    assert prepare.main([str(corpus), *options]) == 0
+    assert prepare_main([str(corpus), *options]) == 0
     said = capsys.readouterr().out
     assert "151" in said
     assert "1 documents dropped: empty" in said
@@ -57,7 +58,7 @@ def test_what_is_not_understood_is_said_in_one_line(arguments):
 def test_help_ends_with_an_example(capsys):
     assert tokenizer.main(["--help"]) == 0
     assert "albert tokenizer train corpus" in capsys.readouterr().out
-    for main, arguments in ((tokenizer.main, ["train", "--help"]), (prepare.main, ["--help"])):
+    for main, arguments in ((tokenizer.main, ["train", "--help"]), (prepare_main, ["--help"])):
         with pytest.raises(SystemExit) as end:
             main(arguments)
         assert end.value.code == 0

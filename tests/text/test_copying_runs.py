@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.text.preparation import shards
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.shards import TokenCorpus
-from albert.text.preparation.unit_preparation import PreparationSettings
+from albert.text import shards
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.shards import TokenCorpus
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from albert.runtime.errors import MissingInput, UsageError
-from albert.text.readers.corpus import read_corpus, read_files
-from albert.text.readers.corpus_files import find_corpus_files, kind_of
-from albert.text.readers.reading import CorpusReport, Reading
+from albert.text.corpus import read_corpus, read_files
+from albert.text.readers import CorpusReport, Reading, find_corpus_files, kind_of
 
 PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 

@@ -7,12 +7,12 @@ import pytest
 
 from albert.cli.main import run
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.manifests import verify_directory
-from albert.text.preparation.corpus_assembly import merge_corpora
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.shards import TokenCorpus
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.runtime.manifest import verify_directory
+from albert.text.assembly import merge_corpora
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.sentencepiece import train_tokenizer
+from albert.text.shards import TokenCorpus
 
 SETTINGS = PreparationSettings(held_out=0.2, shard_bytes=20_000)
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from albert.runtime.errors import AlbertError
-from albert.text.readers.corpus import read_corpus
-from albert.text.readers.reading import CorpusReport, Reading
+from albert.text.corpus import read_corpus
+from albert.text.readers import CorpusReport, Reading
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from albert.cli import prepare, tokenizer
+from albert.cli import tokenizer
+from albert.cli.data import prepare_main
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.preparation.corpus_description import read_description
-from albert.text.preparation.shards import TokenCorpus
 from albert.text.sentences import split_sentences
+from albert.text.shards import TokenCorpus, read_description
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra [data]: pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra [data]: pyarrow")
@@ -34,7 +34,7 @@ def corpus(documents, tmp_path):
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_every_source_is_in_the_account(corpus, documents, tokenizer_directory, tmp_path, workers, capsys):
     words = [str(corpus), "--tokenizer", str(tokenizer_directory), "--output", str(tmp_path / "data"), *OPTIONS]
-    assert prepare.main([*words, "--workers", workers, "--held-out", "0.3"]) == 0
+    assert prepare_main([*words, "--workers", workers, "--held-out", "0.3"]) == 0
     said = capsys.readouterr().out
     assert "1 documents dropped: not UTF-8" in said and "1 documents dropped: null" in said
     description = read_description(tmp_path / "data")
@@ -57,7 +57,7 @@ def test_lines_are_sentences_on_request(documents, tokenizer_directory, tmp_path
     words = [str(tmp_path / "a.txt"), "--tokenizer", str(tokenizer_directory), "--held-out", "0", "--workers", "1"]
     counts = []
     for number, flags in enumerate([[], ["--sentences-as-lines"]]):
-        prepare.main([*words, "--output", str(tmp_path / str(number)), *flags])
+        prepare_main([*words, "--output", str(tmp_path / str(number)), *flags])
         counts.append(TokenCorpus.open(tmp_path / str(number)).n_sentences)
     assert counts == [len(split_sentences(text)), len(text.split("\n"))]
     assert counts[0] != counts[1]
@@ -77,5 +77,6 @@ def test_impossible_options_are_refused_by_both(corpus, tokenizer_directory, tmp
     with pytest.raises(InvalidConfiguration):
         tokenizer.main(["train", str(corpus), "--output", str(tmp_path / "words"), *flags])
     with pytest.raises(InvalidConfiguration):
-        prepare.main([str(corpus), "--tokenizer", str(tokenizer_directory), "--output", str(tmp_path / "data"), *flags])
+        words = [str(corpus), "--tokenizer", str(tokenizer_directory), "--output", str(tmp_path / "data")]
+        prepare_main([*words, *flags])
     assert [path.name for path in tmp_path.iterdir()] == [corpus.name]

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, Unavailable
-from albert.text.readers.corpus_files import find_corpus_files
-from albert.text.readers.unpacking import PACKINGS, UnpackedFile, open_corpus_file
+from albert.text.readers import PACKINGS, UnpackedFile, find_corpus_files, open_corpus_file
 
 
 def zstandard(data: bytes) -> bytes:
@@ -137,7 +136,7 @@ def test_frames_with_a_window_of_two_gigabytes_are_read():
 
 
 def test_without_zstandard_the_error_names_the_extra(content, monkeypatch):
-    monkeypatch.delitem(sys.modules, "albert.text.readers.zstandard_streams", raising=False)
+    monkeypatch.delitem(sys.modules, "albert.text.zstandard_reader", raising=False)
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(Unavailable, match=r"zstandard: is not installed; pip install 'albert-encoder\[data\]'"):
         content(".zst", b"text")

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError
-from albert.text.readers.corpus import read_files
-from albert.text.readers.corpus_files import KINDS, find_corpus_files
-from albert.text.readers.reading import CorpusReport, Reading
+from albert.text.corpus import read_files
+from albert.text.readers import KINDS, CorpusReport, Reading, find_corpus_files
 
 texts = st.lists(
     st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=30)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, Unavailable, UsageError
-from albert.text.readers.corpus import read_corpus
-from albert.text.readers.reading import CorpusReport, Reading
+from albert.text.corpus import read_corpus
+from albert.text.readers import CorpusReport, Reading
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra [data]: pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra [data]: pyarrow")
@@ -197,7 +197,7 @@ def test_a_file_that_is_gone_is_named(saved):
 def hub(request, tmp_path, monkeypatch):
     """A folder that stands for owner/name on the Hub, with two configurations."""
     datasets = pytest.importorskip("datasets", reason="needs the extra [data]: datasets")
-    from albert.text.readers import hub_dataset
+    from albert.text import datasets_reader as hub_dataset
 
     datasets.disable_progress_bars()
     folder = tmp_path / "repository"
@@ -262,7 +262,7 @@ def test_without_a_network_the_hub_is_not_available():
 
 
 def test_files_that_are_no_tables_of_text_are_refused(hub, monkeypatch):
-    from albert.text.readers import hub_dataset
+    from albert.text import datasets_reader as hub_dataset
 
     monkeypatch.setattr(hub_dataset, "FORMATS", ("csv",))
     with pytest.raises(UsageError, match="holds (parquet|json) files; those that are read are csv"):
@@ -271,7 +271,7 @@ def test_files_that_are_no_tables_of_text_are_refused(hub, monkeypatch):
 
 def test_a_library_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch):
     pq.write_table(table(), tmp_path / "a.parquet")
-    monkeypatch.delitem(sys.modules, "albert.text.readers.parquet", raising=False)
+    monkeypatch.delitem(sys.modules, "albert.text.parquet_reader", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(Unavailable, match=r"pyarrow.* is not installed; pip install 'albert-encoder\[data\]'"):
         read(tmp_path / "a.parquet")

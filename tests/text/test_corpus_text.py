@@ -9,8 +9,8 @@ import random
 import pytest
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.text.readers.corpus import read_corpus
-from albert.text.readers.reading import CorpusReport, Reading
+from albert.text.corpus import read_corpus
+from albert.text.readers import CorpusReport, Reading
 
 PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
@@ -239,7 +239,7 @@ def test_lines_and_blocks_too_long_are_divided_too(tmp_path):
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_a_huge_file_is_never_held_whole(tmp_path, name, monkeypatch):
     """Of a file of 64 times the limit no more than a few limits are asked for at a time."""
-    from albert.text.readers import plain_text
+    from albert.text import text_readers as plain_text
 
     numbers = random.Random(0)
     text = "".join(numbers.choice(["word ", "it.\n", "ends.\n\n"]) for _ in range(160_000))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, Unavailable
-from albert.text.readers.corpus import read_corpus
-from albert.text.readers.reading import CorpusReport, Reading
+from albert.text.corpus import read_corpus
+from albert.text.readers import CorpusReport, Reading
 
 pytest.importorskip("mwparserfromhell", reason="needs the extra [wikipedia]: mwparserfromhell")
 
@@ -43,7 +43,7 @@ def read(path, report=None, **reading):
 
 
 def prose(markup):
-    from albert.text.readers.wikitext import plain_text
+    from albert.text.wikipedia_reader import plain_text
 
     return plain_text(markup)
 
@@ -166,9 +166,8 @@ def test_a_long_article_is_divided(tmp_path):
 
 def test_pages_are_forgotten_after_their_turn(tmp_path):
     """What is kept of a dump does not grow with it."""
-    from albert.text.readers import wikipedia_dump
-    from albert.text.readers.corpus_files import find_corpus_files
-    from albert.text.readers.unpacking import open_corpus_file
+    from albert.text import wikipedia_reader as wikipedia_dump
+    from albert.text.readers import find_corpus_files, open_corpus_file
 
     path = dump(tmp_path / "a.xml", *(page(f"P{number}", "One.") for number in range(50)))
     file = find_corpus_files([path]).files[0]
@@ -181,8 +180,8 @@ def test_pages_are_forgotten_after_their_turn(tmp_path):
 
 
 def test_without_its_library_the_error_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "albert.text.readers.wikipedia_dump", raising=False)
-    monkeypatch.delitem(sys.modules, "albert.text.readers.wikitext", raising=False)
+    monkeypatch.delitem(sys.modules, "albert.text.wikipedia_reader", raising=False)
+    monkeypatch.delitem(sys.modules, "albert.text.wikipedia_reader", raising=False)
     monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
     with pytest.raises(
         Unavailable, match=r"mwparserfromhell: is not installed; pip install 'albert-encoder\[wikipedia\]'"

@@ -18,28 +18,27 @@ from hypothesis import strategies as st
 
 from albert.cli.main import run
 from albert.runtime.errors import CannotCreate, DamagedData
-from albert.runtime.manifests import verify_directory
-from albert.text.preparation.corpus_assembly import SHOWN_NAME, merge_corpora
-from albert.text.preparation.duplicate_fingerprints import (
+from albert.runtime.manifest import verify_directory
+from albert.text.assembly import SHOWN_NAME, merge_corpora
+from albert.text.duplicates import (
+    ALIKE,
     BANDS_NAME,
+    EQUAL,
     KEYS_NAME,
     SIGNATURES_NAME,
     Fingerprints,
+    Leftovers,
+    find_recurrences,
+    leave_out_duplicates,
     text_key,
 )
-from albert.text.preparation.duplicate_search import find_recurrences
-from albert.text.preparation.duplicates import ALIKE, EQUAL, Leftovers, leave_out_duplicates
-from albert.text.preparation.preparation_estimate import estimate_preparation
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.shards import TokenCorpus
-from albert.text.preparation.unit_preparation import STAYING_NAME, PreparationSettings, UnitJob, documents_of
-from albert.text.preparation.unit_sharing import Workforce
-from albert.text.preparation.work_units import plan_units
-from albert.text.readers.corpus_files import find_corpus_files
-from albert.text.readers.reading import CorpusReport
+from albert.text.executors import STAYING_NAME, PreparationSettings, UnitJob, Workforce, documents_of, plan_units
+from albert.text.prepare import estimate_preparation, prepare
+from albert.text.readers import CorpusReport, find_corpus_files
+from albert.text.shards import TokenCorpus
 
 pytest.importorskip("rensa", reason="the extra `duplicates` is not installed")
-from albert.text.preparation.duplicate_sketches import runs_of_words, signatures_of, words_of
+from albert.text.minhash import runs_of_words, signatures_of, words_of
 
 
 def content(directory):
@@ -161,9 +160,9 @@ def test_a_cluster_looks_for_them_too(prepared, folder, tokenizer, tmp_path):
     tokenizer.save(tmp_path / "tokenizer")
     (tmp_path / "prepare_it.py").write_text(
         "from pathlib import Path\n"
-        "from albert.text.preparation.prepare import prepare\n"
-        "from albert.text.tokenizer_directory import load_tokenizer\n"
-        "from albert.text.preparation.unit_preparation import PreparationSettings\n"
+        "from albert.text.prepare import prepare\n"
+        "from albert.text.tokenizer_loading import load_tokenizer\n"
+        "from albert.text.executors import PreparationSettings\n"
         f"settings = PreparationSettings(**{vars(settings('near'))})\n"
         "if __name__ == '__main__':\n"
         f"    tokenizer = load_tokenizer(Path({str(tmp_path / 'tokenizer')!r}))\n"
@@ -178,9 +177,7 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize(
-    "stage", ["albert.text.preparation.duplicates.FINGERPRINTING", "albert.text.preparation.prepare.ENCODING"]
-)
+@pytest.mark.parametrize("stage", ["albert.text.duplicates.FINGERPRINTING", "albert.text.prepare.ENCODING"])
 def test_a_stopped_search_goes_on_to_the_same_bytes(prepared, folder, tokenizer, tmp_path, monkeypatch, stage):
     """Stopped at every fourth batch until it comes to its end; nothing is done twice."""
     done = []
@@ -204,7 +201,7 @@ def test_a_stopped_search_goes_on_to_the_same_bytes(prepared, folder, tokenizer,
 def test_a_file_that_changes_after_a_stop_is_looked_at_again(folder, tokenizer, tmp_path, monkeypatch):
     """The first file is emptied of what others repeat, so that these stay."""
     shutil.copytree(folder, tmp_path / "corpus")
-    monkeypatch.setattr("albert.text.preparation.prepare.assemble", lambda *_: (_ for _ in ()).throw(Stopped))
+    monkeypatch.setattr("albert.text.prepare.assemble", lambda *_: (_ for _ in ()).throw(Stopped))
     with pytest.raises(Stopped):
         prepare([tmp_path / "corpus"], tokenizer, tmp_path / "data", settings("near"), workers=1)
     monkeypatch.undo()
@@ -216,12 +213,10 @@ def test_a_file_that_changes_after_a_stop_is_looked_at_again(folder, tokenizer, 
 
 
 def test_signatures_of_two_versions_are_not_compared(folder, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.text.preparation.prepare.assemble", lambda *_: (_ for _ in ()).throw(Stopped))
+    monkeypatch.setattr("albert.text.prepare.assemble", lambda *_: (_ for _ in ()).throw(Stopped))
     with pytest.raises(Stopped):
         prepare([folder], tokenizer, tmp_path / "data", settings("near"), workers=1)
-    monkeypatch.setattr(
-        "albert.text.preparation.prepare.version", lambda name: "9.9" if name == "rensa" else version(name)
-    )
+    monkeypatch.setattr("albert.text.prepare.version", lambda name: "9.9" if name == "rensa" else version(name))
     with pytest.raises(CannotCreate, match=r"rensa .* \(now 9\.9\)"):
         prepare([folder], tokenizer, tmp_path / "data", settings("near"), workers=1)
 
@@ -348,7 +343,7 @@ def test_the_command_says_what_it_left_out(folder, tokenizer_directory, tmp_path
 def test_a_plan_knows_that_the_text_is_read_twice(folder, tokenizer, monkeypatch):
     """By a clock that moves on by a second whenever somebody looks."""
     clock = itertools.count()
-    monkeypatch.setattr("albert.text.preparation.preparation_estimate.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("albert.text.prepare.time.perf_counter", lambda: next(clock))
     files = find_corpus_files([folder])[0]
     once, twice = (estimate_preparation(files, tokenizer, settings(kind), 1).seconds for kind in ("keep", "near"))
     assert twice == 2 * once

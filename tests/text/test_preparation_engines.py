@@ -10,11 +10,10 @@ import time
 
 import pytest
 
-from albert.runtime.manifests import verify_directory
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.preparation.work_units import plan_units
-from albert.text.readers.corpus_files import find_corpus_files
+from albert.runtime.manifest import verify_directory
+from albert.text.executors import PreparationSettings, plan_units
+from albert.text.prepare import prepare
+from albert.text.readers import find_corpus_files
 
 SETTINGS = PreparationSettings(held_out=0.2, shard_bytes=3_000, unit_bytes=12_000)
 
@@ -62,9 +61,9 @@ def test_units_and_shards_can_be_shared_out(folder, at_once, tokenizer, tmp_path
 COMMAND = """
 import sys
 from pathlib import Path
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.prepare import prepare
+from albert.text.executors import PreparationSettings
+from albert.text.tokenizer_loading import load_tokenizer
 if __name__ == "__main__":
     settings = PreparationSettings(held_out=0.2, shard_bytes=3_000, unit_bytes=12_000)
     folder, tokenizer, output, workers, engine = sys.argv[1:]

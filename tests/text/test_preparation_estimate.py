@@ -6,11 +6,10 @@ import pytest
 
 from albert.cli.main import run
 from albert.runtime.errors import MissingInput
-from albert.text.preparation import preparation_estimate
-from albert.text.preparation.preparation_estimate import estimate_preparation
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.readers.corpus_files import find_corpus_files
+from albert.text import prepare as preparation_estimate
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import estimate_preparation, prepare
+from albert.text.readers import find_corpus_files
 
 
 @pytest.fixture

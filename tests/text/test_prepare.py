@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 from albert.cli.main import run
-from albert.runtime.durable_files import make_directory, new_directory
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
-from albert.text.fingerprints import byte_fingerprint
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.shard_encoding import held_out_key, is_held_out, token_type
-from albert.text.preparation.shards import TokenCorpus
-from albert.text.preparation.unit_preparation import PreparationSettings
+from albert.runtime.files import make_directory, new_directory
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
 from albert.text.sentences import split_sentences
+from albert.text.shards import TokenCorpus, held_out_key, is_held_out, token_type
+from albert.text.tokenizer import byte_fingerprint
 
 
 def write_corpus(path: Path, texts: list[str]) -> Path:

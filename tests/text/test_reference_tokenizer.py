@@ -13,9 +13,9 @@ from tests.text.torture import check_offsets, texts
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import DamagedData
-from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unigram.reference_tokenizer import ReferenceSentencePieceTokenizer
-from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert.text.reference_tokenizer import ReferenceSentencePieceTokenizer
+from albert.text.sentencepiece import SentencePieceTokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 DIGIT_COMMA = ["▁1,", "0,", "00,", "▁2010,", "10"]
 

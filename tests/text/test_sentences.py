@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.text import sentences
-from albert.text.paragraphs import split_paragraphs
 from albert.text.sentences import (
     LONGEST_SENTENCE,
     WINDOW,
     check_language,
     divide_sentence,
     repair_surrogates,
+    split_paragraphs,
     split_sentences,
 )
 

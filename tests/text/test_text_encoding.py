@@ -12,12 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.text.torture import texts
 
-from albert.text import normalization
+from albert.text import normalization, word_cache
 from albert.text.normalization import normalize, normalize_with_alignment
-from albert.text.unigram import word_cache
-from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
-from albert.text.unigram.text_encoding import word_places
-from albert.text.unigram.word_cache import FEW_WORDS, LONGEST_WORD
+from albert.text.sentencepiece import SentencePieceTokenizer
+from albert.text.word_cache import FEW_WORDS, LONGEST_WORD, word_places
 
 WORD = re.compile(r"\S+")
 flags = pytest.mark.parametrize(

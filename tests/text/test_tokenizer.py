@@ -13,13 +13,12 @@ from tests.text.torture import WRITING, check_offsets, texts
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
-from albert.runtime.durable_files import new_directory
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.files import new_directory
+from albert.text.sentencepiece import SentencePieceTokenizer
 from albert.text.tokenizer import MODEL_NAME
-from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
-from albert.text.wordpiece.wordpiece_normalization import WordPieceNormalization
-from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
+from albert.text.tokenizer_loading import load_tokenizer
+from albert.text.wordpiece import WordPieceNormalization, WordPieceTokenizer
 
 
 @given(text=texts)

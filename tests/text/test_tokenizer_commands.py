@@ -9,7 +9,7 @@ import pytest
 
 from albert.cli import tokenizer as command
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 TEXT = "  Bating, ``CAFÉ'' 2010, ½\u200b [MASK] 中文"
 
@@ -167,7 +167,7 @@ def test_the_example_of_the_help_works(name, run, capsys, tokenizer_directory, t
 
 
 def test_training_on_a_script_that_needs_its_accents_says_so(tokenizer, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("albert.cli.tokenizer_training.train_on_documents", lambda *arguments: tokenizer)
+    monkeypatch.setattr("albert.cli.tokenizer.train_on_documents", lambda *arguments: tokenizer)
     sentences = {
         "vi": "Tất cả mọi người sinh ra đều được tự do và bình đẳng về nhân phẩm và quyền lợi. ",
         "en": "All human beings are born free and equal, café and naïve. " + "No accents for a while. " * 20,

@@ -12,11 +12,9 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration
-from albert.text.fingerprints import byte_fingerprint
-from albert.text.tokenizer import MODEL_NAME
-from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
-from albert.text.unigram.sentencepiece_model import USER_DEFINED
-from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert.text.sentencepiece import USER_DEFINED, SentencePieceTokenizer
+from albert.text.tokenizer import MODEL_NAME, byte_fingerprint
+from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 FLAGS = [(True, False), (True, True), (False, False), (False, True)]
 WORDS = [

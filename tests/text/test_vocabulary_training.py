@@ -7,13 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
-from albert.text.unigram.vocabulary_training import (
-    TrainingReport,
-    VocabularySettings,
-    cut_to_bytes,
-    sample_documents,
-)
+from albert.text.sentencepiece import train_tokenizer
+from albert.text.vocabulary import TrainingReport, VocabularySettings, cut_to_bytes, sample_documents
 
 
 def test_training_does_not_depend_on_the_order_of_documents(documents, tokenizer):

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tests.text.torture import ALPHABET, check_offsets, texts
 from transformers import AutoTokenizer
 
-from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.wordpiece.wordpiece_normalization import WordPieceNormalization, basic_words
-from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
+from albert.text.tokenizer_loading import load_tokenizer
+from albert.text.wordpiece import WordPieceNormalization, WordPieceTokenizer, basic_words
 
 FLAGS = [
     WordPieceNormalization(),
@@ -207,7 +206,7 @@ def test_it_crosses_processes(wordpiece):
 
 
 def test_many_words_do_not_fill_the_memory(wordpiece, monkeypatch):
-    monkeypatch.setattr("albert.text.wordpiece.wordpiece_matching._MOST_KNOWN", 100)
+    monkeypatch.setattr("albert.text.wordpiece._MOST_KNOWN", 100)
     numbers = random.Random(0)
     fresh = WordPieceTokenizer(wordpiece.vocabulary)
     text = " ".join("".join(numbers.choices("abcdexyz", k=6)) for _ in range(1000))

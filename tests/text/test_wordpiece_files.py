@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, BertTokenizer
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput
-from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
-from albert.text.unigram.sentencepiece_tokenizer import SentencePieceTokenizer
-from albert.text.wordpiece.wordpiece_normalization import WordPieceNormalization
-from albert.text.wordpiece.wordpiece_tokenizer import WordPieceTokenizer
+from albert.text.sentencepiece import SentencePieceTokenizer
+from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
+from albert.text.wordpiece import WordPieceNormalization, WordPieceTokenizer
 
 SPECIALS = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 TEXT = "Hello CAFÉ 中国 unaffable 人人"
@@ -147,7 +146,7 @@ def test_a_million_pieces_open_and_more_than_any_model_has_are_refused(tmp_path,
     place = tmp_path / "vocab.txt"
     place.write_bytes(SPECIALS + b"".join(b"%d\n" % number for number in range(1_000_000)))
     assert load_tokenizer(place).encode("77 999999") == [82, 1_000_004]
-    monkeypatch.setattr("albert.text.wordpiece.wordpiece_vocabulary.MOST_PIECES", 999_999)
+    monkeypatch.setattr("albert.text.wordpiece.MOST_PIECES", 999_999)
     with pytest.raises(DamagedData, match="has 1,000,005 pieces"):
         load_tokenizer(place)
     with place.open("r+b") as file:

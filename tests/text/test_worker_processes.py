@@ -6,7 +6,7 @@ import os
 import pytest
 
 from albert.runtime.errors import OutOfResources
-from albert.text.preparation.worker_processes import in_order
+from albert.text.executors import in_order
 
 
 @pytest.mark.parametrize("workers", [1, 2])

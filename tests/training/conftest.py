@@ -41,7 +41,7 @@ class PointSource:
         self.batch_size, self.micro_batch_size = batch_size, micro_batch_size
 
     def point(self, number: int) -> tuple[Tensor, int, float]:
-        from albert.runtime.randomness import stream
+        from albert.runtime.random_streams import stream
 
         draws = stream("points", 0, number)
         inputs = torch.from_numpy(draws.normal(size=N_INPUTS)).float()
@@ -73,7 +73,7 @@ class PointModel(nn.Module):
 
 def point_objective(model: nn.Module, batch: Points):
     """Sums of the cross-entropy and of the squared error."""
-    from albert.training.objective import Sums
+    from albert.training.update import Sums
 
     logits, sizes = model(batch.inputs)
     measured = batch.sizes.isfinite()
@@ -113,8 +113,8 @@ def objective():
 def learn(make_model, tmp_path):
     """Train in a folder, afresh or from where it stands, as a new process would; returns model and result."""
     from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+    from albert.training.logging import TrainingPlan
     from albert.training.loop import train
-    from albert.training.plan import TrainingPlan
     from albert.training.run_folder import RunFolder
 
     def learn(name="run", *, source=None, objective=point_objective, dropout=0.0, kind="lamb", **changes):

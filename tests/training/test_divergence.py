@@ -14,14 +14,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from albert.runtime.errors import Diverged
-from albert.runtime.journal import read_journal
-from albert.runtime.strict_json import read_json_object
-from albert.training.curves import MACHINE_FIGURES
-from albert.training.divergence import REMEMBERED, Guard, Incidents, spike_limit
-from albert.training.objective import Sums
-from albert.training.run_folder import RunFolder
-from albert.training.stop_signals import Stopped
-from albert.training.update import UpdateFigures
+from albert.runtime.json_files import read_journal, read_json_object
+from albert.training.logging import MACHINE_FIGURES
+from albert.training.run_folder import RunFolder, Stopped
+from albert.training.update import REMEMBERED, Guard, Incidents, Sums, UpdateFigures, spike_limit
 
 
 def poisoned(objective, bad, seen=None):
@@ -215,8 +211,8 @@ from albert.runtime.devices import seed_torch
 from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.errors import AlbertError
 from albert.training.loop import train
-from albert.training.objective import Sums
-from albert.training.plan import TrainingPlan
+from albert.training.update import Sums
+from albert.training.logging import TrainingPlan
 from albert.training.run_folder import RunFolder
 
 @dataclass(frozen=True)

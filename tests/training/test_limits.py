@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.journal import read_journal
-from albert.training.plan import TrainingPlan
+from albert.runtime.json_files import read_journal
+from albert.training.logging import TrainingPlan
 from albert.training.run_folder import RunFolder
-from albert.training.training_state import TrainingState
+from albert.training.state import TrainingState
 
 TOKENS_A_STEP = 48
 
@@ -91,7 +91,7 @@ def test_a_limit_that_cannot_be_is_refused(setting, value, needed):
 
 
 def test_the_journal_tells_time_memory_and_the_share_of_the_machine(learn, run, objective):
-    from albert.training.machine_figures import Meter
+    from albert.training.logging import Meter
 
     learn(meter=Meter(flops=lambda batch: 1e6, matmul_rate=lambda: 1e9))
     lines = events(run, "train")

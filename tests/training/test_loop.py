@@ -1,7 +1,7 @@
 import pytest
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.journal import read_journal
+from albert.runtime.json_files import read_journal
 
 
 def test_checkpoints_come_by_time_as_well(learn, run):

@@ -5,16 +5,14 @@ import signal
 import pytest
 import torch
 
+from albert.runtime.environment import world
 from albert.runtime.errors import DamagedData, Diverged, InvalidConfiguration
-from albert.runtime.journal import read_journal
-from albert.runtime.manifests import verify_directory
-from albert.runtime.strict_json import read_json_object
-from albert.runtime.world import world
-from albert.training import circumstances
-from albert.training.curves import MACHINE_FIGURES
-from albert.training.objective import Sums
-from albert.training.run_folder import RunFolder
-from albert.training.stop_signals import Stopped
+from albert.runtime.json_files import read_journal, read_json_object
+from albert.runtime.manifest import verify_directory
+from albert.training import state as circumstances
+from albert.training.logging import MACHINE_FIGURES
+from albert.training.run_folder import RunFolder, Stopped
+from albert.training.update import Sums
 
 
 def final_bytes(run: RunFolder) -> bytes:

@@ -3,9 +3,9 @@ import signal
 
 import pytest
 
-from albert.runtime.durable_files import new_directory
 from albert.runtime.errors import CannotCreate
-from albert.runtime.manifests import verify_directory
+from albert.runtime.files import new_directory
+from albert.runtime.manifest import verify_directory
 from albert.training.run_folder import RunFolder
 
 

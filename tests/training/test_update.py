@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from albert.runtime.world import World
-from albert.training.objective import Sums
-from albert.training.update import update
+from albert.runtime.environment import World
+from albert.training.update import Sums, update
 
 CPU = torch.device("cpu")
 

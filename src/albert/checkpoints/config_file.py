@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from albert.checkpoints.huggingface import exported_groups
-from albert.checkpoints.int8_weights import QUANTIZATION_KEY
+from albert.checkpoints.tensor_files import QUANTIZATION_KEY
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import InvalidConfiguration, did_you_mean
-from albert.runtime.strict_json import from_json, read_json_object, to_json
+from albert.runtime.json_files import from_json, read_json_object, to_json
 
 CONFIG_NAME = "config.json"
 _FIELDS = tuple(f.name for f in fields(AlbertConfig))
@@ -131,7 +131,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
 
     `id2label` comes back with numbers for keys. A model of equal embedding and hidden size that does not say
     `"embedding_projection": false` keeps the map that transformers always has. Groups that do not divide the layers
-    become one a layer, and their number comes back as `uneven_groups` (see `albert.checkpoints.uneven_groups`).
+    become one a layer, and their number comes back as `uneven_groups` (see `albert.checkpoints.loading`).
 
     Raises:
         MissingInput: no `config.json`.

@@ -1,4 +1,4 @@
-"""One table of names between our modules and transformers' ALBERT, read in both directions.
+"""Our models as transformers' ALBERT and back: names of parameters and classes, old names, kinds of heads.
 
 Four things differ in more than the name. Attention-only and feed-forward-only sharing do not exist in
 transformers: the shared half is written once for each layer, and read back as one after checking that the
@@ -9,27 +9,100 @@ the second makes the bias zero, without a word. And its only sentence head means
 to tell the next sentence from a foreign one is written beside a masked language model, under a name that nothing
 there takes for an order, and heads that no objective trained are not written.
 
-Source of the names: transformers 5, `models/albert/modeling_albert.py`.
-"""
+Source of the names: transformers 5, `models/albert/modeling_albert.py`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from albert.checkpoints.file_relics import (
-    BACKBONE_PREFIX,
-    BUFFERS,
-    DECODER_BIAS,
-    PREDICTIONS_BIAS,
-    current_names,
-    differ,
-    drop_equal_ties,
+from albert.model.albert import (
+    AlbertForJointQuestionAnswering,
+    AlbertForMaskedLM,
+    AlbertForMultipleChoice,
+    AlbertForPreTraining,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+    AlbertModel,
 )
-from albert.model.config import AlbertConfig
-from albert.model.parameter_sharing import sharing_plan
-from albert.runtime.errors import DamagedData
+from albert.model.config import AlbertConfig, sharing_plan
+from albert.runtime.errors import DamagedData, InvalidConfiguration
+
+# --------------------------------------------------------------------------------------------------------------------
+# Old names and extra tensors in files of earlier versions of transformers.
+#
+# Copies of tied tensors, buffers that were saved once, the LayerNorm's old names, an encoder without its prefix.
+
+BACKBONE_PREFIX = "albert."
+BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+PREDICTIONS_BIAS, DECODER_BIAS = "predictions.bias", "predictions.decoder.bias"
+_TIED = {
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+    DECODER_BIAS: PREDICTIONS_BIAS,
+}
+_OLD_LAYER_NORM = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+
+def current_names(names: Iterable[str], heads: Collection[str]) -> dict[str, str]:
+    """Today's name of every tensor -> its name in the file. One that is there under both keeps its old name, too.
+
+    Args:
+        names: those in the file; an encoder that was saved alone has no prefix.
+        heads: first parts of the names that stand outside the encoder.
+    """
+    names = list(names)
+    prefixed = any(name.startswith(BACKBONE_PREFIX) for name in names)
+    found: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: _modern(name) != name):
+        full = name if prefixed or name.split(".", 1)[0] in heads else BACKBONE_PREFIX + name
+        found[full if _modern(full) in found else _modern(full)] = name
+    return found
+
+
+def drop_equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
+    """Remove copies of tied tensors from `content`; a copy without its original takes its place.
+
+    Returns:
+        the removed names, without `predictions.decoder.bias`, which every file of ours has.
+
+    Raises:
+        DamagedData: a copy differs.
+    """
+    copies = []
+    for copy, original in _TIED.items():
+        if copy not in content:
+            continue
+        if original not in content:
+            content[original] = content.pop(copy)
+            continue
+        if differ(content[copy], content[original]):
+            raise DamagedData(
+                where,
+                f"{copy} and {original} are tied in ALBERT but differ in this file",
+                f"save the model again with the two tied, or remove {copy}",
+            )
+        del content[copy]
+        if copy != DECODER_BIAS:
+            copies.append(copy)
+    return copies
+
+
+def differ(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are not the same; of tensors on the meta device, whether they cannot be."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return True
+    return not one.is_meta and not torch.equal(one, other)
+
+
+def _modern(name: str) -> str:
+    for old, new in _OLD_LAYER_NORM.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
+
 
 _PARAMETERS = ("weight", "bias")
 _EMBEDDINGS = {
@@ -264,3 +337,105 @@ def _one_of(copies: Mapping[str, Tensor], config: AlbertConfig, where: str) -> T
                 'set "sharing": "none" in config.json to open it as a model whose layers are all their own',
             )
     return tensor
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The kinds of model: which class has which head, and what transformers calls it.
+
+Kind = Literal[
+    "pretraining",
+    "masked_lm",
+    "classification",
+    "token_classification",
+    "question_answering",
+    "joint_question_answering",
+    "multiple_choice",
+    "encoder",
+]
+MODELS: dict[Kind, type[nn.Module]] = {
+    "pretraining": AlbertForPreTraining,
+    "masked_lm": AlbertForMaskedLM,
+    "classification": AlbertForSequenceClassification,
+    "token_classification": AlbertForTokenClassification,
+    "question_answering": AlbertForQuestionAnswering,
+    "joint_question_answering": AlbertForJointQuestionAnswering,
+    "multiple_choice": AlbertForMultipleChoice,
+    "encoder": AlbertModel,
+}
+ARCHITECTURES: dict[type[nn.Module], str] = {model: model.__name__ for model in MODELS.values()}
+KINDS: dict[str, Kind] = {model.__name__: kind for kind, model in MODELS.items()}
+"""By the names in `architectures` of `config.json`: those of transformers' classes, and one that it has not."""
+_CLASSIFIERS: tuple[Kind, ...] = ("classification", "token_classification", "multiple_choice")
+_LABELLED = (AlbertForSequenceClassification, AlbertForTokenClassification)
+OBJECTIVE_KEY = "sentence_objective"
+_MOST_LABELS = 2**16
+_OBJECTIVES = ("sop", "nsp", "none")
+
+
+def kind_of(extra: Mapping[str, Any]) -> Kind:
+    """What a model directory holds, by the `architectures` of its `config.json`; an encoder when it names none of ours.
+
+    A model that was trained to tell the next sentence calls itself a masked language model, for transformers, and is
+    one for pre-training here.
+
+    Args:
+        extra: the keys that `read_config` gives beside the configuration.
+    """
+    named = extra.get("architectures") or ["AlbertModel"]
+    kind = KINDS.get(str(named[0]), "encoder")
+    return "pretraining" if kind == "masked_lm" and extra.get(OBJECTIVE_KEY) == "nsp" else kind
+
+
+def build_model(kind: Kind, config: AlbertConfig, num_labels: int | None) -> nn.Module:
+    """A model of a kind, with so many outputs where that is for the user to say (None elsewhere)."""
+    return MODELS[kind](config) if num_labels is None else MODELS[kind](config, num_labels)
+
+
+def has_the_head_of_another_task(kind: Kind, extra: Mapping[str, Any]) -> bool:
+    """Whether the file's `classifier` judges something else than the one of this kind, which has the same name."""
+    named = kind_of(extra)
+    return kind != named and kind in _CLASSIFIERS and named in _CLASSIFIERS
+
+
+def labels_wanted(
+    kind: Kind, asked: int | None, tensors: Mapping[str, Tensor], extra: Mapping[str, Any], new_head: bool
+) -> int | None:
+    """Outputs that a model of this kind gets: as asked, as many as the file's head has, or as `config.json` says.
+
+    Returns:
+        their number, or None for a kind where nobody chooses it.
+
+    Raises:
+        InvalidConfiguration: `config.json` says what no head has.
+    """
+    if MODELS[kind] not in _LABELLED:
+        return None
+    if asked is not None:
+        return asked
+    if "classifier.bias" in tensors and not new_head:
+        return tensors["classifier.bias"].numel()
+    named = extra.get("id2label")
+    stated = len(named) if named else extra.get("num_labels", 2)  # transformers' default
+    if not isinstance(stated, int) or not 1 <= stated <= _MOST_LABELS:
+        raise InvalidConfiguration("num_labels", f"is {stated!r}, a new head has 1 to {_MOST_LABELS:,} outputs")
+    return stated
+
+
+def sentence_objective(model: nn.Module, extra: Mapping[str, Any]) -> str:
+    """What the sentence head of a pre-training model was trained on; other models have none that could be mistaken."""
+    objective = extra.get(OBJECTIVE_KEY, "sop") if isinstance(model, AlbertForPreTraining) else "sop"
+    if objective not in _OBJECTIVES:
+        raise InvalidConfiguration(OBJECTIVE_KEY, f"is {objective!r}", f"known: {', '.join(_OBJECTIVES)}")
+    return objective
+
+
+def architecture_named(model: nn.Module, objective: str) -> str:
+    """The class of transformers that may open it: the one for pre-training takes its sentence head for an order."""
+    return ARCHITECTURES[type(model) if objective == "sop" else AlbertForMaskedLM]
+
+
+def labels_written(model: nn.Module) -> int | None:
+    """Outputs whose number transformers takes from the labels; it does so for orders and answers too."""
+    if isinstance(model, _LABELLED):
+        return model.classifier.out_features
+    return 2 if isinstance(model, AlbertForPreTraining | AlbertForQuestionAnswering) else None

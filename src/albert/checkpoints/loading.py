@@ -1,19 +1,25 @@
-"""Tensors into a model, every one accounted for: what was missing, unexpected, dropped, or drawn anew."""
+"""Loading tensors into a model, with a report on every one: missing, unexpected, dropped or drawn at random.
+
+Also: warnings about published models with known faults, groups that do not divide the layers, and which class of
+transformers a set of tensors is."""
 
 import logging
+import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from albert.checkpoints.huggingface import BACKBONE_PREFIX, HEADS, Renamed, backbone_names
+from albert.checkpoints.huggingface import BACKBONE_PREFIX, HEADS, KINDS, Renamed, backbone_names, build_model
 from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
-from albert.model.initialization import initialize
+from albert.model.encoder import initialize, without_memory
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.runtime.manifests import MANIFEST_NAME
+from albert.runtime.manifest import MANIFEST_NAME
 
 _logger = logging.getLogger(__name__)
 _POOLER = "pooler."
@@ -187,3 +193,151 @@ def _draw(model: nn.Module, standard_deviation: float, dtype: torch.dtype) -> No
 
 def _abridged(names: list[str] | tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Warnings about published checkpoints with doubtful settings, given when one is opened.
+
+_RELICS = ("net_structure_type", "gap_size", "num_memory_blocks", "down_scale_factor")
+"""Keys that no code reads and that only configurations made from Google's releases have."""
+_XLARGE = (2048, 8192)
+
+
+def known_quirks(config: AlbertConfig, extra: Mapping[str, Any]) -> tuple[str, ...]:
+    """A line for each doubt about a model.
+
+    Args:
+        config: as the model is opened, that is, after what the user set anew.
+        extra: the other keys of `config.json`.
+    """
+    if not any(key in extra for key in _RELICS):
+        return ()
+    notes = []
+    if config.hidden_act == "gelu":
+        notes.append(
+            'hidden_act "gelu" is the exact form here as in transformers, but Google trained with the tanh form, '
+            '"gelu_new" here; --hidden-act gelu_new computes what Google computed'
+        )
+    if (config.hidden_size, config.intermediate_size) == _XLARGE:
+        notes.append(
+            f"num_attention_heads is {config.num_attention_heads}, and ALBERT-xlarge is published with 16 and with 32; "
+            "albert info --self-check tells which one these weights know, --num-attention-heads sets it"
+        )
+    return tuple(notes)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Groups of layers that do not divide the layers: transformers takes such models, and spreads the groups unevenly.
+#
+# Here groups are of equal size, so such a model is opened with a group a layer: the same numbers come out, and its
+# layers share nothing any more.
+
+T = TypeVar("T")
+_IN_GROUP = re.compile(r"((?:albert\.)?encoder\.albert_layer_groups\.)(\d{1,6})(\..+)")
+
+
+def groups_of_layers(layers: int, groups: int) -> list[int]:
+    """The group of each layer, in floating point as transformers computes it (`AlbertTransformer.forward`)."""
+    return [int(layer / (layers / groups)) for layer in range(layers)]
+
+
+def spread_over_layers(tensors: Mapping[str, T], layers: int, groups: int) -> dict[str, T]:
+    """transformers' tensors of a model with uneven groups, named as those of one with a group a layer.
+
+    Args:
+        tensors: by names in a file; what stands in a group that no layer uses is left out.
+        layers, groups: what `config.json` says.
+    """
+    members: dict[int, list[int]] = {}
+    for layer, group in enumerate(groups_of_layers(layers, groups)):
+        members.setdefault(group, []).append(layer)
+    spread: dict[str, T] = {}
+    for name, tensor in tensors.items():
+        found = _IN_GROUP.fullmatch(name)
+        if found is None:
+            spread[name] = tensor
+            continue
+        before, group, after = found.groups()
+        spread |= {f"{before}{layer}{after}": tensor for layer in members.get(int(group), [])}
+    return spread
+
+
+def uneven_groups_note(layers: int, groups: int) -> str:
+    """What became of the groups, for people."""
+    used = len(set(groups_of_layers(layers, groups)))
+    said = f"{groups} groups do not divide {layers} layers: every layer has its own copy of its group's weights here"
+    return said + (f"; {groups - used} groups, which no layer uses, are left out" if used < groups else "")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which of transformers' classes a set of tensors is, by the head that is there, and whether it is all of it.
+
+CLASSIFIERS = ("AlbertForSequenceClassification", "AlbertForTokenClassification", "AlbertForMultipleChoice")
+_HEADS = {
+    "AlbertForPreTraining": ("predictions", "sop_classifier"),
+    "AlbertForMaskedLM": ("predictions", "nsp_classifier"),
+    **dict.fromkeys(CLASSIFIERS, ("classifier",)),
+    "AlbertForQuestionAnswering": ("qa_outputs",),
+    "AlbertForJointQuestionAnswering": ("joint_qa_outputs",),
+    "AlbertModel": (),
+}
+LABELLED = CLASSIFIERS[:2]
+_POOLER_ARCHITECTURES = BACKBONE_PREFIX + "pooler."
+_ANSWERING = ("AlbertForQuestionAnswering", "AlbertForJointQuestionAnswering")
+_WITHOUT_POOLER = ("AlbertForMaskedLM", *_ANSWERING, "AlbertModel")
+
+
+def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
+    """The class that holds most of some tensors; the head of a task goes before those of pre-training.
+
+    Args:
+        names: of the tensors, transformers' ones.
+        stated: what says so itself; it tells apart the classes whose head is the same linear map.
+    """
+    heads = {name.split(".", 1)[0] for name in names}
+    if "joint_qa_outputs" in heads:
+        return "AlbertForJointQuestionAnswering"
+    if "qa_outputs" in heads:
+        return "AlbertForQuestionAnswering"
+    if "classifier" in heads:
+        return stated if stated in CLASSIFIERS else CLASSIFIERS[0]
+    if "predictions" in heads:
+        return "AlbertForPreTraining" if "sop_classifier" in heads else "AlbertForMaskedLM"
+    return "AlbertModel"
+
+
+def belongs_to(name: str, architecture: str) -> bool:
+    """Whether a tensor is the encoder's, or of the head that a class has.
+
+    A masked language model keeps its pooler, which the class itself does not use: so do the published ones, for
+    whoever fine-tunes them.
+    """
+    part, _, inside = name.partition(".")
+    if architecture in _ANSWERING and inside.startswith("pooler."):
+        return False
+    return name.startswith(BACKBONE_PREFIX) or part in _HEADS[architecture]
+
+
+def require_whole(renamed: Renamed, architecture: str, config: AlbertConfig, where: str) -> None:
+    """Refuse tensors of which a part is missing or has another shape than the model's.
+
+    Args:
+        renamed: what there is; tensors on the meta device will do.
+        architecture: the class that they should be; those that work without a pooler need none.
+        config: of the model.
+        where: how to call the file in an error.
+
+    Raises:
+        DamagedData: something is missing.
+        InvalidConfiguration: a shape is another.
+    """
+    outputs = renamed.tensors["classifier.bias"].numel() if architecture in LABELLED else None
+    with without_memory():
+        models = (AlbertModel(config), build_model(KINDS[architecture], config, outputs))
+    missing = {name for model in models for name in fit_tensors(model, renamed, config, where, new_head=False).missing}
+    if architecture in _WITHOUT_POOLER:
+        missing = {name for name in missing if not name.startswith(_POOLER_ARCHITECTURES)}
+    if missing:
+        names = sorted(missing)
+        shown = ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
+        raise DamagedData(where, f"lacks {len(names)} tensors of {architecture} ({shown})")

@@ -1,9 +1,9 @@
-"""A model directory: what we write transformers opens, and what transformers writes we open.
+"""Hugging Face model directories: written whole, opened checked, with their tokenizer.
 
 `config.json`, `model.safetensors`, the tokenizer's files and `README.md`; from `save_model_directory` also
-`MANIFEST.json`, against which `open_model` checks every file.
-"""
+`MANIFEST.json`, against which `open_model` checks every file."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,45 +12,52 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from albert.checkpoints.card import ModelCard
-from albert.checkpoints.config_file import (
-    CONFIG_NAME,
-    UNEVEN_GROUPS_KEY,
-    config_to_json,
-    read_config,
-    with_overrides,
-)
-from albert.checkpoints.file_relics import BACKBONE_PREFIX
-from albert.checkpoints.huggingface import from_transformers, to_transformers, with_sentence_objective
-from albert.checkpoints.int8_weights import quantization_notes
-from albert.checkpoints.kinds import (
+from albert.checkpoints.config_file import CONFIG_NAME, UNEVEN_GROUPS_KEY, config_to_json, read_config, with_overrides
+from albert.checkpoints.hub import find_model
+from albert.checkpoints.huggingface import (
     ARCHITECTURES,
+    BACKBONE_PREFIX,
     KINDS,
     MODELS,
     OBJECTIVE_KEY,
     Kind,
     architecture_named,
     build_model,
+    from_transformers,
     has_the_head_of_another_task,
     kind_of,
     labels_wanted,
     labels_written,
     sentence_objective,
+    to_transformers,
+    with_sentence_objective,
 )
-from albert.checkpoints.known_quirks import known_quirks
-from albert.checkpoints.loading import LoadingReport, fit_tensors, load_tensors
-from albert.checkpoints.location import find_model
-from albert.checkpoints.tensor_files import WEIGHTS_NAME, StoredTensors, stored_tensors, write_tensors
-from albert.checkpoints.uneven_groups import spread_over_layers, uneven_groups_note
+from albert.checkpoints.loading import (
+    LoadingReport,
+    fit_tensors,
+    known_quirks,
+    load_tensors,
+    spread_over_layers,
+    uneven_groups_note,
+)
+from albert.checkpoints.tensor_files import (
+    WEIGHTS_NAME,
+    StoredTensors,
+    quantization_notes,
+    stored_tensors,
+    write_tensors,
+)
 from albert.model.config import AlbertConfig
-from albert.model.initialization import without_memory
-from albert.runtime.durable_files import new_directory, write_text
+from albert.model.encoder import without_memory
 from albert.runtime.errors import DamagedData
-from albert.runtime.manifests import MANIFEST_NAME, verify_directory
-from albert.runtime.strict_json import save_json
-from albert.text.tokenizer_directory import load_tokenizer
+from albert.runtime.files import new_directory, write_text
+from albert.runtime.json_files import save_json
+from albert.runtime.manifest import MANIFEST_NAME, verify_directory
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 __all__ = [
     "ARCHITECTURES",
@@ -247,3 +254,55 @@ def _short_card(name: str, architecture: str, model: nn.Module) -> str:
         attention_window=_config_of(model).effective_window,
         parameters=parts,
     ).render()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tokenizer of a model: the one it was trained with, or none.
+
+
+def tokenizer_of(opened: OpenedModel) -> Tokenizer:
+    """Load the tokenizer that lies beside an opened model.
+
+    Raises:
+        MissingInput: there is none.
+        DamagedData: it is not the one the model was trained with.
+    """
+    tokenizer = load_tokenizer(opened.directory)
+    refuse_foreign_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
+    return tokenizer
+
+
+def refuse_foreign_tokenizer(
+    tokenizer: Tokenizer, directory: Path, config: AlbertConfig, extra: Mapping[str, Any]
+) -> None:
+    """Check that a tokenizer is the one that a model was trained with.
+
+    Args:
+        tokenizer: what lies beside the model.
+        directory: the model's.
+        config, extra: what `read_config` gives of it.
+
+    Raises:
+        DamagedData: another fingerprint than `config.json` has, or more pieces than the model has embeddings.
+    """
+    place = vocabulary_file(directory)
+    trained_with = extra.get(FINGERPRINT_KEY)
+    if trained_with is not None and not tokenizer.answers_to(str(trained_with)):
+        found, wanted = tokenizer.fingerprint[:12], str(trained_with)[:12]
+        why = f"has fingerprint {found}, the model was trained with {wanted}"
+        raise DamagedData(place, why, "put the tokenizer of the training run beside the model")
+    if tokenizer.vocab_size > config.vocab_size:
+        why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
+        raise DamagedData(place, why, "use the tokenizer that the model was trained with")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What weights are known by: a hash of their numbers.
+
+
+def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over the bytes of all tensors, in their order, in hexadecimal."""
+    digest = hashlib.sha256()
+    for tensor in tensors.values():
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""`albert convert`: Google's TensorFlow checkpoints and Hugging Face models, as model directories of ours."""
+"""`albert convert`, `albert export` and `albert quantize`: a model in another format."""
 
 import shlex
 from pathlib import Path
@@ -7,10 +7,13 @@ import torch
 from rich.markup import escape
 from rich.table import Table
 
-from albert.checkpoints.conversion import Conversion, TokenizerOptions, convert
-from albert.checkpoints.conversion_source import ConversionOptions
-from albert.cli.console import open_console
-from albert.cli.convert_options import Convert
+from albert.checkpoints.convert import Conversion, ConversionOptions, TokenizerOptions, convert
+from albert.cli.model_commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
+from albert.cli.options import open_console
+from albert.cli.render import bytes_of, facts
+from albert.inference.embedding import save_for_sentence_transformers
+from albert.inference.int8 import quantize_directory
+from albert.runtime.environment import load_by_name
 
 NEXT = {
     "AlbertForPreTraining": '--fill-mask "It was a [MASK] day."',
@@ -20,7 +23,7 @@ NEXT = {
 }
 
 
-def run(asked: Convert) -> int:
+def run_convert(asked: Convert) -> int:
     """Run `albert convert`."""
     settings = ("hidden_act", "num_attention_heads", "num_hidden_layers")
     options = ConversionOptions(
@@ -98,3 +101,70 @@ def _tokenizer(made: Conversion) -> str:
 
 def _some(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert export`: a model in the format of another runtime.
+
+
+def onnx(asked: ExportOnnx) -> int:
+    """Run `albert export onnx`."""
+    exporting = load_by_name("albert.inference.onnx_export", "onnx")
+    settings = exporting.ExportSettings(precision=asked.precision, opset=asked.opset, depth=asked.depth)
+    made = exporting.export_onnx(asked.model, asked.output, settings, revision=asked.revision, replace=asked.replace)
+    told: dict[str, object] = {
+        "graph": f"{made.kind}, {made.depth} layers, {made.precision}, opset {made.opset}",
+        "file": f"{bytes_of(made.bytes)}, {made.bytes / made.weight_bytes:.1%} of the weights in float32",
+        "outputs": ", ".join(f"{output} [{', '.join(map(str, axes))}]" for output, axes in made.outputs.items()),
+    }
+    if made.left_out:
+        told["left out"] = f"{made.left_out}: nobody trained it"
+    told |= {check.runtime: f"largest difference: {exporting.usual_differences(check)}" for check in made.checks}
+    told["written"] = asked.output
+    console = open_console()
+    console.print(facts("albert export onnx", told))
+    console.print(
+        f"next: albert verify {shlex.quote(str(asked.output))}" if asked.output.is_dir() else "", markup=False
+    )
+    return 0
+
+
+def sentence_transformers(asked: ExportSentenceTransformers) -> int:
+    """Run `albert export sentence-transformers`."""
+    vectors = save_for_sentence_transformers(
+        asked.model, asked.output, asked.pooling, asked.normalize, revision=asked.revision, replace=asked.replace
+    )
+    pooled = "the mean over all tokens" if asked.pooling == "mean" else "what stands at [CLS]"
+    told: dict[str, object] = {
+        "vectors": f"{vectors.width} numbers, {pooled}{', of length 1' if asked.normalize else ''}",
+        "texts": f"of at most {vectors.longest} tokens; sentence-transformers cuts longer ones without a word",
+        "written": asked.output,
+    }
+    console = open_console()
+    console.print(facts("albert export sentence-transformers", told))
+    console.print(f"next: SentenceTransformer({str(asked.output)!r}).encode(texts)", markup=False)
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert quantize`: a model directory whose matrices are 8-bit integers.
+
+
+def run_quantize(asked: Quantize) -> int:
+    """Run `albert quantize`."""
+    made = quantize_directory(asked.model, asked.output, revision=asked.revision, replace=asked.replace)
+    told: dict[str, object] = {
+        "matrices": f"{made.matrices} as 8-bit integers, a scale for each row",
+        "weights": f"{bytes_of(made.bytes_after)}, {made.bytes_after / made.bytes_before:.1%} of "
+        f"{bytes_of(made.bytes_before)}",
+    }
+    told |= {
+        f"{name} moves": f"{largest:.3g} at most over random tokens, "
+        f"{made.moved.relative[name]:.2%} of its spread as a rule"
+        for name, largest in made.moved.largest.items()
+    }
+    told["written"] = asked.output
+    console = open_console()
+    console.print(facts("albert quantize", told))
+    console.print(f"next: albert info {shlex.quote(str(asked.output))}", markup=False)
+    return 0

@@ -1,35 +1,285 @@
-"""`albert info`: what a preset, a model, a prepared corpus or this machine is."""
+"""`albert info`: presets, models, corpora and this machine; comparisons and memory as tables."""
 
+import itertools
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from albert import __version__
-from albert.cli.comparison_tables import show_comparison
-from albert.cli.console import open_console
-from albert.cli.directory_tables import show_corpus, show_model, show_self_check, show_tokenizer
-from albert.cli.info_options import Info
-from albert.cli.light_tables import facts
-from albert.cli.memory_tables import bytes_from, show_memory_plan
+from albert.cli.model_commands import Info
 from albert.cli.named_things import Found, find
-from albert.cli.size_tables import group_of, other_names, show_presets, show_size
-from albert.experiments.directory_reports import corpus_report, model_report, tokenizer_report
-from albert.experiments.memory_plan import MemoryPlan, memory_plan
-from albert.experiments.size_report import SizeReport, compare, size_report
-from albert.inference.self_check import check_settings
-from albert.model.config import AlbertConfig
-from albert.model.parameter_count import count_parameters
-from albert.model.parameter_sharing import sharing_plan
-from albert.model.presets import OTHER_NAMES, PRESETS
-from albert.runtime.devices import default_precision, describe_machine, pick_device
+from albert.cli.options import open_console
+from albert.cli.render import bytes_of, facts, group_of, in_millions, other_names, show_presets, show_size, table
+from albert.experiments.directory_reports import (
+    CorpusReport,
+    ModelReport,
+    TokenizerReport,
+    corpus_report,
+    model_report,
+    tokenizer_report,
+)
+from albert.experiments.sizes import (
+    ComparedFigure,
+    Comparison,
+    MemoryPlan,
+    SizeReport,
+    compare,
+    memory_plan,
+    size_report,
+)
+from albert.inference.self_check import SelfCheck, check_settings
+from albert.model.config import OTHER_NAMES, PRESETS, AlbertConfig, sharing_plan
+from albert.model.cost import TrainingMemory, count_parameters
+from albert.runtime.devices import default_precision, describe_machine, free_memory, pick_device
+from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError
-from albert.runtime.free_memory import free_memory
-from albert.runtime.late_modules import load_by_name
-from albert.runtime.strict_json import to_json
+from albert.runtime.json_files import to_json
+
+# --------------------------------------------------------------------------------------------------------------------
+# Two architectures side by side, and what is said of them.
+
+
+def show_comparison(console: Console, comparison: Comparison) -> None:
+    """Two architectures side by side, then the claims about them."""
+    one, other = comparison.one.name, comparison.other.name
+    made = table(f"{one} beside {other}", "", one, other, "ratio", "change")
+    for group, members in itertools.groupby(comparison.figures, key=lambda figure: figure.group):
+        figures = list(members)
+        made.add_row(_group_title(group, comparison), style="bold")
+        in_unit = in_millions(max(figure.one, figure.other) for figure in figures)
+        shown = "{:,}".format if group == "parameters" else in_unit
+        for figure in figures:
+            change = f"{figure.one / figure.other - 1:+.1%}"
+            made.add_row(f"  {figure.what}", shown(figure.one), shown(figure.other), _ratio(figure), change)
+    console.print(made)
+    if comparison.claims:
+        console.print()
+        console.print(_claims(comparison))
+
+
+def _ratio(figure: ComparedFigure) -> str:
+    """The smaller is 1: "1 : 9.34"."""
+    one, other = figure.one, figure.other
+    return f"1 : {other / one:.2f}" if one <= other else f"{one / other:.2f} : 1"
+
+
+def _group_title(group: str, comparison: Comparison) -> str:
+    lengths = {comparison.one.sequence_length, comparison.other.sequence_length}
+    tokens = f" of {lengths.pop():,} tokens" if len(lengths) == 1 else ""
+    titles = {
+        "FLOPs a token": "MFLOPs a token",
+        "bytes a sequence": f"MB a sequence{tokens}",
+        "bytes in all": "MB whatever the batch",
+    }
+    return titles.get(group, group)
+
+
+def _claims(comparison: Comparison) -> Table:
+    made = Table(title="What is said of the two", title_justify="left", title_style="bold", box=None, show_header=False)
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    for claim in comparison.claims:
+        verdict = "[green]holds[/green]" if claim.holds else "[red]does not hold[/red]"
+        made.add_row(verdict, f"{claim.of_what}: [bold]{claim.figure}[/bold]")
+        made.add_row("", f"[dim]“{escape(claim.quote)}” ({claim.source})[/dim]")
+        if claim.because:
+            made.add_row("", escape(claim.because))
+        made.add_row()
+    return made
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What lies in a directory, as people look at it.
+
+_MATCHES = {True: "every file matches", False: "none: unverified"}
+_BELONGS = {True: "the one it was made with", False: "NOT the one it was made with", None: "not recorded"}
+
+
+def show_model(console: Console, report: ModelReport, size: SizeReport) -> None:
+    """A model directory: what it is, its tensors, its tokenizer."""
+    about: dict[str, object] = {
+        "directory": report.directory,
+        "architecture": report.architecture,
+        "head": report.head + (f" ({len(report.labels)}: {', '.join(report.labels[:6])})" if report.labels else ""),
+        "parameters in memory": report.parameters,
+        "weights": bytes_of(report.weight_bytes),
+        "manifest": _MATCHES[report.verified],
+        "shape": _shape(size),
+    }
+    for field, (own, of_preset) in size.differs.items():
+        about[f"  {field}"] = f"{own}, {size.preset} has {of_preset}"
+    if size.remark:
+        about["remark"] = size.remark
+    console.print(facts(size.name, about))
+    console.print()
+    console.print(facts("Tensors", _tensors(report)))
+    console.print()
+    show_tokenizer(console, report.tokenizer)
+    if report.other_keys:
+        console.print(facts("Other keys of config.json", report.other_keys))
+        console.print()
+
+
+def _shape(size: SizeReport) -> str:
+    if size.preset is None:
+        return "of no preset"
+    return f"that of {size.preset}" + (", but for" if size.differs else "")
+
+
+def _tensors(report: ModelReport) -> dict[str, object]:
+    found = report.tensors
+    named = {
+        "random, train them first": found.newly_initialised,
+        "in the file, not used": found.unexpected,
+        "in the file, saying nothing new": found.dropped,
+    }
+    lines: dict[str, object] = {}
+    for words, names in named.items():
+        shown = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
+        lines[words] = f"{len(names)}: {shown}" if names else "none"
+    return lines | ({"doubtful": "; ".join(found.notes)} if found.notes else {})
+
+
+def show_tokenizer(console: Console, report: TokenizerReport | None) -> None:
+    """A tokenizer, or that there is none."""
+    if report is None:
+        console.print(facts("Tokenizer", {"none": "the directory holds no vocabulary"}))
+    else:
+        about = asdict(report) | {"belongs": _BELONGS[report.belongs]}
+        console.print(facts("Tokenizer", {name.replace("_", " "): value for name, value in about.items()}))
+    console.print()
+
+
+def show_corpus(console: Console, report: CorpusReport) -> None:
+    """A prepared corpus."""
+    said = report.description
+    dropped = sum(said.documents_dropped.values())
+    about: dict[str, object] = {
+        "directory": report.directory,
+        "manifest": _MATCHES[report.verified],
+        "sources": f"{len(said.sources):,} files, {bytes_of(sum(source.bytes for source in said.sources))}",
+        "documents read": f"{said.documents_in:,}, {bytes_of(said.bytes_in)}",
+        "documents dropped": f"{dropped:,} " + " ".join(f"({n:,} {why})" for why, n in said.documents_dropped.items()),
+        "sentences dropped": said.sentences_dropped,
+        "language": said.language,
+        "tokens are": said.token_type,
+        "held out": f"{said.held_out_share:.1%}, seed {said.seed}",
+        "made with": ", ".join(f"{name} {version}" for name, version in said.versions.items()),
+    }
+    console.print(facts(str(report.directory), about))
+    console.print()
+    made = table("Splits", "", "shards", "documents", "sentences", "tokens")
+    for split, counts in said.counts.items():
+        numbers = (counts.documents, counts.sentences, counts.tokens)
+        made.add_row(f"  {split}", f"{len(said.shards[split]):,}", *(f"{number:,}" for number in numbers))
+    console.print(made)
+    console.print()
+    show_tokenizer(console, report.tokenizer)
+
+
+def show_self_check(console: Console, check: SelfCheck) -> None:
+    """What a model makes of masked words under each setting."""
+    made = table(
+        f"Self-check: {check.masked_tokens:,} masked tokens of a fixed text",
+        *("", "heads", "loss", "right", "above the best"),
+    )
+    for setting in check.settings:
+        stated = " (stated)" if setting.stated else ""
+        made.add_row(
+            f"  {setting.hidden_act}{stated}",
+            str(setting.num_attention_heads),
+            f"{setting.loss:.3f}",
+            f"{setting.accuracy:.1%}",
+            f"{setting.excess:.3f} ± {setting.excess_error:.3f}",
+            style="bold" if setting is check.best else None,
+        )
+    console.print(made)
+    console.print(f"  {escape(check.verdict)}.", soft_wrap=False)
+    console.print()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The memory of a training step as a table, and sizes as people write them.
+
+_UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+          "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt]i?b)", re.IGNORECASE)
+_HELD = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "moments": "two moments",
+    "update": "LAMB's update",
+    "weight_copies": "copies of weights",
+}
+_KEPT = {
+    "recomputed_layer": "a layer computed again",
+    "embeddings": "embeddings",
+    "heads": "both heads",
+    "workspace": "workspace of the backward pass",
+}
+
+
+def bytes_from(option: str, size: str) -> int:
+    """Bytes of a size as it is written: 24GB, 22.5 GiB, 800MB.
+
+    Raises:
+        UsageError: it is no size.
+    """
+    written = _SIZE.fullmatch(size.strip())
+    if written is None:
+        raise UsageError(option, f"{size!r} is no size", "write it as 24GB or 800MB")
+    return int(float(written[1]) * _UNITS[written[2].lower()])
+
+
+def show_memory_plan(console: Console, plan: MemoryPlan, layers: int) -> None:
+    """A training step at its peak, with and without activation checkpointing.
+
+    Args:
+        console: where to.
+        plan: what to show.
+        layers: how many layers are applied.
+    """
+    console.print(_table(plan, layers))
+    where = "GPU" if plan.device == "cuda" else "CPU"
+    console.print(
+        f"  [dim]{where}, {plan.precision}, {plan.optimizer}; {plan.masked_tokens:,} masked tokens a sequence; "
+        f"{plan.flops / 1e12:,.3g} TFLOPs of use forward and backward[/dim]"
+    )
+
+
+def _table(plan: MemoryPlan, layers: int) -> Table:
+    both = (plan.all_kept, plan.checkpointed)
+    shown = in_millions(some.peak for some in both)
+    title = f"A training step of {plan.batch_size:,} × {plan.sequence_length:,} tokens, MB"
+    made = table(title, "", "all kept", "checkpointing")
+    made.add_row("whatever the batch", style="bold")
+    _add_rows(made, _HELD, both, shown)
+    made.add_row("of the batch", style="bold")
+    made.add_row(f"  {layers} layers", *(shown(some.layers) for some in both))
+    made.add_row("  each of them", *(shown(some.layers / layers) for some in both), style="dim")
+    _add_rows(made, _KEPT, both, shown)
+    made.add_row("at the peak", *(shown(some.peak) for some in both), style="bold")
+    if plan.limit is not None:
+        largest = (plan.largest_batch, plan.largest_batch_checkpointed)
+        made.add_row(f"largest micro-batch in {bytes_of(plan.limit)}", *(f"{n:,}" for n in largest), style="bold")
+    return made
+
+
+def _add_rows(
+    made: Table, names: dict[str, str], both: tuple[TrainingMemory, TrainingMemory], shown: Callable[[int], str]
+) -> None:
+    for name, words in names.items():
+        numbers = [getattr(some, name) for some in both]
+        if any(numbers):
+            made.add_row(f"  {words}", *(shown(number) if number else "–" for number in numbers))
+
 
 MEASURED_LENGTH = 128
 PLANNED_SEQUENCES = 32

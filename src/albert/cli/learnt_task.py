@@ -3,13 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from albert.checkpoints.kinds import kind_of
-from albert.checkpoints.location import find_model
+from albert.checkpoints.hub import find_model
+from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import read_config
-from albert.cli.table_options import TableOptions
+from albert.cli.options import TableOptions
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.custom import read_task
-from albert.tasks.tables.table_task import TASK_FILE, TableTask, table_task_of
+from albert.tasks.table_task import TASK_FILE, TableTask, table_task_of
 from albert.tasks.task import Task
 
 

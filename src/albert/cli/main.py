@@ -36,33 +36,98 @@ class Command:
 
     module: str
     purpose: str
+    function: str = "main"
+    """What reads the options and runs the command."""
 
 
 COMMANDS: dict[str, Command] = {
-    "quickstart": Command("albert.cli.quickstart_options", "the whole story on the embedded sample, in minutes"),
-    "tokenizer": Command("albert.cli.tokenizer", "train a vocabulary, see what it makes of a text"),
-    "prepare": Command("albert.cli.prepare", "text and a tokenizer to token shards, in parallel"),
-    "merge": Command("albert.cli.merge", "prepared corpora become one"),
-    "show": Command("albert.cli.show_options", "what a prepared corpus becomes in training: samples, masks, counts"),
-    "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),
-    "plot": Command("albert.cli.plot", "the curves of runs side by side, as a picture and a table"),
+    "quickstart": Command(
+        "albert.cli.model_commands",
+        "the whole story on the embedded sample, in minutes",
+        "quickstart_main",
+    ),
+    "tokenizer": Command(
+        "albert.cli.tokenizer",
+        "train a vocabulary, see what it makes of a text",
+    ),
+    "prepare": Command(
+        "albert.cli.data",
+        "text and a tokenizer to token shards, in parallel",
+        "prepare_main",
+    ),
+    "merge": Command(
+        "albert.cli.data",
+        "prepared corpora become one",
+        "merge_main",
+    ),
+    "show": Command(
+        "albert.cli.model_commands",
+        "what a prepared corpus becomes in training: samples, masks, counts",
+        "show_main",
+    ),
+    "pretrain": Command(
+        "albert.cli.pretrain",
+        "masked language model and sentence order, from shards to a model",
+    ),
+    "plot": Command(
+        "albert.cli.data",
+        "the curves of runs side by side, as a picture and a table",
+        "plot_main",
+    ),
     "analyze": Command(
-        "albert.cli.analyze_options", "what each layer does to what comes into it, as a picture (Figure 1)"
+        "albert.cli.model_commands",
+        "what each layer does to what comes into it, as a picture (Figure 1)",
+        "analyze_main",
     ),
-    "finetune": Command("albert.cli.finetuning_options", "train a model on GLUE, SQuAD or your own table"),
-    "evaluate": Command("albert.cli.evaluate_options", "score a model on a task with the task's own metrics"),
-    "predict": Command("albert.cli.predict_options", "text in, answers out"),
-    "serve": Command("albert.cli.serve_options", "a model behind HTTP, and a page to try it in the browser"),
+    "finetune": Command(
+        "albert.cli.task_commands",
+        "train a model on GLUE, SQuAD or your own table",
+        "finetune_main",
+    ),
+    "evaluate": Command(
+        "albert.cli.task_commands",
+        "score a model on a task with the task's own metrics",
+        "evaluate_main",
+    ),
+    "predict": Command(
+        "albert.cli.model_commands",
+        "text in, answers out",
+        "predict_main",
+    ),
+    "serve": Command(
+        "albert.cli.model_commands",
+        "a model behind HTTP, and a page to try it in the browser",
+        "serve_main",
+    ),
     "convert": Command(
-        "albert.cli.convert_options", "a TensorFlow checkpoint or a Hugging Face model to a model directory"
+        "albert.cli.model_commands",
+        "a TensorFlow checkpoint or a Hugging Face model to a model directory",
+        "convert_main",
     ),
-    "export": Command("albert.cli.export_options", "a model as one ONNX file, or for sentence-transformers"),
+    "export": Command(
+        "albert.cli.model_commands",
+        "a model as one ONNX file, or for sentence-transformers",
+        "export_main",
+    ),
     "quantize": Command(
-        "albert.cli.quantize_options", "a model with 8-bit integers for matrices, a quarter of the size"
+        "albert.cli.model_commands",
+        "a model with 8-bit integers for matrices, a quarter of the size",
+        "quantize_main",
     ),
-    "tables": Command("albert.cli.tables_commands", "the paper's tables and figures, run again, ours beside theirs"),
-    "info": Command("albert.cli.info_options", "what a model, a dataset or this machine is"),
-    "verify": Command("albert.cli.verify", "every file checked against its manifest"),
+    "tables": Command(
+        "albert.cli.tables_commands",
+        "the paper's tables and figures, run again, ours beside theirs",
+    ),
+    "info": Command(
+        "albert.cli.model_commands",
+        "what a model, a dataset or this machine is",
+        "info_main",
+    ),
+    "verify": Command(
+        "albert.cli.data",
+        "every file checked against its manifest",
+        "verify_main",
+    ),
 }
 
 EXAMPLE = "Example: albert quickstart"
@@ -107,7 +172,8 @@ def dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise UsageError(name, "no such command", did_you_mean(name, COMMANDS))
-    code = load_command(COMMANDS[name].module).main(rest)
+    command = COMMANDS[name]
+    code = getattr(load_command(command.module), command.function)(rest)
     return int(code or 0)
 
 

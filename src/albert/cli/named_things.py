@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 from albert.checkpoints.config_file import CONFIG_NAME, read_config
-from albert.checkpoints.location import find_model
-from albert.model.config import AlbertConfig
-from albert.model.presets import OTHER_NAMES, PRESETS, preset_name
+from albert.checkpoints.hub import find_model
+from albert.model.config import OTHER_NAMES, PRESETS, AlbertConfig, preset_name
 from albert.runtime.errors import AlbertError, did_you_mean
-from albert.text.preparation.corpus_description import DESCRIPTION_NAME
-from albert.text.tokenizer_directory import vocabulary_file
+from albert.text.shards import DESCRIPTION_NAME
+from albert.text.tokenizer_loading import vocabulary_file
 
 
 @dataclass(frozen=True, kw_only=True)

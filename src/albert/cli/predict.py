@@ -1,22 +1,54 @@
-"""`albert predict`: text in, answers out."""
+"""`albert predict` and `albert serve`: a model's answers on the terminal, in files, or over HTTP."""
 
+import json
+import os
 import sys
+from typing import Any
 
-from albert.cli.predict_options import Predict
-from albert.cli.predicted_tables import show
-from albert.inference.files.asked_fields import Fields
-from albert.inference.files.asking import Settings
-from albert.inference.files.askings import asking_for
-from albert.inference.files.file_prediction import FilePrediction, predict_file
-from albert.inference.files.input_file import opened_input
-from albert.inference.files.outputs import ENDINGS
+import torch
+from rich.markup import escape
+from rich.table import Column, Table
+
+from albert.cli.model_commands import Predict, Serve
+from albert.cli.options import open_console
+from albert.inference.files import FilePrediction, asking_for, predict_file
+from albert.inference.outputs import ENDINGS
 from albert.inference.predictor import Predictor
-from albert.runtime.errors import CannotCreate, UsageError
+from albert.inference.records import Fields, Settings, opened_input
+from albert.inference.server.limits import allowed_hosts
+from albert.runtime.environment import load_by_name
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a model answered to one question, as a table or as JSON.
+
+
+def show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
+    """A table, or JSON: a line for each prediction, or for each mask a line with all of its predictions."""
+    if as_json:
+        sys.stdout.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in found)
+        return
+    if not found:
+        print("note: the text holds no words", file=sys.stderr)
+        return
+    console = open_console()
+    for group in found if isinstance(found[0], list) else [found]:
+        table = Table(*(Column(name, overflow="fold") for name in columns))
+        for entry in group:
+            table.add_row(*(_cell(entry[column]) for column in columns))
+        console.print(table)
+        if "tokens_cut" in group[0]:
+            print(f"note: {group[0]['tokens_cut']:,} tokens did not fit and were not read", file=sys.stderr)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else escape(str(value))
+
 
 GUESSES = 5
 
 
-def run(options: Predict) -> int:
+def run_predict(options: Predict) -> int:
     """Run `albert predict`."""
     _refuse_contradictions(options)
     if options.output is not None and options.output.exists() and not options.replace:
@@ -132,3 +164,53 @@ def _refuse_contradictions(options: Predict) -> None:
 
 def _note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert serve`: a model behind HTTP, with a page to try it.
+
+
+def run_serve(options: Serve) -> int:
+    """Run `albert serve`."""
+    if not 0 <= options.port < 65_536:
+        raise InvalidConfiguration(f"port {options.port}", "ports are numbers up to 65535", "8000, say")
+    if options.drain_timeout <= 0 or (options.threads or 1) < 1:
+        raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
+    hosts = allowed_hosts(options.host, options.allowed_host)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    draining_server = load_by_name("albert.inference.server.serving", extra="serve")
+    listening = draining_server.listen(options.host, options.port)
+    host, port = listening.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    _say(f"listening at {address}, loading {options.model}")
+
+    def open_predictor() -> Predictor:
+        predictor = Predictor.open(
+            options.model,
+            options.device,
+            revision=options.revision,
+            precision=options.precision,
+            depth=options.depth,
+            patience=options.patience,
+        )
+        predictor.embed(["What a first request would wait for is made now."])
+        return predictor
+
+    def started(predictor: Predictor) -> None:
+        for note in predictor.loading_report.notes:
+            _say(f"note: {note}")
+        can = " and ".join(predictor.abilities) or "embed texts"
+        _say(f"ready: this model can {can}; {predictor.precision}, {predictor.depth} layers, {predictor.device}")
+
+    try:
+        draining_server.serve(options.limits, open_predictor, listening, options.drain_timeout, started, hosts)
+    except draining_server.NotDrained as error:
+        _say(str(error))
+        os._exit(error.exit_code)  # a batch may still be computed, and nobody waits for it
+    _say("ended: all that was accepted is answered")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"albert serve: {text}", file=sys.stderr, flush=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from albert.pretraining.named_recipes import RECIPES
-from albert.text.preparation.preparation_estimate import PreparationEstimate
+from albert.pretraining.recipe import RECIPES
+from albert.text.prepare import PreparationEstimate
 
 FULL = 0.75
 """How full sequences are, of the longest: documents are halved until they fit."""

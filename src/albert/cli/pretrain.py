@@ -9,19 +9,16 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from albert.cli.command_line import parse
-from albert.cli.console import open_console
 from albert.cli.main import load_command
+from albert.cli.options import open_console, parse
 from albert.model.config import Extension
-from albert.pretraining.named_recipes import RECIPES, scaled_recipe
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.pretraining.start_record import Head, kept_start
+from albert.pretraining.recipe import RECIPES, Head, PretrainingRecipe, kept_start, scaled_recipe
+from albert.runtime.environment import world
 from albert.runtime.errors import UsageError, did_you_mean
-from albert.runtime.strict_json import load_json, to_json
-from albert.runtime.world import world
+from albert.runtime.json_files import load_json, to_json
 from albert.training.run_folder import RunFolder
 
-WARM_START = "albert.pretraining.warm_start"
+WARM_START = "albert.pretraining.run_identity"
 DESCRIPTION = """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
 RECIPE is a name (quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue) or a JSON file that an
@@ -97,7 +94,7 @@ def main(arguments: list[str]) -> None:
     taken = run.checkpoints()[-1][0] if run.checkpoints() else None
     if taken is not None:
         console.print(f"going on with {run.path} after step {taken:,}", markup=False)
-    result = load_command("albert.pretraining.pretrain").pretrain(
+    result = load_command("albert.pretraining.run").pretrain(
         asked.recipe,
         asked.data,
         asked.output,

@@ -1,30 +1,268 @@
-"""`albert tables`: the paper's tables and figures, run again at the scale at hand, ours beside theirs."""
+"""`albert tables`: the paper's tables planned, run, shown beside the paper's, and exported."""
 
 import sys
+from collections.abc import Sequence
 
+import torch
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
-from albert.cli.console import open_console
-from albert.cli.light_tables import table
+from albert.cli.options import open_console
+from albert.cli.render import bytes_of, table
 from albert.cli.tables_commands import KeepTables, ListTables, TablesAsked, default_root
-from albert.cli.tables_options import TablesOptions
-from albert.cli.tables_shown import print_whole, show_facts, show_outcome, show_plan
-from albert.experiments.tables.cost import Costs
-from albert.experiments.tables.execution import Execution
-from albert.experiments.tables.facts import FACTS, costs
-from albert.experiments.tables.figure import draw_outcome
-from albert.experiments.tables.grids import GRIDS, grid_of
-from albert.experiments.tables.jobs import Pretraining, has_text, jobs_of
-from albert.experiments.tables.keeping import keep_results
-from albert.experiments.tables.outcomes import hours_by_arm, outcome_of
-from albert.experiments.tables.overall_progress import overall_progress
-from albert.experiments.tables.plan import Plan, plan_tables
-from albert.experiments.tables.report import write_facts, write_report
-from albert.experiments.tables.scales import SCALES
-from albert.experiments.tables.study import Study, keep_study
-from albert.runtime.devices import pick_device
-from albert.runtime.errors import UsageError
+from albert.experiments.cost import Costs, Plan, PlannedJob, plan_tables
+from albert.experiments.execution import Execution, overall_progress
+from albert.experiments.figures import draw_outcome
+from albert.experiments.grid import Grid
+from albert.experiments.grids import GRIDS, grid_of
+from albert.experiments.jobs import (
+    Finetuning,
+    Folders,
+    Pretraining,
+    Study,
+    TaskFiles,
+    has_text,
+    jobs_of,
+    keep_study,
+    learnt_tasks,
+    own_files,
+    study_of,
+    with_files,
+)
+from albert.experiments.outcomes import Outcome, hours_by_arm, outcome_of
+from albert.experiments.report import (
+    FACTS,
+    Facts,
+    about,
+    body,
+    costs,
+    keep_results,
+    progress_of,
+    sentences,
+    side_by_side,
+    write_facts,
+    write_report,
+)
+from albert.experiments.scales import SCALES, Scale
+from albert.experiments.tables.expense import expense_of
+from albert.model.cost import count_parameters
+from albert.runtime.devices import free_memory, pick_device
+from albert.runtime.errors import MissingInput, UsageError, did_you_mean
 from albert.runtime.progress import progress
+from albert.tasks import glue, race, squad
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the options of `albert tables` stand for: grids, the study below the root, and data of tasks.
+
+ALL = "all"
+
+
+class TablesOptions(TablesAsked):
+    """The options, and what they stand for."""
+
+    @property
+    def declared(self) -> Scale:
+        """The scale, at the precision of the root's study."""
+        return study_of(self.folders.root, self.scale, (), self.device).declared
+
+    @property
+    def folders(self) -> Folders:
+        """Where everything lies."""
+        return Folders(self.output or default_root(self.scale))
+
+    def grids(self) -> list[Grid]:
+        """The tables that are named and have runs, each once.
+
+        Raises:
+            UsageError: none is named, or one is unknown.
+        """
+        if not self.tables:
+            raise UsageError("albert tables", "no table is named", "`albert tables list` has their names, all is each")
+        names = GRIDS if ALL in self.tables else dict.fromkeys(self.tables)
+        for name in names:
+            if name not in (*GRIDS, *FACTS):
+                raise UsageError(f"table {name}", "unknown", did_you_mean(name, [*GRIDS, *FACTS, ALL]))
+        return [grid_of(name, self.declared) for name in names if name in GRIDS]
+
+    def facts(self) -> list[str]:
+        """The names of those that need none."""
+        return list(FACTS) if ALL in self.tables else [name for name in dict.fromkeys(self.tables) if name in FACTS]
+
+    def study(self) -> Study:
+        """What the root's runs are of, or will be."""
+        return study_of(self.folders.root, self.scale, self.data, self.device)
+
+    def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, TaskFiles], list[str]]:
+        """The files of each task that tables need and that are there, and a line for each that is not.
+
+        Raises:
+            MissingInput: a folder is no folder.
+            DamagedData: a file is not what it should be.
+        """
+        places = (
+            ("--glue-data", self.glue_data, glue.TASKS),
+            ("--squad-data", self.squad_data, squad.TASKS),
+            ("--race-data", self.race_data, race.TASKS),
+        )
+        for option, folder, _ in places:
+            if folder is not None and not folder.is_dir():
+                raise MissingInput(folder, "is no folder", f"{option} names where the files of the tasks lie")
+        wanted = {one.task for grid in grids for one in learnt_tasks(grid, self.declared, [*task_names(self.declared)])}
+        own = own_files(self.files)
+        found, lacking = {}, []
+        for option, folder, tasks in places:
+            for task in (with_files(one, own.get(one.name)) for one in tasks if one.name in wanted):
+                if folder is None:
+                    lacking.append(f"{task.name} is not learnt: there is no {option}")
+                    continue
+                try:
+                    for split in ("train", "dev"):
+                        task.source.read(folder, split)
+                except MissingInput as error:
+                    lacking.append(f"{task.name} is not learnt: {error}")
+                else:
+                    found[task.name] = TaskFiles(task, folder)
+        return found, lacking
+
+    def set_threads(self) -> None:
+        """Use as many threads as asked for.
+
+        Raises:
+            UsageError: less than one.
+        """
+        if self.threads is not None:
+            if self.threads < 1:
+                raise UsageError("--threads", f"is {self.threads}, at least 1 is needed")
+            torch.set_num_threads(self.threads)
+
+
+def task_names(scale: Scale) -> tuple[str, ...]:
+    """The names of all tasks that a scale learns."""
+    return tuple(one.task for one in scale.tasks)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert tables` on the terminal: a plan, and a table so far.
+
+
+def show_plan(console: Console, plan: Plan, asked: TablesOptions) -> None:
+    """Every distinct run with its cost, then the sum."""
+    made = table(
+        "pre-trainings", "arm", "seeds", "done", "parameters, M", "tokens, M", "tokens/s", "hours each", "tables"
+    )
+    for jobs in _alike(plan, Pretraining):
+        first = jobs[0]
+        assert isinstance(first.job, Pretraining)
+        cost = first.cost
+        made.add_row(
+            first.job.arm.name,
+            f"{len(jobs)}",
+            _done(jobs),
+            f"{count_parameters(first.job.arm.recipe.model).model / 1e6:,.1f}",
+            f"{cost.tokens / 1e6:,.1f}",
+            f"{cost.tokens / cost.seconds:,.0f}" + ("" if cost.measured else " *"),
+            _hours(cost.seconds),
+            ", ".join(first.tables),
+        )
+    print_whole(console, made)
+    made = table("fine-tunings", "task", "runs", "done", "hours of all")
+    for jobs in _alike(plan, Finetuning):
+        first = jobs[0].job
+        assert isinstance(first, Finetuning)
+        made.add_row(first.task.task, f"{len(jobs)}", _done(jobs), _hours(sum(one.cost.seconds for one in jobs)))
+    if made.rows:
+        print_whole(console, made)
+    if not plan.all_measured:
+        console.print("* not tried here, for it takes too long or too much memory: from its operations", markup=False)
+    _sum_up(console, plan, asked)
+
+
+def show_outcome(console: Console, outcome: Outcome) -> None:
+    """The table, and a sentence for each claim."""
+    head, rows = side_by_side(outcome)
+    title = f"{outcome.grid.table}: {outcome.grid.title}"
+    if not outcome.grid.columns:
+        console.print(title, markup=False, style="bold")
+    elif _width(head, rows) <= console.width:
+        made = table(title, *head)
+        for row in rows:
+            made.add_row(*row)
+        console.print(made)
+    else:
+        _show_columns(console, title, *body(outcome))
+    for line in (progress_of(outcome), *about(outcome), *sentences(outcome)):
+        console.print(line, markup=False)
+
+
+def print_whole(console: Console, made: Table) -> None:
+    """A table with nothing cut off or folded: lines that are too long go on in the next line of the terminal."""
+    needed = Measurement.get(console, console.options.update(max_width=10_000), made).maximum
+    open_console(at_least=needed).print(made)
+
+
+def _width(head: list[str], rows: list[list[str]]) -> int:
+    return sum(max(map(len, cells)) + 2 for cells in zip(head, *rows, strict=True))
+
+
+def _show_columns(console: Console, title: str, head: list[str], rows: list[list[str]]) -> None:
+    """One column below the other, for terminals that are too narrow for all side by side."""
+    made = table(title, "", "paper", "ours")
+    for place in range(1, len(head), 2):
+        made.add_row(head[place].removesuffix(": paper"), "", "", style="bold")
+        for row in rows:
+            if row[place] or row[place + 1]:
+                made.add_row(f"  {row[0]}", row[place], row[place + 1])
+    console.print(made)
+
+
+def show_facts(console: Console, facts: Facts) -> None:
+    """A table that needs no run."""
+    made = table(f"{facts.table}: {facts.title}", *facts.head)
+    for row in facts.rows:
+        made.add_row(*row)
+    print_whole(console, made)
+    for note in facts.notes:
+        console.print(note, markup=False)
+
+
+def _sum_up(console: Console, plan: Plan, asked: TablesOptions) -> None:
+    left, share = plan.seconds_left, 1 - plan.seconds_left / plan.seconds if plan.seconds else 1.0
+    lines = [f"{_hours(left)} hours left of {_hours(plan.seconds)} ({share:.0%} done), one process after the other"]
+    free = free_memory(pick_device(asked.device))
+    if plan.memory:
+        room = "" if free is None else f" of {bytes_of(free)} that are free"
+        lines.append(f"memory: {bytes_of(plan.memory)} at the peak{room}")
+        lines.append(f"disk: {bytes_of(plan.disk_left)} more below {asked.folders.root}")
+    spent = expense_of(left / 3600, asked.rates)
+    if asked.rates.price_per_hour:
+        lines.append(f"money: {spent.dollars:,.2f} dollars at {asked.rates.price_per_hour:g} an hour")
+    if asked.rates.watts:
+        lines.append(f"electricity: {spent.kilowatt_hours:,.2f} kWh, {spent.co2_kilograms:,.2f} kg of CO2")
+    if len({table for one in plan.jobs for table in one.tables}) > 1:
+        each = {table: plan.seconds_alone(table) for one in plan.jobs for table in one.tables}
+        lines.append("each table by itself, hours: " + ", ".join(f"{name} {_hours(s)}" for name, s in each.items()))
+    for line in lines:
+        console.print(line, markup=False)
+
+
+def _alike(plan: Plan, kind: type[Pretraining] | type[Finetuning]) -> list[list[PlannedJob]]:
+    """Jobs that differ in their seeds alone, or in the models that learn the same task."""
+    found: dict[str, list[PlannedJob]] = {}
+    for one in plan.jobs:
+        if isinstance(one.job, kind):
+            name = one.job.arm.name if isinstance(one.job, Pretraining) else one.job.task.task
+            found.setdefault(name, []).append(one)
+    return list(found.values())
+
+
+def _done(jobs: list[PlannedJob]) -> str:
+    return f"{sum(one.done for one in jobs):.2g}" if any(one.done for one in jobs) else "0"
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}"
 
 
 def list_tables(asked: ListTables) -> int:

@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 import tyro
 from tyro.conf import Positional
 
-from albert.cli.command_line import parse
 from albert.cli.main import load_command
-from albert.cli.subcommands import dispatch
+from albert.cli.options import dispatch, parse
 from albert.experiments.tables.expense import Rates
 
 ScaleName = Literal["tiny", "small", "base", "paper"]

@@ -6,10 +6,10 @@ import torch
 from rich.console import Console
 from rich.markup import escape
 
-from albert.cli.light_tables import table
-from albert.experiments.throughput import Measurement, measure_throughput
+from albert.cli.render import table
+from albert.experiments.sizes import Measurement, measure_throughput
 from albert.model.config import AlbertConfig
-from albert.runtime.precisions import Precision
+from albert.runtime.environment import Precision
 
 
 def show_throughput(

@@ -1,9 +1,284 @@
-"""`albert tokenizer`: train a vocabulary, look at what it does with a text, write it out with other settings."""
+"""`albert tokenizer`: train a vocabulary, encode and decode texts, convert a tokenizer's files."""
 
-from albert.cli.subcommands import Subcommand, dispatch
-from albert.cli.tokenizer_conversion import convert
-from albert.cli.tokenizer_inspection import decode, encode
-from albert.cli.tokenizer_training import train
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.markup import escape
+from rich.table import Column, Table
+from tyro.conf import Positional
+
+from albert.cli.options import CorpusOptions, Subcommand, dispatch, open_console, parse
+from albert.runtime.errors import DamagedData, MissingInput, UsageError
+from albert.runtime.files import new_directory
+from albert.runtime.progress import progress
+from albert.text.corpus import read_corpus
+from albert.text.readers import CorpusReport, Reading, find_corpus_files
+from albert.text.sentencepiece import train_on_documents
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
+from albert.text.vocabulary import TrainingReport, VocabularySettings, accents_per_million, sample_documents
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert tokenizer convert`: a vocabulary in whichever form to all the files of a tokenizer.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertTokenizer:
+    """Write the files of a tokenizer, which transformers.AutoTokenizer opens, from one in any form.
+
+    What is not set stays as the source has it. Other settings make another tokenizer, and a model knows only the one it
+    was trained with. "reference" gives the ids of ALBERT's own code (of BERT's, for WordPiece) where transformers gives
+    others: numbers before a comma, quotes as `` and '', very long words. transformers itself has no such mode.
+
+    Example: albert tokenizer convert spiece.model --output tokenizer --accents keep
+    """
+
+    source: Positional[Path]
+    """A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json."""
+    output: Path
+    """The directory to make."""
+    case: Literal["lower", "keep"] | None = None
+    """What happens to capitals."""
+    accents: Literal["drop", "keep"] | None = None
+    """What happens to accents."""
+    preprocessing: Literal["transformers", "reference"] | None = None
+    """Whose ids text becomes, where the two differ."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
+def convert(arguments: list[str]) -> int:
+    """Run `albert tokenizer convert`."""
+    options = parse(ConvertTokenizer, arguments, "albert tokenizer convert")
+    source = load_tokenizer(options.source)
+    tokenizer = load_tokenizer(
+        options.source,
+        lower_case=None if options.case is None else options.case == "lower",
+        keep_accents=None if options.accents is None else options.accents == "keep",
+        reference=None if options.preprocessing is None else options.preprocessing == "reference",
+    )
+    with new_directory(options.output, replace=options.replace) as directory:
+        tokenizer.save(directory)
+    settings = [
+        "letters are lower-cased" if tokenizer.lower_case else "capitals stay",
+        "accents stay" if tokenizer.keep_accents else "accents are dropped",
+        *(["the original code is followed, not transformers"] if tokenizer.reference else []),
+    ]
+    same = "that of the source" if tokenizer.fingerprint == source.fingerprint else "not that of the source"
+    print(f"{options.output}: {tokenizer.vocab_size:,} pieces; {', '.join(settings)}; its fingerprint is {same}")
+    print(f'next: albert tokenizer encode --tokenizer {shlex.quote(str(options.output))} "This is a test"')
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert tokenizer encode` and `decode`: what a tokenizer makes of a text, piece by piece, and the way back.
+
+STANDARD_INPUT = "standard input"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encode:
+    """Show the pieces of a text, their ids, and where in the text each of them stands.
+
+    Places count characters; the text from START to END is the piece as it was written. Special pieces such as [MASK]
+    are text here. Without TEXT the lines of standard input are read.
+
+    Example: albert tokenizer encode --tokenizer tokenizer "This is a test"
+    """
+
+    text: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT...]", help_behavior_hint="")] = ()
+    """One text or several."""
+    tokenizer: Path
+    """A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json."""
+    json: bool = False
+    """One JSON object a text in place of tables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decode:
+    """Write the text of some ids: normalised, as the model reads it. Without ID the lines of standard input are read.
+
+    Example: albert tokenizer decode --tokenizer tokenizer 48 25 21 1289
+    """
+
+    ids: Annotated[Positional[tuple[int, ...]], tyro.conf.arg(metavar="[ID...]", help_behavior_hint="")] = ()
+    """The ids of one text."""
+    tokenizer: Path
+    """A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json."""
+    special: bool = False
+    """Write special pieces such as [CLS] out."""
+    json: bool = False
+    """One JSON object a text."""
+
+
+def encode(arguments: list[str]) -> int:
+    """Run `albert tokenizer encode`."""
+    options = parse(Encode, arguments, "albert tokenizer encode")
+    tokenizer = load_tokenizer(options.tokenizer)
+    for number, text in enumerate(options.text or _lines("TEXT")):
+        if options.json:
+            print(json.dumps(_encoded(tokenizer, text), ensure_ascii=False))
+        else:
+            print("\n" * bool(number), end="")
+            _show(tokenizer, text)
+    return 0
+
+
+def decode(arguments: list[str]) -> int:
+    """Run `albert tokenizer decode`."""
+    options = parse(Decode, arguments, "albert tokenizer decode")
+    tokenizer = load_tokenizer(options.tokenizer)
+    for ids in [list(options.ids)] if options.ids else map(_numbers, _lines("ID")):
+        for number in ids:
+            if not 0 <= number < tokenizer.vocab_size:
+                raise UsageError(f"id {number}", f"is none of this vocabulary's, 0 to {tokenizer.vocab_size - 1}")
+        text = tokenizer.decode(ids, skip_special_tokens=not options.special)
+        found = {"ids": ids, "tokens": [tokenizer.piece(number) for number in ids], "text": text}
+        print(json.dumps(found, ensure_ascii=False) if options.json else text)
+    return 0
+
+
+def _encoded(tokenizer: Tokenizer, text: str) -> dict[str, object]:
+    ids, offsets = tokenizer.encode_with_offsets(text)
+    tokens = [tokenizer.piece(number) for number in ids]
+    return {"text": text, "tokens": tokens, "ids": ids, "offsets": offsets}
+
+
+def _show(tokenizer: Tokenizer, text: str) -> None:
+    ids, offsets = tokenizer.encode_with_offsets(text)
+    numbers = [Column(name, justify="right") for name in ("id", "start", "end")]
+    table = Table(Column("token", overflow="fold"), *numbers, Column("text", overflow="fold"))
+    for number, (start, end) in zip(ids, offsets, strict=True):
+        shown = _visible(text[start:end])
+        table.add_row(escape(_visible(tokenizer.piece(number))), str(number), str(start), str(end), escape(shown))
+    console = open_console()
+    console.print(table)
+    unknown = ids.count(tokenizer.unk_id)
+    console.print(f"{len(text):,} characters, {len(ids):,} tokens" + f", {unknown:,} of them unknown" * bool(unknown))
+
+
+def _visible(text: str) -> str:
+    """Text with what has no shape written as escapes."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def _lines(missing: str) -> Iterator[str]:
+    if sys.stdin.isatty():
+        raise UsageError(missing, "is missing", "give one, or lines on standard input")
+    number = 0
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DamagedData(f"{STANDARD_INPUT}:{number}", "is not UTF-8") from error
+    if not number:
+        raise MissingInput(STANDARD_INPUT, "holds no line", f"give {missing}, or lines on standard input")
+
+
+def _numbers(line: str) -> list[int]:
+    words = line.replace(",", " ").replace("[", " ").replace("]", " ").split()
+    for word in words:
+        if not (word.isascii() and word.isdigit()):
+            raise DamagedData(STANDARD_INPUT, f"{word[:40]!r} is no id", "lines of numbers are expected")
+    return [int(word) for word in words]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert tokenizer train`: a SentencePiece vocabulary from text.
+
+ACCENTS_WORTH_A_NOTE = 5_000
+"""Per million characters. English text has some hundreds, German and Russian over ten thousand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTokenizer(CorpusOptions):
+    """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
+
+    The result holds spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
+
+    Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
+    """
+
+    output: Path
+    """The directory to make."""
+    vocab_size: int = 30_000
+    """Number of pieces, the five special ones included."""
+    lower_case: bool = True
+    """Lower-case letters, as the released models do."""
+    keep_accents: bool = False
+    """Keep accents, for languages that need them; the released English models drop them, and vowel signs with them."""
+    character_coverage: float = 0.99995
+    """Share of the characters' occurrences that gets pieces of its own; the rest is unknown."""
+    megabytes: float = 100.0
+    """Text used at most, in millions of bytes; of a larger corpus a sample of documents is drawn."""
+    sentences: int = 2_000_000
+    """Sentences used at most; memory grows with them."""
+    seed: int = 0
+    """Seed of both draws."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
+def train(arguments: list[str]) -> int:
+    """Run `albert tokenizer train`."""
+    options = parse(TrainTokenizer, arguments, "albert tokenizer train")
+    settings = VocabularySettings(
+        vocab_size=options.vocab_size,
+        lower_case=options.lower_case,
+        keep_accents=options.keep_accents,
+        character_coverage=options.character_coverage,
+        maximum_bytes=round(options.megabytes * 1e6),
+        maximum_sentences=options.sentences,
+        seed=options.seed,
+        language=options.language,
+        as_lines=options.sentences_as_lines,
+    )
+    begin = time.monotonic()
+    size_on_disk = sum(file.size for file in find_corpus_files(options.paths).files)
+    read, used = CorpusReport(), TrainingReport()
+    with new_directory(options.output, replace=options.replace) as directory:
+        with progress("Reading", total=size_on_disk / 1e6, unit="MB on disk") as bar:
+            corpus = read_corpus(
+                options.paths,
+                Reading(**options.reading),
+                report=read,
+                advance=lambda amount: bar.advance(amount / 1e6),
+            )
+            documents = sample_documents((document.text for document in corpus), settings, used)
+        if not options.keep_accents:
+            _tell_of_accents(accents_per_million(documents))
+        tokenizer = train_on_documents(documents, settings, used)
+        tokenizer.save(directory)
+    _tell(options, tokenizer.vocab_size, read, used, time.monotonic() - begin)
+    return 0
+
+
+def _tell_of_accents(per_million: int) -> None:
+    if per_million >= ACCENTS_WORTH_A_NOTE:
+        what = f"{per_million:,} accents and vowel signs are dropped of every million characters"
+        print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
+
+
+def _tell(options: TrainTokenizer, pieces: int, read: CorpusReport, used: TrainingReport, seconds: float) -> None:
+    lines = [
+        f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files",
+        *read.remarks(),
+        f"used {used.documents_used:,} documents, {used.bytes_used / 1e6:,.1f} MB of text,"
+        f" {used.sentences_used:,} of {used.sentences:,} sentences",
+    ]
+    if used.sentences_cut:
+        lines.append(f"{used.sentences_cut:,} sentences too long for SentencePiece, cut")
+    lines.append(f"{options.output}: {pieces:,} pieces in {seconds:,.0f} s")
+    lines.append(f"next: albert prepare {options.words} --tokenizer {shlex.quote(str(options.output))} --output data")
+    print("\n".join(lines))
+
 
 USAGE = """usage: albert tokenizer COMMAND [options]
 

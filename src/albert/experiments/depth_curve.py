@@ -1,37 +1,40 @@
-"""What a fine-tuned model scores at every depth, and what that costs: its scores against work and time.
+"""Score against compute: a fine-tuned model at every depth, with early exit, and at fp32, bf16 and int8.
 
 The paper's Table 11 in the fine-tuning setting, on one checkpoint: its layers are applied more or less often, or each
-example leaves when so many depths agree (see `albert.inference.early_exit`).
-"""
+example leaves when so many depths agree (see `albert.inference.early_exit`)."""
 
 import csv
 import io
 import statistics
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import nn
 
 from albert.checkpoints.model_directory import read_config
-from albert.finetuning.evaluation import evaluation_of, predicted_of
-from albert.finetuning.opened_for_task import OpenedForTask, open_for_task
-from albert.finetuning.splits import PreparedSplit, encode_split, read_examples
+from albert.experiments.curves import BLUE, GREY, ORANGE
+from albert.finetuning.data import PreparedSplit, encode_split, read_examples
+from albert.finetuning.evaluation import Evaluation, evaluate_directory, evaluation_of, predicted_of
+from albert.finetuning.model import OpenedForTask, open_for_task
 from albert.inference.early_exit import EarlyExit, early_exit_of
-from albert.inference.packed_model import PackedModel
-from albert.inference.precision import InferencePrecision
+from albert.inference.engine import InferencePrecision, PackedModel, choose_precision, use_fast_encoders
+from albert.model.albert import check_depth, run_to_depth
 from albert.model.config import AlbertConfig
-from albert.model.depth import check_depth, run_to_depth
-from albert.model.parameter_count import count_flops
+from albert.model.cost import count_flops
 from albert.runtime.devices import pick_device
-from albert.runtime.durable_files import write_text
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.files import new_file, write_text
 from albert.runtime.progress import progress
 from albert.tasks.features import Sequences
-from albert.tasks.options import OptionFeatures
+from albert.tasks.race import OptionFeatures
 from albert.tasks.task import Task
 
 
@@ -220,3 +223,135 @@ def write_curve(curve: DepthCurve, table: Path) -> None:
         scores = ("" if value is None else f"{value:.3f}" for value in point.scores.values())
         writer.writerow([point.depth, patience, *figures, *scores])
     write_text(table, text.getvalue())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The curve of score against compute, drawn: against work on the left, against time on the right.
+
+matplotlib.use("Agg")
+
+
+def draw_curve(curve: DepthCurve, picture: Path) -> None:
+    """Draw depths as a line and patiences as another, each point with its number, as a PNG.
+
+    Args:
+        curve: what was measured.
+        picture: the file to write.
+    """
+    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+    about = f"{curve.task}, {curve.split}: {curve.examples:,} examples; trained at depth {curve.trained_depth}"
+    figure.suptitle(about, x=0.01, ha="left", fontsize=12)
+    work, times = figure.subplots(1, 2, sharey=True)
+    _draw(work, curve, lambda point: point.gflops)
+    work.set(xlabel="billion floating-point operations an example", ylabel=curve.metric.replace("_", " "))
+    _draw(times, curve, lambda point: point.milliseconds)
+    times.set(xlabel=f"milliseconds an example, median of {curve.rounds}")
+    work.legend(frameon=False, fontsize=9, loc="lower right")
+    with new_file(picture) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")
+
+
+def _draw(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], float]) -> None:
+    kinds = (("fixed depth", BLUE, "o", False), ("early exit by patience", ORANGE, "s", True))
+    for label, color, marker, patient in kinds:
+        points = sorted((p for p in curve.points if (p.patience is not None) == patient), key=cost)
+        scored = [(cost(point), point.scores[curve.metric], point) for point in points]
+        scored = [(x, score, point) for x, score, point in scored if score is not None]
+        if not scored:
+            continue
+        axes.plot([x for x, _, _ in scored], [y for _, y, _ in scored], color=color, marker=marker, label=label)
+        for x, y, point in scored:
+            number = point.patience if patient else point.depth
+            axes.annotate(str(number), (x, y), textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
+    constant = None if curve.baseline is None else curve.baseline.get(curve.metric)
+    if constant is not None:
+        axes.axhline(constant, color=GREY, linestyle="--", label="best constant answer")
+    axes.set_xlim(left=0)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a cheaper precision costs: one model's score on a task at fp32, bf16 and int8, and which of them still holds.
+#
+# Users report that int8 ruins a model, and others that it does not; it depends on the model and the task. So it is
+# asked of this model on this task, with the arithmetic that answers later: a precision is claimed only where the
+# score stays.
+
+EXACT: InferencePrecision = "fp32"
+TOLERANCE = 0.5
+"""Points by which a score may move: half of one in a hundred answers."""
+
+
+@dataclass(frozen=True)
+class PrecisionScore:
+    """One precision.
+
+    `difference` is how far the score that models are chosen by lies from that of fp32; `changed` counts the examples
+    that are answered otherwise than by fp32; it `holds` where the difference is within the tolerance.
+    """
+
+    precision: InferencePrecision
+    evaluation: Evaluation
+    name: str
+    score: float
+    difference: float
+    changed: int
+    holds: bool
+
+
+def precision_scores(
+    task: Task,
+    model: str,
+    data: Path,
+    split: str,
+    precisions: Sequence[InferencePrecision],
+    tolerance: float = TOLERANCE,
+    *,
+    device: str = "auto",
+    **options: Any,
+) -> list[PrecisionScore]:
+    """Score one model at several precisions on the same examples; fp32 comes first, asked for or not.
+
+    Args:
+        task, model, data, split: see `evaluate_models`.
+        precisions: which ones.
+        tolerance: how far a score may move, in its own points.
+        device: where to compute.
+        options: of `evaluate_models`, as they are.
+
+    Raises:
+        Unavailable: a precision cannot be had on the device.
+        InvalidConfiguration: a negative tolerance, or a score without a value.
+    """
+    if not tolerance >= 0:
+        raise InvalidConfiguration("tolerance", f"is {tolerance}, a number of points from 0 on is needed")
+    rest: list[InferencePrecision] = [
+        each for place, each in enumerate(precisions) if each not in (EXACT, *precisions[:place])
+    ]
+    for precision in rest:  # what this machine lacks is said before anything is computed
+        choose_precision(precision, pick_device(device))
+    found: list[PrecisionScore] = []
+    everything: list[InferencePrecision] = [EXACT, *rest]
+    for precision in everything:
+        fast = _with_fast_encoders(precision)
+        evaluation = evaluate_directory(task, model, data, split, device=device, prepare=fast, **options).evaluation
+        name, score = next(iter(evaluation.scores.items()))
+        if score is None:
+            raise InvalidConfiguration(f"{name} on {split}", f"has no value at {precision}", "score more examples")
+        exact = found[0] if found else None
+        difference = 0.0 if exact is None else score - exact.score
+        changed = 0 if exact is None else _changed(evaluation, exact.evaluation)
+        found.append(
+            PrecisionScore(precision, evaluation, name, score, difference, changed, abs(difference) <= tolerance)
+        )
+    return found
+
+
+def _with_fast_encoders(precision: InferencePrecision) -> Callable[[nn.Module], None]:
+    return lambda model: use_fast_encoders(model, precision)
+
+
+def _changed(one: Evaluation, other: Evaluation) -> int:
+    pairs = zip(one.predictions, other.predictions, strict=True)
+    return sum(mine["prediction"] != exact["prediction"] for mine, exact in pairs)

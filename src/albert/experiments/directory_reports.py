@@ -4,15 +4,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from albert.checkpoints.int8_weights import INT8_WEIGHTS_NAME
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, Kind, kind_of, open_model, read_config
-from albert.checkpoints.tensor_files import INDEX_NAME, WEIGHTS_NAME
+from albert.checkpoints.tensor_files import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
 from albert.model.config import AlbertConfig
-from albert.runtime.manifests import MANIFEST_NAME, verify_directory
-from albert.text.preparation.corpus_description import CorpusDescription, read_description
+from albert.runtime.manifest import MANIFEST_NAME, verify_directory
+from albert.text.shards import CorpusDescription, read_description
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_directory import load_tokenizer, vocabulary_file
+from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 HEADS: dict[Kind, str] = {
     "pretraining": "masked tokens, and two segments' order",

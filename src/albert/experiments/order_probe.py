@@ -11,11 +11,18 @@ import numpy as np
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from albert.pretraining.epoch_order import CorpusBlocks
-from albert.pretraining.samples import PretrainingSamples
-from albert.pretraining.segments import Documents, SequenceTable, pack_sentences
-from albert.pretraining.sentence_order import NO_LABEL, Runs, Segments, order_segments, segments_of
-from albert.text.preparation.shards import TokenCorpus
+from albert.pretraining.sampling import CorpusBlocks, PretrainingSamples
+from albert.pretraining.segments import (
+    NO_LABEL,
+    Documents,
+    Runs,
+    Segments,
+    SequenceTable,
+    order_segments,
+    pack_sentences,
+    segments_of,
+)
+from albert.text.shards import TokenCorpus
 
 EDGE = 3
 """Tokens seen at each end of a segment."""

@@ -1,41 +1,187 @@
-"""The whole story on the embedded sample: text, vocabulary, shards, pre-training, fine-tuning, answers, a report.
+"""The quickstart and its embedded sample: vocabulary, shards, pre-training, fine-tuning, answers, a report.
 
-Every stage writes where the next one reads, and leaves alone what is there already, so a stopped quickstart goes on.
-"""
+Every stage writes where the next one reads, and leaves alone what is there already, so a stopped quickstart goes on."""
 
+import gzip
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from albert.experiments.figures import draw_pretraining_curves
-from albert.experiments.sample_corpus import (
-    AUTHORS,
-    labelled_passages,
-    split_chapters,
-    write_passages,
-    write_text_corpus,
-)
-from albert.finetuning.finetune import finetune
+from albert.experiments.curves import draw_pretraining_curves
+from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
-from albert.finetuning.start import PretrainedEncoder
 from albert.inference.predictor import Predictor
-from albert.pretraining.named_recipes import QUICKSTART
-from albert.pretraining.pretrain import PretrainingResult, pretrain
+from albert.pretraining.recipe import QUICKSTART
+from albert.pretraining.run import PretrainingResult, pretrain
 from albert.runtime.devices import describe_machine
-from albert.runtime.durable_files import new_directory
-from albert.runtime.strict_json import save_json
+from albert.runtime.files import new_directory, write_text
+from albert.runtime.json_files import save_json
+from albert.runtime.random_streams import stream
 from albert.tasks.custom import declare_custom_task
 from albert.tasks.task import TaskRecipe
-from albert.text.preparation.prepare import prepare
-from albert.text.preparation.unit_preparation import PreparationSettings
-from albert.text.readers.corpus import read_corpus
+from albert.text.corpus import read_corpus
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.sentencepiece import train_tokenizer
+from albert.text.sentences import split_sentences
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_directory import load_tokenizer
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# The embedded sample: prose by six authors to pre-train on, and "who wrote this passage?" to fine-tune on.
+#
+# One split serves both. The chapters that give the development passages are held out of pre-training too, so that a
+# score says something about text that no part of the training has seen. Sources and licence: sample/SOURCE.md.
+
+AUTHORS = (
+    "Arthur Conan Doyle",
+    "Charles Darwin",
+    "Charles Dickens",
+    "Herman Melville",
+    "Jane Austen",
+    "Mark Twain",
+)
+
+HELD_OUT_SHARE = 1 / 6  # of each author's characters, at least
+PASSAGE_WORDS = range(60, 101)
+TRAIN_PASSAGES_PER_AUTHOR = 500
+DEV_PASSAGES_PER_AUTHOR = 100
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter or a story, whole; its text has one paragraph a line."""
+
+    id: str
+    author: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ChapterSplit:
+    """Every chapter of the sample, once: in ``train`` or in ``held_out``."""
+
+    train: tuple[Chapter, ...]
+    held_out: tuple[Chapter, ...]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Some consecutive sentences of one chapter, and who wrote them."""
+
+    text: str
+    author: str
+    chapter: str
+
+
+@dataclass(frozen=True)
+class LabelledPassages:
+    """The authorship task: as many passages of each author; ``train`` and ``dev`` share no chapter.
+
+    ``left_over`` counts the passages that were cut and not taken, to keep the classes equal.
+    """
+
+    train: tuple[Passage, ...]
+    dev: tuple[Passage, ...]
+    left_over: int
+
+
+@cache
+def load_chapters() -> tuple[Chapter, ...]:
+    """All chapters of the sample, author by author and book by book."""
+    packed = (files("albert.experiments") / "sample" / "prose.jsonl.gz").read_bytes()
+    return tuple(Chapter(**json.loads(line)) for line in gzip.decompress(packed).splitlines())
+
+
+@cache
+def split_chapters() -> ChapterSplit:
+    """Of each author, chapters drawn at random until a sixth of the text is held out; always the same."""
+    held_out: set[str] = set()
+    for number, author in enumerate(AUTHORS):
+        own = [chapter for chapter in load_chapters() if chapter.author == author]
+        wanted = HELD_OUT_SHARE * sum(len(chapter.text) for chapter in own)
+        for index in stream("sample chapters", 0, number).permutation(len(own)):
+            if wanted <= 0:
+                break
+            held_out.add(own[index].id)
+            wanted -= len(own[index].text)
+    return ChapterSplit(
+        train=tuple(chapter for chapter in load_chapters() if chapter.id not in held_out),
+        held_out=tuple(chapter for chapter in load_chapters() if chapter.id in held_out),
+    )
+
+
+@cache
+def labelled_passages() -> LabelledPassages:
+    """The authorship task, 3,000 passages to train on and 600 to score on, authors taking turns."""
+    split = split_chapters()
+    train, unused_train = _balanced(split.train, TRAIN_PASSAGES_PER_AUTHOR)
+    dev, unused_dev = _balanced(split.held_out, DEV_PASSAGES_PER_AUTHOR)
+    return LabelledPassages(train=train, dev=dev, left_over=unused_train + unused_dev)
+
+
+def cut_passages(chapter: Chapter) -> list[Passage]:
+    """The chapter's passages of 60 to 100 words, in order: whole sentences, no two passages sharing one.
+
+    A sentence that would make a passage too long begins the next one; what was gathered before is left out.
+    """
+    passages: list[Passage] = []
+    gathered: list[str] = []
+    words = 0
+    for sentence in split_sentences(chapter.text):
+        length = len(sentence.split())
+        if words + length >= PASSAGE_WORDS.stop:
+            gathered, words = [], 0
+        gathered.append(sentence)
+        words += length
+        if words in PASSAGE_WORDS:
+            passages.append(Passage(" ".join(gathered), chapter.author, chapter.id))
+        if words >= PASSAGE_WORDS.start:
+            gathered, words = [], 0
+    return passages
+
+
+def write_text_corpus(path: Path, chapters: Sequence[Chapter]) -> None:
+    """Write chapters as a corpus: JSON lines, one document a line in its field ``text``.
+
+    Raises:
+        WriteFailed: the disk is full or failing; nothing is left behind.
+    """
+    write_text(path, _json_lines({"id": chapter.id, "text": chapter.text} for chapter in chapters))
+
+
+def write_passages(path: Path, passages: Sequence[Passage]) -> None:
+    """Write passages as a task's file: JSON lines with the fields ``text`` and ``label`` (the author's name).
+
+    Raises:
+        WriteFailed: the disk is full or failing; nothing is left behind.
+    """
+    write_text(path, _json_lines({"text": passage.text, "label": passage.author} for passage in passages))
+
+
+def _balanced(chapters: Sequence[Chapter], per_author: int) -> tuple[tuple[Passage, ...], int]:
+    """``per_author`` passages of each author, spread evenly over the chapters; and how many were left."""
+    columns: list[list[Passage]] = []
+    unused = 0
+    for author in AUTHORS:
+        cut = [passage for chapter in chapters if chapter.author == author for passage in cut_passages(chapter)]
+        columns.append([cut[place * len(cut) // per_author] for place in range(per_author)])
+        unused += len(cut) - per_author
+    return tuple(passage for turn in zip(*columns, strict=True) for passage in turn), unused
+
+
+def _json_lines(records: Iterable[Mapping[str, str]]) -> str:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
 
 PIECES = QUICKSTART.model.vocab_size
 AUTHORSHIP = TaskRecipe(learning_rate=2e-3, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=128)

@@ -1,27 +1,33 @@
-"""A fine-tuned teacher tells the student what it thinks of each example (Hinton et al., 2015).
+"""Distillation (Hinton et al., 2015), frozen encoders, and batches that carry teacher logits or encoder states.
 
 The teacher may be any model for the same task: deeper, wider, with another tokenizer, or the same block applied more
-often. Its labels are matched by name, and it is asked once an example, before the first update, its dropout off; runs
-that differ in their seed only learn from the same answers.
-"""
+often. Its labels are matched by name. It answers each example once, before the first update, its dropout off; runs
+that differ in their seed only learn from the same answers."""
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from albert.checkpoints.weights_fingerprint import weights_fingerprint
+from albert.checkpoints.model_directory import weights_fingerprint
+from albert.finetuning.data import PreparedSplit, TaskBatch, TaskBatches, encode_split, pack_members, split_by_tokens
 from albert.finetuning.evaluation import Computing, model_outputs
-from albert.finetuning.opened_for_task import OpenedForTask, open_for_task
-from albert.finetuning.splits import PreparedSplit, encode_split
+from albert.finetuning.model import HeadAtDepths, OpenedForTask, open_for_task
+from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
+from albert.model.packing import PackedSequences
+from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.progress import progress
 from albert.tasks.examples import Example
-from albert.tasks.number_scale import NumberScale
-from albert.tasks.options import OptionFeatures
+from albert.tasks.features import Sequences
+from albert.tasks.metrics import NumberScale
+from albert.tasks.race import OptionFeatures
 from albert.tasks.task import Span, Tags, Task
 
 
@@ -145,3 +151,136 @@ def soft_loss(
         losses = functional.binary_cross_entropy_with_logits(ours, theirs.sigmoid(), reduction="none")
         return temperature**2 * losses.mean(dim=1).sum()
     return temperature**2 * -(theirs.softmax(dim=1) * ours.log_softmax(dim=1)).sum()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An encoder that stays as it is while pooler and head learn: what it gives is computed once an example.
+#
+# A frozen encoder is a fixed function: its dropout is off. A head on the pooled sequence reads the state of [CLS]
+# alone, so one vector a sequence (and exit) is kept for all epochs, and an update costs no pass through the
+# encoder. A head that reads every token needs all states; where those of the whole training set are more than
+# `MOST_BYTES`, they are computed anew in each update, without gradients.
+
+MOST_BYTES = 2**32
+"""Of states that are kept; a fixed number, so that a run computes the same on every machine."""
+
+
+class FrozenEncoder(HeadAtDepths):
+    """A model of which only pooler and head learn; for the arguments see `HeadAtDepths`."""
+
+    def __init__(self, model: nn.Module, depths: tuple[int, ...]) -> None:
+        super().__init__(model, depths)
+        self._fixed = (self.model.albert.embeddings, self.model.albert.encoder)
+        for part in self._fixed:
+            part.requires_grad_(False)
+
+    def states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
+        """What the head reads at each depth: no dropout, no gradients."""
+        for part in self._fixed:
+            part.eval()
+        with torch.no_grad():
+            return super().states(packed)
+
+
+@dataclass(frozen=True)
+class KnownStates:
+    """What a frozen encoder gives for all sequences.
+
+    Attributes:
+        sequences: of the tokens whose states are kept: all of them, or [CLS] alone.
+        states: one row for each of these tokens, at each depth; float32, on the CPU.
+    """
+
+    sequences: Sequences
+    states: Float[Tensor, "depths tokens H"]
+
+    def of(self, members: np.ndarray) -> Float[Tensor, "depths tokens H"]:
+        """The states of some sequences' tokens, one sequence after the other."""
+        return self.states[:, torch.from_numpy(self.sequences.places(members))]
+
+
+def known_states(frozen: FrozenEncoder, sequences: Sequences, computing: Computing) -> KnownStates | None:
+    """What the encoder gives for all sequences, computed once; None where that is too much to keep.
+
+    Args:
+        frozen: on its device already.
+        sequences: of the training set.
+        computing: where and how.
+    """
+    first_alone = isinstance(frozen.model, AlbertForSequenceClassification | AlbertForMultipleChoice)
+    kept = _first_tokens(sequences) if first_alone else sequences
+    shape = (len(frozen.depths), len(kept.tokens), frozen.model.config.hidden_size)
+    if 4 * np.prod(shape, dtype=np.int64) > MOST_BYTES:
+        return None
+    states = torch.empty(shape)
+    pieces = split_by_tokens(np.arange(len(sequences)), sequences.lengths, computing.micro_batch_tokens)
+    with progress("Encoding once", total=len(sequences), unit="sequences") as bar:
+        for piece in pieces:
+            packed = pack_members(sequences, piece).to(computing.device)
+            with autocast(computing.device, computing.precision):
+                found = torch.stack([each.float() for each in frozen.states(packed)])
+            rows = found[:, packed.first_positions] if first_alone else found
+            states[:, torch.from_numpy(kept.places(piece))] = rows.cpu()
+            bar.advance(len(piece))
+    return KnownStates(kept, states)
+
+
+def _first_tokens(sequences: Sequences) -> Sequences:
+    """Each sequence's [CLS], as a sequence of its own."""
+    n = len(sequences)
+    return Sequences(sequences.tokens[sequences.starts[:-1]], np.arange(n + 1), np.ones(n, np.int32))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Distillation batches: task batches with precomputed encoder states and teacher logits.
+
+
+@dataclass(frozen=True)
+class TaughtBatch:
+    """A batch, and what is known of it.
+
+    Attributes:
+        batch: sequences and what is to be learnt; where states are known, only the tokens that the head reads.
+        states: what the encoder gives for these tokens at each depth.
+        teacher: a teacher's logits, or its numbers.
+    """
+
+    batch: TaskBatch
+    states: Float[Tensor, "depths tokens H"] | None = None
+    teacher: Float[Tensor, "examples outputs"] | None = None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The denominator of the loss term."""
+        return self.batch.counts
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that pass through the model, or its head."""
+        return self.batch.n_tokens
+
+    def to(self, device: torch.device) -> "TaughtBatch":
+        """The same batch on a device."""
+        moved = (None if each is None else each.to(device) for each in (self.states, self.teacher))
+        return TaughtBatch(self.batch.to(device), *moved)
+
+
+@dataclass(frozen=True)
+class TaughtBatches:
+    """The batches of a run with what is known of all its examples; the same examples in the same order."""
+
+    batches: TaskBatches
+    known: KnownStates | None = None
+    teacher: Float[np.ndarray, "examples outputs"] | None = None
+
+    def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaughtBatch]:
+        """One process's share of the batch of update number `step`."""
+        read = self.batches if self.known is None else replace(self.batches, sequences=self.known.sequences)
+        return [
+            TaughtBatch(
+                read.of(members),
+                None if self.known is None else self.known.of(read.sequences_of(members)),
+                None if self.teacher is None else torch.from_numpy(self.teacher[members]),
+            )
+            for members in read.pieces(step, rank, world_size)
+        ]

@@ -1,11 +1,12 @@
-"""A model's answers on a split, scored by the task's official metrics, with the trivial baseline beside them.
+"""Evaluation on a split or of whole model directories: predictions, official metrics, a constant baseline beside them.
 
-Every example is answered; nothing is scored on a part of a split.
-"""
+Every example is answered; nothing is scored on a part of a split."""
 
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,32 +14,150 @@ import torch
 from scipy.special import expit
 from torch import nn
 
-from albert.finetuning.batches import pack_members, split_by_tokens
-from albert.finetuning.decisions import (
-    Decisions,
-    decided_answers,
-    decided_label_sets,
-    decided_labels,
-    decided_numbers,
-    decided_tags,
-    groups_of,
-)
-from albert.finetuning.held_out_threshold import threshold_for
-from albert.finetuning.splits import PreparedSplit
-from albert.model.output_rows import OutputRow, SpanBeamRow, output_rows
-from albert.runtime.devices import autocast
+from albert.finetuning.data import PreparedSplit, encode_split, pack_members, read_examples, split_by_tokens
+from albert.finetuning.model import open_for_task
+from albert.finetuning.options import threshold_for
+from albert.model.albert import OutputRow, SpanBeamRow, output_rows
+from albert.runtime.devices import autocast, pick_device
+from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, InvalidConfiguration
-from albert.runtime.precisions import Precision
+from albert.runtime.files import write_text
 from albert.runtime.progress import progress
-from albert.tasks.answers import Answers, best_answers
-from albert.tasks.baseline import baseline_scores, task_scores
-from albert.tasks.features import Sequences
-from albert.tasks.metrics import in_order
-from albert.tasks.null_threshold import NullThreshold
-from albert.tasks.options import OptionFeatures
-from albert.tasks.task import Labels, Score, Span, Tags, Target, Task
-from albert.tasks.windows import SpanFeatures
-from albert.tasks.words import TagFeatures
+from albert.tasks.answers import Answers, NullThreshold, best_answers, decide
+from albert.tasks.examples import Example
+from albert.tasks.features import Sequences, SpanFeatures, TagFeatures
+from albert.tasks.metrics import OUTSIDE, baseline_scores, entities_of, in_order, runs_of, tag_scheme, task_scores
+from albert.tasks.race import OptionFeatures
+from albert.tasks.submission import EACH_ITS_OWN, averaged_answers, averaged_numbers
+from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task
+
+# --------------------------------------------------------------------------------------------------------------------
+# Predictions from a model's outputs: gold and predicted values for the metrics, and a readable entry for each example.
+
+SHOWN_ANSWERS = 5
+LIKELY = 0.5
+"""The probability from which on a label counts as true where several may be."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """One of each for every example, in order.
+
+    `gold` and `predicted` are label ids, places of options, sets of labels, tags, numbers, or answers; `entries` are
+    JSON objects.
+    """
+
+    gold: Any
+    predicted: Any
+    entries: list[dict[str, Any]]
+
+    def of(self, members: Sequence[int]) -> tuple[Any, Any]:
+        """Gold and predicted of some examples."""
+        gold, predicted = ([side[member] for member in members] for side in (self.gold, self.predicted))
+        return gold, predicted
+
+
+def decided_labels(
+    examples: Sequence[Example], target: Choice | Option, gold: np.ndarray, probabilities: np.ndarray
+) -> Decisions:
+    """The likeliest label, or option: probabilities are [examples, labels], in the task's order."""
+    names = target.labels if isinstance(target, Choice) else target.options
+    predicted = probabilities.argmax(axis=1)
+    entries = [
+        {
+            "id": example.identifier,
+            "prediction": names[choice],
+            "gold": None if example.target is None else names[int(right)],
+            "probabilities": dict(zip(names, map(float, row), strict=True)),
+        }
+        for example, choice, right, row in zip(examples, predicted, gold, probabilities, strict=True)
+    ]
+    return Decisions(gold, predicted, entries)
+
+
+def decided_label_sets(
+    examples: Sequence[Example], target: Labels, gold: np.ndarray, probabilities: np.ndarray
+) -> Decisions:
+    """Every label that is likelier true than not: probabilities are [examples, labels], in the task's order."""
+    predicted = probabilities >= LIKELY
+    gold = gold > 0
+    names = np.array(target.labels, object)
+    entries = [
+        {
+            "id": example.identifier,
+            "prediction": names[said].tolist(),
+            "gold": None if example.target is None else names[true].tolist(),
+            "probabilities": dict(zip(target.labels, map(float, row), strict=True)),
+        }
+        for example, said, true, row in zip(examples, predicted, gold, probabilities, strict=True)
+    ]
+    return Decisions(gold, predicted, entries)
+
+
+def decided_tags(examples: Sequence[Example], target: Tags, probabilities: Sequence[np.ndarray]) -> Decisions:
+    """The likeliest tag of every word, and the entities that they write; probabilities are [words, labels] for each
+    example, in the task's order. Each tag has its probability beside it.
+    """
+    labels = target.labels
+    plain = tag_scheme(labels) == "plain"
+    read = runs_of if plain else entities_of
+    writes_entities = not plain or OUTSIDE in labels
+    gold, predicted, entries = [], [], []
+    for example, rows in zip(examples, probabilities, strict=True):
+        true = tuple(labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
+        said = tuple(labels[tag] for tag in rows.argmax(axis=1)) if len(rows) else ()
+        entry: dict[str, Any] = {"id": example.identifier, "words": list(example.texts), "prediction": list(said)}
+        entry |= {"gold": None if example.target is None else list(true)}
+        entry |= {"probabilities": rows.max(axis=1).tolist() if len(rows) else []}
+        if writes_entities:
+            entry["entities"] = [entity._asdict() for entity in read(said)]
+        gold.append(true)
+        predicted.append(said)
+        entries.append(entry)
+    return Decisions(gold, predicted, entries)
+
+
+def decided_numbers(examples: Sequence[Example], gold: np.ndarray, numbers: np.ndarray) -> Decisions:
+    """The numbers as they are."""
+    entries = [
+        {"id": example.identifier, "prediction": float(number), "gold": example.target}
+        for example, number in zip(examples, numbers, strict=True)
+    ]
+    return Decisions(gold.astype(np.float64), numbers, entries)
+
+
+def decided_answers(
+    examples: Sequence[Example], answers: Sequence[Answers], threshold: NullThreshold | None
+) -> Decisions:
+    """The best spans, or none where the threshold says so; None for a threshold: every question has an answer."""
+    gold = [tuple(answer.text for answer in example.answers) for example in examples]
+    open_answers = None if threshold is None else decide(answers, threshold)
+    predicted = [each.candidates[0].text if each.candidates else "" for each in answers]
+    entries = []
+    for place, (example, each) in enumerate(zip(examples, answers, strict=True)):
+        entry: dict[str, Any] = {"id": example.identifier, "prediction": predicted[place], "gold": list(gold[place])}
+        if each.candidates:
+            best = each.candidates[0]
+            entry |= {"start": best.start, "end": best.end, "score": best.score}
+        if open_answers is not None:
+            answered = open_answers[place].answered
+            entry |= {"prediction": predicted[place] if answered else "", "no_answer": each.no_answer}
+            entry |= {"no_answer_probability": each.no_answer_probability}
+        entry["best"] = [
+            {"answer": found.text, "start": found.start, "end": found.end, "probability": found.probability}
+            for found in each.candidates[:SHOWN_ANSWERS]
+        ]
+        entries.append(entry)
+    return Decisions(gold, predicted if open_answers is None else open_answers, entries)
+
+
+def groups_of(examples: Sequence[Example]) -> dict[str, list[int]]:
+    """The parts of the data that are scored apart too, and their examples; none when there are not two of them."""
+    groups: dict[str, list[int]] = {}
+    for place, example in enumerate(examples):
+        groups.setdefault(example.group, []).append(place)
+    return groups if len(groups) > 1 else {}
+
 
 Predicted = np.ndarray | list[Answers]
 """Probabilities [examples, labels] in the task's order, of options, or [words of all examples, labels]; numbers
@@ -235,3 +354,106 @@ def _scores(
         if baseline is not None and constant is not None:
             baseline |= {f"{name}_{group}": value for name, value in constant.items()}
     return scores, baseline
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Evaluation of fine-tuned model directories, one or several together: predictions, official metrics, the baseline.
+
+
+@dataclass(frozen=True)
+class EvaluatedDirectory:
+    """The evaluation of a directory, and lines for people on how it was opened."""
+
+    evaluation: Evaluation
+    model_directory: Path
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EvaluatedModels:
+    """The evaluation of each model by itself, and of what they say together; of one model both are the same."""
+
+    together: Evaluation
+    members: tuple[EvaluatedDirectory, ...]
+
+
+def evaluate_directory(task: Task, model: str, data: Path, split: str = "dev", **options: Any) -> EvaluatedDirectory:
+    """Score a fine-tuned model on a split; see `evaluate_models`, which takes the same options."""
+    return evaluate_models(task, (model,), data, split, **options).members[0]
+
+
+def evaluate_models(
+    task: Task,
+    models: Sequence[str],
+    data: Path,
+    split: str = "dev",
+    *,
+    device: str = "auto",
+    precision: Precision = "fp32",
+    max_length: int | None = None,
+    micro_batch_tokens: int = 8192,
+    revision: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    needs_labels: bool = True,
+    depth: int | None = None,
+    prepare: Callable[[nn.Module], None] | None = None,
+) -> EvaluatedModels:
+    """Score fine-tuned models on a split, each by itself and the mean of their predictions.
+
+    The models are in memory one after the other. They may differ in all but the task: tokenizer, size, depth, lengths,
+    the order of their labels.
+
+    Args:
+        task: what is asked; its labels are matched with each model's by name.
+        models: model directories, runs of `albert finetune`, or Hub ids.
+        data: the task's data folder.
+        split: which split.
+        device, precision, micro_batch_tokens: where and how to compute.
+        max_length: tokens of a sequence; None takes the length of the fine-tuning, or else the task's.
+        revision: a branch, tag or commit, when a model is a Hub id.
+        overrides: fields of the models' configurations to set anew.
+        needs_labels: whether a split without labels is refused; else it is answered and not scored.
+        depth: layers to apply (see `run_to_depth`); None: as many as each model was trained with.
+        prepare: what is done to each model, on its device, before it works.
+
+    Raises:
+        InvalidConfiguration: a model has no head for this kind of target, or other labels.
+        MissingInput, DamagedData: a model or the data cannot be read, or a tokenizer is another one's.
+    """
+    opening = (max_length, revision, overrides, depth)
+    opened = open_for_task(task, models[0], *opening)
+    for model in models[1:]:  # what is wrong with the last one is said before the first one works
+        open_for_task(task, model, *opening)
+    chosen = pick_device(device)
+    computing = Computing(chosen, precision, micro_batch_tokens)
+    examples, counts = read_examples(task, data, split, needs_labels=needs_labels)
+    members: list[EvaluatedDirectory] = []
+    predictions: list[tuple[PreparedSplit, Predicted, NullThreshold]] = []
+    begun = time.perf_counter()
+    for place, model in enumerate(models):
+        opened = opened if place == 0 else open_for_task(task, model, *opening)
+        prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
+        started = time.perf_counter()
+        opened.model.to(chosen)
+        if prepare is not None:
+            prepare(opened.model)
+        predicted = predict_split(opened.model, task.target, prepared, computing, opened.label_columns)
+        evaluation = evaluation_of(task, prepared, predicted, opened.threshold, started)
+        members.append(EvaluatedDirectory(evaluation, opened.directory, (*opened.notes, *evaluation.notes)))
+        predictions.append((prepared, predicted, opened.threshold))
+    if len(members) == 1:
+        return EvaluatedModels(members[0].evaluation, tuple(members))
+    prepared, predicted, _ = predictions[0]
+    if isinstance(predicted, list):
+        answers = [(said, threshold) for _, said, threshold in predictions if isinstance(said, list)]
+        together = evaluation_of(task, prepared, averaged_answers(answers), EACH_ITS_OWN, begun)
+    else:
+        mean = averaged_numbers([said for _, said, _ in predictions if not isinstance(said, list)])
+        together = evaluation_of(task, prepared, mean, None, begun)
+    return EvaluatedModels(together, tuple(members))
+
+
+def write_predictions(path: Path, evaluation: Evaluation) -> None:
+    """One JSON object per line: `id`, `prediction`, `gold`, and probabilities or the place in the context."""
+    lines = [json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in evaluation.predictions]
+    write_text(path, "".join(line + "\n" for line in lines))

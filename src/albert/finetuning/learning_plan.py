@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from albert.runtime.strict_json import from_json, read_json_object
-from albert.tasks.declared import DECLARED
-from albert.tasks.tables.own_tables import OwnTables
-from albert.tasks.tables.table_task import RecipeChanges
+from albert.runtime.json_files import from_json, read_json_object
+from albert.tasks.custom import OwnTables
+from albert.tasks.submission import DECLARED
+from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import Task, TaskRecipe
 from albert.training.run_folder import RunFolder
 

@@ -13,12 +13,11 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from albert.inference.packed_model import BETWEEN_BATCHES, PackedModel
-from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
-from albert.model.depth import stated_exits
-from albert.model.packed_sequences import PackedSequences, pack
+from albert.inference.engine import BETWEEN_BATCHES, PackedModel
+from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification, stated_exits
+from albert.model.packing import PackedSequences, pack
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.number_scale import stated_deviation
+from albert.tasks.metrics import stated_deviation
 
 Decision = Literal["class", "labels", "number", "option"]
 """What has to stay the same: the likeliest class, the set of labels above a half, a number, or the likeliest option."""

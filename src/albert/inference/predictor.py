@@ -1,16 +1,33 @@
-"""Text in, answers out: classify, score, answer a question, tag words, choose, fill a mask, judge an order, embed.
+"""`Predictor`: a trained model that classifies, scores, answers, tags, chooses, fills masks, judges order, embeds.
 
 Results have the keys of transformers' pipelines. Sequences are packed, so texts of any number and lengths go through
 together without padding, and each result is what its text alone would get. Nothing is cut in silence: a result that
-saw only a part of its text says so by `tokens_cut`.
-"""
+saw only a part of its text says so by `tokens_cut`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
-from jaxtyping import Float32
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor, nn
 
-from albert.inference.abilities import (
+from albert.checkpoints.config_file import labels_of
+from albert.checkpoints.hub import find_model
+from albert.checkpoints.model_directory import (
+    Kind,
+    OpenedModel,
+    kind_of,
+    open_model,
+    read_config,
+    refuse_foreign_tokenizer,
+)
+from albert.inference.early_exit import early_exit_of
+from albert.inference.engine import PackedModel, PrecisionAsked, choose_precision
+from albert.inference.tasks import (
     ANSWERING,
     CHOOSING,
     CLASSIFYING,
@@ -18,19 +35,214 @@ from albert.inference.abilities import (
     ORDERING,
     SCORING,
     TAGGING,
+    Classified,
     Prediction,
+    abilities_of,
+    check_pairs,
+    check_texts,
+    classify_texts,
+    encode_texts,
+    fill_masks,
+    find_answers,
+    judge_orders,
+    lengths_of,
+    rank_options,
+    ranked_labels,
+    tag_given_words,
+    tag_words,
 )
-from albert.inference.answering import find_answers
-from albert.inference.asked_texts import check_pairs, check_texts
-from albert.inference.choosing import rank_options
-from albert.inference.classifying import Classified, classify_texts, ranked_labels
-from albert.inference.embedding import PooledEncoder, Pooling, check_pooling, embed_texts
-from albert.inference.filling import fill_masks
-from albert.inference.opened_predictor import OpenedPredictor
-from albert.inference.ordering import judge_orders
-from albert.inference.packed_model import PackedModel
-from albert.inference.tagging import tag_given_words, tag_words
-from albert.runtime.errors import UsageError
+from albert.model.albert import AlbertModel, run_to_depth
+from albert.model.packing import PackedSequences
+from albert.runtime.devices import pick_device
+from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.tasks.answers import THRESHOLD_KEY, stated_threshold
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# Texts to vectors: what the encoder says of every token, pooled into one vector a text.
+
+Pooling = Literal["mean", "cls"]
+"""The mean over all tokens, [CLS] and [SEP] among them, as sentence-transformers pools; or what stands at [CLS]."""
+
+
+class PooledEncoder(nn.Module):
+    """An encoder that gives one vector a sequence."""
+
+    def __init__(self, encoder: AlbertModel, pooling: Pooling) -> None:
+        super().__init__()
+        self.encoder, self.pooling = encoder, pooling
+
+    def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences H"]:
+        """The last layer's output, pooled."""
+        hidden = self.encoder(packed)
+        if self.pooling == "cls":
+            return hidden[packed.first_positions]
+        lengths = torch.tensor(packed.lengths, device=hidden.device)
+        sums = hidden.new_zeros(packed.n_sequences, hidden.shape[1], dtype=torch.float32)
+        member = torch.arange(packed.n_sequences, device=hidden.device).repeat_interleave(lengths)
+        return sums.index_add_(0, member, hidden.float()) / lengths[:, None]
+
+
+def embed_texts(
+    model: PackedModel, tokenizer: Tokenizer, max_length: int, texts: Sequence[str], normalize: bool
+) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
+    """A vector for each text, of length 1 if asked, and how many tokens of it did not fit.
+
+    Args:
+        model: a `PooledEncoder`.
+        tokenizer: its tokenizer.
+        max_length: tokens of a sequence, special ones included.
+        texts: any texts, the empty one too.
+        normalize: divide each vector by its Euclidean length.
+    """
+    encoded = encode_texts(tokenizer, (texts,), max_length)
+    width = model.model.encoder.config.hidden_size
+    vectors = np.zeros((len(texts), width), np.float32)
+    for number, row in enumerate(model.rows(encoded.ids, encoded.token_types)):
+        vectors[number] = row
+    if normalize:
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return vectors, encoded.cut
+
+
+def check_pooling(pooling: str) -> None:
+    """Refuse a word that names no pooling.
+
+    Raises:
+        UsageError: it is another.
+    """
+    if pooling not in get_args(Pooling):
+        raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An opened model: tokenizer, abilities, depth, precision and device.
+
+Opened = TypeVar("Opened", bound="OpenedPredictor")
+
+
+class OpenedPredictor:
+    """A trained model with its tokenizer, and how it computes.
+
+    Args:
+        opened: the model.
+        kind: which heads it was opened with.
+        tokenizer: the tokenizer it was trained with.
+        device: where it computes.
+        precision: of the encoder's matrix products; "auto" is bf16 where the device has it in hardware, else fp32.
+        depth: layers that are applied; None: as many as it was trained with.
+        patience: so many depths in a row must agree until a text is decided early; None goes through all layers.
+
+    Raises:
+        DamagedData: the tokenizer is not the one that the model was trained with.
+        InvalidConfiguration: the model has not so many layers, or nothing to decide early.
+        Unavailable: the device does not compute at that precision.
+    """
+
+    def __init__(
+        self,
+        opened: OpenedModel,
+        kind: Kind,
+        tokenizer: Tokenizer,
+        device: torch.device,
+        precision: PrecisionAsked = "auto",
+        depth: int | None = None,
+        patience: int | None = None,
+    ) -> None:
+        self.name, self.config, self.extra = str(opened.directory), opened.config, opened.extra
+        self.loading_report, self.tokenizer, self.device = opened.loading_report, tokenizer, device
+        refuse_foreign_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
+        self.abilities = abilities_of(kind, opened)
+        """What it can do, in words; a head that the file lacks, or that was never trained, does not count."""
+        self._lengths = lengths_of(kind, opened)
+        self.precision = choose_precision(precision, device)
+        """Of the encoder's matrix products: fp32, bf16 or int8."""
+        self.depth = opened.config.num_hidden_layers if depth is None else depth
+        """Layers that are applied, or at most, with `patience`."""
+        if depth is not None:
+            run_to_depth(opened.model, depth)
+        self.patience = patience
+        self._model = PackedModel(opened.model, device, precision=self.precision)
+        self._deciding = (
+            self._model if patience is None else early_exit_of(self._model, patience, self.extra, self.name)
+        )
+        may_be_absent = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
+        self._null_threshold = stated_threshold(self.extra, self.name) if may_be_absent else None
+        self._pooled: dict[Pooling, PackedModel] = {}
+
+    @classmethod
+    def open(
+        cls: type[Opened],
+        path_or_id: str | Path,
+        device: str = "auto",
+        *,
+        revision: str | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        precision: PrecisionAsked = "auto",
+        depth: int | None = None,
+        patience: int | None = None,
+    ) -> Opened:
+        """Open a model directory, a run directory, or a Hub id, for whatever its head can do.
+
+        Args:
+            path_or_id: where the model is.
+            device: where to compute.
+            revision: a branch, tag or commit, when it is a Hub id.
+            overrides: fields of the configuration to set anew, `{"hidden_act": "gelu_new"}` say.
+            precision, depth, patience: see the class.
+
+        Raises:
+            MissingInput, Unavailable, DamagedData: it cannot be had, or is damaged.
+            InvalidConfiguration: a shape or a setting does not fit.
+        """
+        computing = pick_device(device)
+        choose_precision(precision, computing)
+        directory = find_model(path_or_id, revision)
+        config, extra = read_config(directory)
+        tokenizer = load_tokenizer(directory)
+        refuse_foreign_tokenizer(tokenizer, directory, config, extra)  # before any weight is read
+        kind = kind_of(extra)
+        opened = open_model(directory, kind, overrides=overrides)
+        opened.loading_report.warn_if_unverified()
+        return cls(opened, kind, tokenizer, computing, precision, depth, patience)
+
+    def __repr__(self) -> str:
+        """What it is, what it can do and how it computes, on one line."""
+        can = ", ".join(self.abilities) or "embed texts; no trained head"
+        shown: dict[str, object] = {}
+        if {CLASSIFYING, TAGGING} & set(self.abilities):
+            shown = {"labels": self.labels if len(self.labels) <= 10 else f"{len(self.labels)} of them"}
+        shown |= {"depth": self.depth} | ({} if self.patience is None else {"patience": self.patience})
+        shown |= {"max_length": self.max_length, "precision": self.precision, "device": str(self.device)}
+        settings = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+        return f"<{type(self).__name__} {self.name!r}: {can}; {settings}>"
+
+    @property
+    def network(self) -> nn.Module:
+        """The model with its head, as it computes."""
+        return self._model.model
+
+    @property
+    def max_length(self) -> int:
+        """Tokens in a sequence, `[CLS]` and `[SEP]` included."""
+        return self._lengths.max_length
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The names of the classes, of a word's tags, or of the one number that is predicted."""
+        self._require(*(TAGGING,) if TAGGING in self.abilities else (CLASSIFYING, SCORING))
+        return labels_of(self.extra, self._model.model.classifier.out_features)
+
+    @cached_property
+    def _word_starts(self) -> np.ndarray:
+        return self.tokenizer.word_starts()
+
+    def _require(self, *abilities: str) -> None:
+        if not any(ability in self.abilities for ability in abilities):
+            can = " and ".join(self.abilities) or "nothing yet: fine-tune it first"
+            raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0]}", f"this model can {can}")
+
 
 __all__ = ["Prediction", "Predictor"]
 
@@ -223,3 +435,45 @@ class Predictor(OpenedPredictor):
         parts = (texts,) if pairs is None else (texts, pairs)
         problem = self.extra.get("problem_type")
         return classify_texts(self._deciding, self.tokenizer, self.max_length, parts, len(self.labels), problem)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A model directory opened without untrained parts: no head is drawn at random.
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model of which every output rests on weights of the file.
+
+    Args:
+        opened: the model; an encoder whose pooler is not in the file has none.
+        kind: with which head.
+        left_out: the head that `config.json` names and nobody trained, in words; empty when there is none.
+    """
+
+    opened: OpenedModel
+    kind: Kind
+    left_out: str = ""
+
+
+def open_trained(directory: Path) -> TrainedModel:
+    """Open a model directory with its own head, or as much of it as was trained.
+
+    Raises:
+        MissingInput, DamagedData, InvalidConfiguration: it cannot be opened.
+    """
+    kind = named = kind_of(read_config(directory)[1])
+    opened = open_model(directory, kind)
+    can = abilities_of(kind, opened)
+    if kind == "pretraining" and FILLING in can and ORDERING not in can:
+        kind = "masked_lm"
+    elif kind != "encoder" and not can:
+        kind = "encoder"
+    if kind != named:
+        opened = open_model(directory, kind)
+    if kind == "encoder" and any("pooler." in name for name in opened.loading_report.newly_initialised):
+        model: Any = opened.model
+        model.pooler = None
+    if kind == named:
+        return TrainedModel(opened, kind)
+    return TrainedModel(opened, kind, "the order of segments" if kind == "masked_lm" else f"the head for {named}")

@@ -14,12 +14,11 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import OpenedModel, open_model
-from albert.checkpoints.model_tokenizer import tokenizer_of
+from albert.checkpoints.model_directory import OpenedModel, open_model, tokenizer_of
 from albert.model.albert import AlbertForMaskedLM
 from albert.model.config import Activation, AlbertConfig
-from albert.model.initialization import without_memory
-from albert.model.packed_sequences import PackedSequences, pack
+from albert.model.encoder import without_memory
+from albert.model.packing import PackedSequences, pack
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress

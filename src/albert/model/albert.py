@@ -1,17 +1,53 @@
-"""ALBERT, and ALBERT with each kind of head; class names are those of transformers."""
+"""ALBERT, and ALBERT with each kind of head; class names are those of transformers.
 
-from typing import NamedTuple
+Also: the factorised embedding, the joint question-answering head (SQuAD 2.0), a model's outputs sequence by sequence,
+running at another depth, and changing the dropout of an existing model."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from albert.model.config import AlbertConfig
-from albert.model.encoder import Encoder
-from albert.model.factorized_embedding import FactorizedEmbedding
+from albert.model.config import AlbertConfig, LayerApplication, sharing_plan
+from albert.model.encoder import Encoder, initialize
 from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
-from albert.model.initialization import initialize
-from albert.model.packed_sequences import PackedSequences
+from albert.model.packing import PackedSequences, rows_for_products
+from albert.runtime.devices import linear
+from albert.runtime.errors import InvalidConfiguration
+
+# --------------------------------------------------------------------------------------------------------------------
+# Factorised embeddings: V×E, then E×H (paper §3.1, "factorized embedding parameterization").
+
+
+class FactorizedEmbedding(nn.Module):
+    """Word, position and segment embeddings in E dimensions, summed, normalised and mapped to H."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        width = config.embedding_size
+        self.word_embeddings = nn.Embedding(config.vocab_size, width)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width)
+        self.layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.projection = nn.Linear(width, config.hidden_size) if config.projects_embeddings else None
+
+    def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
+        """Embed a run of tokens."""
+        embedded = (
+            self.word_embeddings(packed.token_ids)
+            + self.position_embeddings(packed.position_ids)
+            + self.token_type_embeddings(packed.token_type_ids)
+        )
+        embedded = self.dropout(self.layer_norm(embedded))
+        if self.projection is None:
+            return embedded
+        rows = rows_for_products(embedded, packed)
+        return linear(rows, self.projection.weight, self.projection.bias)[: len(embedded)]
 
 
 class AlbertModel(nn.Module):
@@ -193,3 +229,258 @@ class AlbertForQuestionAnswering(nn.Module):
     ) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
         """What the head makes of states that came out of the last layer, or of an earlier one."""
         return self.qa_outputs(hidden)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where an answer starts, where it ends given that start, and whether there is one (SQuAD 2.0, paper §4.2).
+#
+# The head that the paper's models have, as it was made for XLNet (Yang et al. 2019): no answer is a decision of its
+# own, not one more span. transformers has no class for it.
+
+BEAM = 5
+"""Starts that are followed to an end."""
+IMPOSSIBLE = -1e30
+"""The logit of a token where no answer may start or end."""
+
+
+class SpanFromStart(NamedTuple):
+    """What the loss needs, given where the answers start."""
+
+    starts: Float[Tensor, " tokens"]
+    ends: Float[Tensor, " tokens"]
+    unanswerable: Float[Tensor, " sequences"]
+
+
+class SpanBeam(NamedTuple):
+    """What decoding needs: the likeliest starts, and for each of them a logit for every end."""
+
+    starts: Float[Tensor, " tokens"]
+    beam: Int[Tensor, "sequences beam"]
+    """Places of the likeliest starts, counted from the beginning of their sequence; one may come twice."""
+    ends: Float[Tensor, "tokens beam"]
+    unanswerable: Float[Tensor, " sequences"]
+
+
+class JointSpanHead(nn.Module):
+    """Start logits; end logits of a token beside a start; the logit of "no answer" of a sequence."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.start = nn.Linear(width, 1)
+        self.end_dense = nn.Linear(2 * width, width)
+        self.end_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.end = nn.Linear(width, 1)
+        self.answer_dense = nn.Linear(2 * width, width)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.answer = nn.Linear(width, 1, bias=False)
+
+    def starts(self, hidden: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:
+        """That the answer starts at a token."""
+        return self.start(hidden).squeeze(-1)
+
+    def ends(self, hidden: Float[Tensor, "tokens H"], start: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:
+        """That the answer ends at a token when it starts at another, whose state each token is given."""
+        joint = self.end_dense(torch.cat([hidden, start], dim=-1)).tanh()
+        return self.end(self.end_layer_norm(joint)).squeeze(-1)
+
+    def unanswerable(
+        self, expected_start: Float[Tensor, "sequences H"], first: Float[Tensor, "sequences H"]
+    ) -> Float[Tensor, " sequences"]:
+        """That there is no answer, from the mean state of its start and the state of [CLS]."""
+        joint = self.answer_dense(torch.cat([expected_start, first], dim=-1)).tanh()
+        return self.answer(self.dropout(joint)).squeeze(-1)
+
+
+class AlbertForJointQuestionAnswering(nn.Module):
+    """The encoder without a pooler under the joint head."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = AlbertModel(config, with_pooler=False)
+        self.joint_qa_outputs = JointSpanHead(config)
+        initialize(self.joint_qa_outputs, config.initializer_range)
+
+    def forward(
+        self, packed: PackedSequences, starts: Int[Tensor, " sequences"] | None = None
+    ) -> SpanFromStart | SpanBeam:
+        """Logits for the loss when the answers' starts are known (indices into the run of tokens), else for decoding.
+
+        Answers start and end in the second segment, or at [CLS] where there is none; elsewhere logits are -1e30.
+        """
+        return self.head_outputs(self.albert(packed), packed, starts)
+
+    def head_outputs(
+        self,
+        hidden: Float[Tensor, "tokens H"],
+        packed: PackedSequences,
+        starts: Int[Tensor, " sequences"] | None = None,
+    ) -> SpanFromStart | SpanBeam:
+        """What the head makes of states that came out of the last layer, or of an earlier one."""
+        head = self.joint_qa_outputs
+        possible = _possible(packed)
+        start_logits = head.starts(hidden).float().masked_fill(~possible, IMPOSSIBLE)
+        unanswerable = head.unanswerable(_expected(start_logits, hidden, packed), hidden[packed.first_positions])
+        lengths = torch.tensor(packed.lengths, device=hidden.device)
+        if starts is not None:
+            given = hidden[starts].repeat_interleave(lengths, dim=0)
+            return SpanFromStart(start_logits, self._ends(hidden, given, possible), unanswerable)
+        beam = _likeliest(start_logits.index_fill(0, packed.first_positions, IMPOSSIBLE), packed)
+        ends = [
+            self._ends(hidden, hidden[packed.first_positions + places].repeat_interleave(lengths, dim=0), possible)
+            for places in beam.unbind(1)
+        ]
+        return SpanBeam(start_logits, beam, torch.stack(ends, dim=1), unanswerable)
+
+    def _ends(
+        self, hidden: Float[Tensor, "tokens H"], start: Float[Tensor, "tokens H"], possible: Bool[Tensor, " tokens"]
+    ) -> Float[Tensor, " tokens"]:
+        return self.joint_qa_outputs.ends(hidden, start).float().masked_fill(~possible, IMPOSSIBLE)
+
+
+def _possible(packed: PackedSequences) -> Bool[Tensor, " tokens"]:
+    """The second segment without its [SEP], and [CLS]."""
+    possible = packed.token_type_ids == 1
+    lengths = torch.tensor(packed.lengths, device=possible.device)
+    possible[packed.first_positions + lengths - 1] = False
+    possible[packed.first_positions] = True
+    return possible
+
+
+def _expected(
+    start_logits: Float[Tensor, " tokens"], hidden: Float[Tensor, "tokens H"], packed: PackedSequences
+) -> Float[Tensor, "sequences H"]:
+    """Each sequence's mean state, weighted by where its answer starts."""
+    pieces = zip(start_logits.split(packed.lengths), hidden.split(packed.lengths), strict=True)
+    return torch.stack([logits.softmax(0).to(states.dtype) @ states for logits, states in pieces])
+
+
+def _likeliest(start_logits: Float[Tensor, " tokens"], packed: PackedSequences) -> Int[Tensor, "sequences beam"]:
+    """Places of the likeliest starts; where a sequence has fewer tokens than the beam, its last place again."""
+    rows = []
+    for logits in start_logits.split(packed.lengths):
+        places = logits.topk(min(BEAM, len(logits))).indices
+        rows.append(torch.cat([places, places[-1:].expand(BEAM - len(places))]))
+    return torch.stack(rows)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a model gave for a packed batch, sequence by sequence, as numpy arrays.
+
+
+class SpanBeamRow(NamedTuple):
+    """One sequence of a `SpanBeam`: starts [length], beam [n], ends [length, n], unanswerable []."""
+
+    starts: np.ndarray
+    beam: np.ndarray
+    ends: np.ndarray
+    unanswerable: np.ndarray
+
+
+OutputRow = np.ndarray | SpanBeamRow
+
+
+def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[OutputRow]:
+    """One row for each sequence, float32 on the CPU.
+
+    Args:
+        output: what one of the model classes returned.
+        lengths: tokens of each sequence.
+
+    Returns:
+        [labels] for a classifier, [] for a multiple-choice model, [length, labels] for a token classifier, [length, 2]
+        for a span model (start and end), and for a joint span model a `SpanBeamRow`.
+    """
+    if isinstance(output, SpanBeam):
+        starts, ends = (each.float().cpu().split(lengths) for each in (output.starts, output.ends))
+        beam, unanswerable = output.beam.cpu(), output.unanswerable.float().cpu()
+        fields = zip(starts, beam, ends, unanswerable, strict=True)
+        return [SpanBeamRow(*(each.numpy() for each in row)) for row in fields]
+    stacked = (torch.stack(output, dim=1) if isinstance(output, tuple) else output).float().cpu()
+    per_token = len(stacked) == sum(lengths)  # a sequence has [CLS] and [SEP], so they are never as many
+    return [row.numpy() for row in (stacked.split(lengths) if per_token else stacked.unbind(0))]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Running a model at another depth: fewer layers, or more where all layers share parameters (paper, appendix A.1).
+#
+# A depth of N is the first N layers. A model whose layers are one layer may be run deeper than it was trained, too;
+# one with layers of its own has no more than it has.
+
+EXITS_KEY = "exit_depths"
+"""In `config.json`: the depths at which the head learnt to answer, in layers."""
+MOST_TIMES_DEEPER = 8
+"""So many times the trained depth is the limit: what is beyond is a slip of the pen."""
+
+
+def depths_of(config: AlbertConfig) -> range:
+    """The depths that a model can be run at, in layers."""
+    is_one_layer = config.sharing == "all" and config.num_hidden_groups == 1
+    return range(1, config.num_hidden_layers * (MOST_TIMES_DEEPER if is_one_layer else 1) + 1)
+
+
+def check_depth(config: AlbertConfig, depth: int) -> None:
+    """Raises InvalidConfiguration when a model cannot be run at that depth, and says which ones it can."""
+    allowed = depths_of(config)
+    if depth in allowed:
+        return
+    shared = "which are one layer" if len(allowed) > config.num_hidden_layers else "not all of them the same"
+    why = f"is {depth}, the model has {config.num_hidden_layers} layers, {shared}"
+    raise InvalidConfiguration("depth", why, f"choose one from 1 to {allowed[-1]}")
+
+
+def run_to_depth(model: nn.Module, depth: int) -> None:
+    """Let a model apply its first `depth` layers, or its one layer so many times. Its configuration stays.
+
+    Args:
+        model: one of the model classes.
+        depth: in layers, of which each is `inner_group_num` applications.
+
+    Raises:
+        InvalidConfiguration: the model cannot be run so deep.
+    """
+    config = model.config
+    assert isinstance(config, AlbertConfig)
+    check_depth(config, depth)
+    backbone: Any = getattr(model, "albert", model)
+    backbone.encoder.plan = plan_to_depth(config, depth)
+
+
+def plan_to_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, ...]:
+    """The applications of the first `depth` layers, the plan going round where a model of one layer goes deeper."""
+    plan = sharing_plan(config)
+    wanted = depth * config.inner_group_num
+    return (plan * -(-wanted // len(plan)))[:wanted]
+
+
+def stated_exits(extra: Mapping[str, Any], model: str) -> tuple[int, ...]:
+    """The depths at which a model learnt to answer, ascending, as its `config.json` says.
+
+    Args:
+        extra: the keys of `config.json` beside the configuration.
+        model: how to call it in an error.
+
+    Raises:
+        InvalidConfiguration: it learnt to answer at its full depth alone, or what is said is no list of depths.
+    """
+    stated = extra.get(EXITS_KEY)
+    if stated is None:
+        why = "learnt to answer after its last layer alone"
+        raise InvalidConfiguration(model, why, "fine-tune it with --exits every, or leave the patience out")
+    if not isinstance(stated, list) or not all(type(depth) is int and depth > 0 for depth in stated):
+        raise InvalidConfiguration(f"{model}: {EXITS_KEY}", f"is {stated!r}, depths are expected")
+    return tuple(sorted(set(stated)))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Dropout of a model that exists already: changed while it trains (Lan et al. 2019, §4.8, Fig. 2b).
+
+
+def set_dropout(model: AlbertForPreTraining, probability: float) -> None:
+    """Drop hidden values and attention probabilities with `probability` from now on; the configuration says so too."""
+    config = replace(model.config, hidden_dropout_prob=probability, attention_probs_dropout_prob=probability)
+    model.config = model.albert.config = config
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = probability

@@ -1,20 +1,237 @@
-"""Multi-head self-attention over packed sequences (paper §3.1; Vaswani et al., 2017, §3.2)."""
+"""Multi-head self-attention over packed sequences (paper §3.1; Vaswani et al., 2017, §3.2).
 
-from typing import NamedTuple
+`AttentionBlock` is the module. On a CPU dense attention is written as plain products with its own gradients;
+`window_attention` is for long sequences."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from albert.model.attention_pattern import covers
-from albert.model.config import AlbertConfig
-from albert.model.packed_sequences import AttentionGroup, PackedSequences
-from albert.model.plain_attention import plain_attention
-from albert.model.product_type import in_product_type
-from albert.model.rectangles import from_rectangles, to_rectangles
-from albert.model.window_attention import window_attention
-from albert.runtime.linear_product import linear
+from albert.model.config import AlbertConfig, attends_at_once, block_size, covers, n_blocks
+from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, to_rectangles
+from albert.runtime.devices import linear
+
+# --------------------------------------------------------------------------------------------------------------------
+# Attention as plain products, with its gradients written out: on a CPU faster than torch's fused kernel.
+#
+# A few heads are done at a time, so that their scores stay in the processor's cache. The softmax of products in
+# bfloat16 is computed in float32. Kept for the backward pass are the operands and the probabilities, these once.
+
+SCORES_AT_ONCE = 1 << 20
+"""Most elements of the part of the scores that is computed at a time; the scores of one head are never divided."""
+LARGE_MATRIX = 1 << 17
+"""Elements from which on the other order of a transposed product is the faster one."""
+
+
+def plain_attention(
+    query: Float[Tensor, "sequences heads rows head_size"],
+    key: Float[Tensor, "sequences heads columns head_size"],
+    value: Float[Tensor, "sequences heads columns head_size"],
+    mask: Bool[Tensor, "sequences_or_one 1 rows_or_one columns"] | None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "sequences heads rows head_size"]:
+    """softmax(query keyᵀ / √head_size) value (Vaswani et al., 2017, §3.2.1).
+
+    Args:
+        query, key, value: dense or views.
+        mask: true where a row may see a column, and each row sees one; None: everywhere.
+        dropout: the share of the probabilities that is dropped.
+    """
+    return _PlainAttention.apply(query, key, value, mask, dropout)
+
+
+def heads_at_once(heads: int, rows: int, columns: int) -> int:
+    """How many heads' scores are computed at a time: some of one sequence, or all of several sequences."""
+    fitting = max(1, SCORES_AT_ONCE // (rows * columns))
+    return fitting if fitting < heads else fitting - fitting % heads
+
+
+class _PlainAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+        mixed, saved = torch.empty_like(query), []
+        unseen = None if mask is None else query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+        for part in _parts(query, key):
+            q, k, v = (operand[part].contiguous() for operand in (query, key, value))
+            probabilities = _softmax(q * q.shape[-1] ** -0.5 @ k.transpose(2, 3), _of_sequences(unseen, part[0]))
+            stays = torch.empty_like(probabilities, dtype=torch.bool).bernoulli_(1 - dropout) if dropout else None
+            mixed[part] = _dropped(probabilities, stays, dropout) @ v
+            if any(ctx.needs_input_grad):
+                saved += [probabilities, stays]
+        ctx.dropout = dropout
+        ctx.save_for_backward(query, key, value, *saved)
+        return mixed
+
+    @staticmethod
+    @once_differentiable  # the probabilities that are kept know nothing of query and key
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (of_result,) = gradients
+        query, key, value, *saved = ctx.saved_tensors
+        of_query, of_key, of_value = (torch.empty_like(operand) for operand in (query, key, value))
+        for part, probabilities, stays in zip(_parts(query, key), saved[::2], saved[1::2], strict=True):
+            q, k, v, of_mixed = (operand[part].contiguous() for operand in (query, key, value, of_result))
+            of_value[part] = _transposed_times(_dropped(probabilities, stays, ctx.dropout), of_mixed)
+            of_probabilities = _dropped(of_mixed @ v.transpose(2, 3), stays, ctx.dropout)
+            of_scores = torch.ops.aten._softmax_backward_data(of_probabilities, probabilities, -1, probabilities.dtype)
+            of_query[part] = of_scores @ k * q.shape[-1] ** -0.5
+            of_key[part] = _transposed_times(of_scores, q * q.shape[-1] ** -0.5)
+        return of_query, of_key, of_value, None, None
+
+
+def _transposed_times(
+    scores: Float[Tensor, "sequences heads rows columns"], vectors: Float[Tensor, "sequences heads rows head_size"]
+) -> Float[Tensor, "sequences heads columns head_size"]:
+    """scoresᵀ vectors. torch is slow where a large matrix stands transposed on the left, by up to fifteen times."""
+    if scores.shape[2] * scores.shape[3] >= LARGE_MATRIX:
+        return (vectors.transpose(2, 3) @ scores).transpose(2, 3)
+    return scores.transpose(2, 3) @ vectors
+
+
+def _parts(query: Tensor, key: Tensor) -> list[tuple[slice, slice]]:
+    """Which sequences and which of their heads are done at a time."""
+    sequences, heads, rows, _ = query.shape
+    matrices = heads_at_once(heads, rows, key.shape[2])
+    together, of_one = max(1, matrices // heads), min(matrices, heads)
+    return [
+        (slice(first, first + together), slice(head, head + of_one))
+        for first in range(0, sequences, together)
+        for head in range(0, heads, of_one)
+    ]
+
+
+def _of_sequences(unseen: Tensor | None, sequences: slice) -> Tensor | None:
+    return unseen if unseen is None or len(unseen) == 1 else unseen[sequences]
+
+
+def _softmax(scores: Float[Tensor, "sequences heads rows columns"], unseen: Tensor | None) -> Tensor:
+    """Probabilities in the type of the scores, which are overwritten where −∞ is added.
+
+    torch takes the softmax of bfloat16 numbers in float32 and rounds once.
+    """
+    if unseen is not None:
+        scores += unseen
+    return scores.softmax(-1)
+
+
+def _dropped(probabilities: Tensor, stays: Tensor | None, dropout: float) -> Tensor:
+    return probabilities if stays is None else probabilities * stays / (1 - dropout)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Weights in the type that matrix products are computed in: bfloat16 within autocast, else their own.
+
+
+def in_product_type(weight: Tensor) -> Tensor:
+    """The weight as products take it.
+
+    Autocast does the same by itself, and remembers the result for parameters, yet not for what is computed from them,
+    nor when activation checkpointing comes back to a layer in the backward pass.
+    """
+    kind = weight.device.type
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return weight
+    return weight.to(torch.get_autocast_dtype(kind))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Attention in a window, for long sequences: each token sees its neighbours and [CLS], and [CLS] sees everything.
+#
+# One of the ways beyond dense attention that the paper's discussion names (Lan et al. 2019, §5). The pattern is
+# that of Longformer (Beltagy et al. 2020, §3.1) with [CLS] as the only global token and without projections of its
+# own: no parameter is added, and where the window covers the sequence it is dense attention. Work and memory grow
+# with length × window in place of length².
+#
+# The tokens behind [CLS] are cut into blocks of the window's size. A block attends to [CLS], to itself and to the
+# block on either side, as if it were a short sequence of its own: the products, their precision and their dropout
+# are those of dense attention, and a mask cuts what a block sees to the window.
+
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+"""Dense attention: of queries [batch, heads, rows, head_size] over keys and values [batch, heads, columns, head_size],
+under a mask that is true where a row may see a column, broadcast to [batch, heads, rows, columns]; None: everywhere."""
+
+
+def window_attention(
+    query: Float[Tensor, "sequences heads length head_size"],
+    key: Float[Tensor, "sequences heads length head_size"],
+    value: Float[Tensor, "sequences heads length head_size"],
+    padded: Bool[Tensor, "sequences length"] | None,
+    window: int,
+    attend: Attend,
+) -> Float[Tensor, "sequences heads length head_size"]:
+    """What every token makes of [CLS] (the first token) and of the tokens at most `window` places away.
+
+    Args:
+        query, key, value: of a group of sequences of like length.
+        padded: the cells that are padding, never a first one; None when there is none.
+        window: tokens to either side, at least 1.
+        attend: dense attention.
+    """
+    length = query.shape[2]
+    if attends_at_once(length, window):
+        return attend(query, key, value, _dense_mask(query, padded, window))
+    first = attend(query[:, :, :1], key, value, None if padded is None else ~padded[:, None, None, :])
+    blocks = attend(
+        _blocks(query[:, :, 1:], block_size(window)),
+        _around_each_block(key, window),
+        _around_each_block(value, window),
+        _block_mask(query, padded, window),
+    )
+    by_token = blocks.unflatten(0, (len(query), -1)).transpose(2, 3).flatten(1, 2)[:, : length - 1]
+    return torch.cat((first.transpose(1, 2), by_token), dim=1).transpose(1, 2)
+
+
+def _dense_mask(
+    query: Tensor, padded: Tensor | None, window: int
+) -> Bool[Tensor, "sequences_or_one 1 length_or_one length"] | None:
+    """What a token may see where attention is dense."""
+    there = None if padded is None else ~padded[:, None, None, :]
+    length = query.shape[2]
+    if covers(window, length):
+        return there
+    place = torch.arange(length, device=query.device)
+    near = (place[:, None] - place).abs() <= window
+    near[0] = near[:, 0] = True
+    return near[None, None] if there is None else near & there
+
+
+def _blocks(
+    behind_first: Shaped[Tensor, "sequences heads length_less_one size"], block: int
+) -> Shaped[Tensor, "sequences_times_blocks heads block size"]:
+    """The tokens behind [CLS], cut; the last block is filled up with zeros."""
+    length = behind_first.shape[2]
+    whole = functional.pad(behind_first.transpose(1, 2), (0, 0, 0, 0, 0, -length % block))
+    return whole.unflatten(1, (-1, block)).flatten(0, 1).transpose(1, 2)
+
+
+def _around_each_block(
+    cells: Shaped[Tensor, "sequences heads length size"], window: int
+) -> Shaped[Tensor, "sequences_times_blocks heads columns size"]:
+    """[CLS], the block before, the block itself and the one behind; zeros where there is none."""
+    sequences, heads, length, size = cells.shape
+    block, n = block_size(window), n_blocks(length, window)
+    by_token = functional.pad(cells[:, :, 1:].transpose(1, 2), (0, 0, 0, 0, block, (n + 1) * block - (length - 1)))
+    blocks = by_token.view(sequences, n + 2, block, heads, size).transpose(2, 3)
+    first = cells[:, None, :, :1].expand(-1, n, -1, -1, -1)
+    return torch.cat((first, blocks[:, :-2], blocks[:, 1:-1], blocks[:, 2:]), dim=3).flatten(0, 1)
+
+
+def _block_mask(
+    query: Tensor, padded: Tensor | None, window: int
+) -> Bool[Tensor, "sequences_times_blocks 1 block columns"]:
+    """What a token may see where blocks attend: [CLS], and tokens that are there and near."""
+    sequences, _, length, _ = query.shape
+    is_token = torch.ones(sequences, length, dtype=torch.bool, device=query.device) if padded is None else ~padded
+    there = _around_each_block(is_token[:, None, :, None], window).transpose(2, 3)
+    row = torch.arange(block_size(window), device=query.device)
+    column = torch.arange(there.shape[3], device=query.device) - 1 - len(row)  # [CLS], then a block before the rows'
+    near = (row[:, None] - column).abs() <= window
+    near[:, 0] = True
+    return there & near
 
 
 class AttentionMatrices(NamedTuple):

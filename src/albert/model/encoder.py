@@ -1,24 +1,65 @@
-"""The encoder: shared blocks applied L times (paper §3.1)."""
+"""The encoder: feed-forward block, shared blocks applied L times (paper §3.1), and all initial values."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, cast
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
-from albert.model.attention import AttentionBlock, AttentionMatrices
-from albert.model.config import AlbertConfig
-from albert.model.feed_forward import FeedForwardBlock, FeedForwardMatrices
-from albert.model.packed_sequences import PackedSequences
-from albert.model.parameter_sharing import (
-    LayerApplication,
-    n_attention_blocks,
-    n_feed_forward_blocks,
-    sharing_plan,
-)
-from albert.model.spare_rows import rows_for_products
+from albert.model.attention import AttentionBlock, AttentionMatrices, in_product_type
+from albert.model.config import AlbertConfig, LayerApplication, n_attention_blocks, n_feed_forward_blocks, sharing_plan
+from albert.model.packing import PackedSequences, rows_for_products
+from albert.runtime.devices import linear
+
+# --------------------------------------------------------------------------------------------------------------------
+# The position-wise feed-forward block (paper §3.1; Vaswani et al., 2017, §3.3).
+
+ACTIVATIONS: dict[str, nn.Module] = {
+    "gelu": nn.GELU(),
+    "gelu_new": nn.GELU(approximate="tanh"),
+    "relu": nn.ReLU(),
+    "tanh": nn.Tanh(),
+}
+"""By transformers' names; the reference's "gelu" is the tanh form, here "gelu_new"."""
+
+
+class FeedForwardMatrices(NamedTuple):
+    """What a block multiplies by, in the type of products; made once a forward pass, for all layers that share it."""
+
+    intermediate: Float[Tensor, "F H"]
+    intermediate_bias: Float[Tensor, " F"]
+    output: Float[Tensor, "H F"]
+    output_bias: Float[Tensor, " H"]
+
+
+class FeedForwardBlock(nn.Module):
+    """H→F, activation, F→H, and the LayerNorm of the sum with what came in (post-norm).
+
+    Dropout on the output is applied as Google's code does; transformers declares it but leaves it out.
+    """
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.output = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def matrices(self) -> FeedForwardMatrices:
+        """As they are now."""
+        first, second = self.intermediate, self.output
+        return FeedForwardMatrices(*map(in_product_type, (first.weight, first.bias, second.weight, second.bias)))
+
+    def forward(self, hidden: Float[Tensor, "rows H"], matrices: FeedForwardMatrices) -> Float[Tensor, "rows H"]:
+        """Transform every row by itself."""
+        wide = self.activation(linear(hidden, matrices.intermediate, matrices.intermediate_bias))
+        return self.layer_norm(hidden + self.dropout(linear(wide, matrices.output, matrices.output_bias)))
 
 
 class EncoderMatrices(NamedTuple):
@@ -91,3 +132,64 @@ class Encoder(nn.Module):
         attention, feed_forward = application.attention, application.feed_forward
         attended = self.attentions[attention](rows, packed, matrices.attentions[attention])
         return self.feed_forwards[feed_forward](attended, matrices.feed_forwards[feed_forward])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Every initial value (paper §4.1 follows BERT: truncated normal, zero biases).
+
+
+def initialize(module: nn.Module, standard_deviation: float) -> None:
+    """Set all parameters below `module`.
+
+    Matrices and embeddings are drawn from a normal distribution cut at two standard deviations, biases are 0, LayerNorm
+    starts as the identity. Draws come from torch's global generator: seed it before.
+    """
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            bound = 2 * standard_deviation
+            nn.init.trunc_normal_(part.weight, std=standard_deviation, a=-bound, b=bound)
+            if isinstance(part, nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+            nn.init.zeros_(part.bias)
+
+
+def sinusoids(positions: int, width: int, root_mean_square: float) -> Float[Tensor, "positions width"]:
+    """Sines and cosines of the position, of wavelengths from 2π to 10,000·2π (Vaswani et al., 2017, §3.5), scaled.
+
+    The vector of a place some tokens away is a rotation of the vector of a place, the same everywhere: one linear map
+    finds a neighbour. Random vectors have to be learnt before there is such a map.
+
+    Args:
+        positions: how many.
+        width: of each vector.
+        root_mean_square: of all numbers.
+    """
+    wavelengths = 10_000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.arange(positions, dtype=torch.float64)[:, None] / wavelengths
+    waves = torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)[:, :width]
+    return (waves * (root_mean_square / math.sqrt(float(waves.square().mean())))).float()
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Modules that are built in this context have shapes alone (torch's meta device): weights are to be put in."""
+    with torch.device("meta"), _NothingDrawn():
+        yield
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves out what torch's modules draw when they are built: on the meta device that takes a second of imports."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if getattr(function, "__module__", None) == nn.init.__name__:
+            return args[0] if args else given["tensor"]
+        return function(*args, **given)

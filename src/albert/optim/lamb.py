@@ -7,21 +7,331 @@ For each parameter tensor w with gradient g:
 
 The trust ratio ‖w‖/‖u‖ is 1 where either norm is 0, and for the tensors of groups with `adapt=False` (LayerNorm and
 biases, which also have λ = 0). With `adapt=False` everywhere this is the reference's AdamW.
-"""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+`PlainUpdates` is the update as the formula reads (for GPUs), `ChunkedUpdates` the same for a CPU, in chunks that fit
+the cache and shared out among threads. `sum_over_shards` makes norms those of whole tensors under FSDP2."""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Barrier
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim import Optimizer
 
-from albert.optim.chunked_updates import ChunkedUpdates
-from albert.optim.plain_updates import PlainUpdates
-from albert.optim.shards import sum_over_shards
-from albert.optim.slots import Slot, batches, local_part
 from albert.runtime.errors import InvalidConfiguration
+
+# --------------------------------------------------------------------------------------------------------------------
+# One parameter tensor, or this process's part of it, with its gradient and moments.
+
+ROOM = 1 << 24
+"""Numbers of updates in memory at a time: those of all of ALBERT-base and -large."""
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """What an update of one tensor reads and writes."""
+
+    parameter: Tensor
+    """As the model has it: whole, or cut up over processes."""
+    weight: Tensor
+    """This process's part of it, and so of the others."""
+    gradient: Tensor
+    """Contiguous."""
+    mean: Tensor
+    """First moment."""
+    square: Tensor
+    """Second moment."""
+    step: Tensor
+    """How many updates it has had with this one, on the CPU."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it lies in the memory of the processor as one row of numbers."""
+        parts = (self.weight, self.mean, self.square)
+        return self.weight.device.type == "cpu" and all(part.is_contiguous() for part in parts)
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """What this process holds of a tensor: the same memory, without history."""
+    return tensor.to_local().detach() if isinstance(tensor, DTensor) else tensor.detach()
+
+
+def batches(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
+    """Tensors of one precision together, as many as the memory for updates holds: `ROOM`, or the largest tensor.
+
+    All processes batch alike, whatever their parts.
+    """
+    kinds: dict[tuple[torch.device, torch.dtype], list[Slot]] = {}
+    for slot in slots:
+        kinds.setdefault((slot.weight.device, slot.weight.dtype), []).append(slot)
+    for alike in kinds.values():
+        room = max(ROOM, *(slot.parameter.numel() for slot in alike))
+        batch: list[Slot] = []
+        left = room
+        for slot in alike:
+            left -= slot.parameter.numel()
+            if left < 0:
+                yield batch
+                batch, left = [], room - slot.parameter.numel()
+            batch.append(slot)
+        yield batch
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# LAMB's update as its formula reads, for a batch of tensors at once: on a GPU, and where tensors are not flat.
+
+# pyright: reportPrivateImportUsage=false
+# torch's operations on lists of tensors, on which its own optimisers stand, begin with an underscore.
+
+
+class PlainUpdates:
+    """Updates of any tensors by torch's operations on lists; nothing waits for the device."""
+
+    def advance(self, slots: Sequence[Slot], group: dict[str, Any]) -> tuple[list[Tensor], Tensor]:
+        """Move the moments; return the updates u, and of each tensor ‖w‖² and ‖u‖² (float64 [tensors 2])."""
+        updates = _updates(slots, group)
+        norms = [
+            torch.stack(torch._foreach_norm(tensors, 2, dtype=torch.float64))
+            for tensors in ([slot.weight for slot in slots], updates)
+        ]
+        return updates, torch.stack(norms, dim=1).square()
+
+    def apply(self, slots: Sequence[Slot], updates: list[Tensor], scales: Tensor) -> None:
+        """Subtract from each tensor its update times its scale."""
+        torch._foreach_mul_(updates, scales.unbind())
+        torch._foreach_sub_([slot.weight for slot in slots], updates)
+
+    def move(self, slots: Sequence[Slot], group: dict[str, Any]) -> None:
+        """Move moments and weights, without a trust ratio."""
+        torch._foreach_add_([slot.weight for slot in slots], _updates(slots, group), alpha=-group["lr"])
+
+
+def _updates(slots: Sequence[Slot], group: dict[str, Any]) -> list[Tensor]:
+    beta1, beta2 = group["betas"]
+    gradients = [slot.gradient.to(slot.weight.dtype) for slot in slots]
+    means, squares = [slot.mean for slot in slots], [slot.square for slot in slots]
+    torch._foreach_lerp_(means, gradients, 1 - beta1)
+    torch._foreach_mul_(squares, beta2)
+    torch._foreach_addcmul_(squares, gradients, gradients, value=1 - beta2)
+    denominators = torch._foreach_sqrt(squares)
+    if group["bias_correction"]:
+        torch._foreach_div_(denominators, [(1 - beta2 ** float(slot.step)) ** 0.5 for slot in slots])
+    torch._foreach_add_(denominators, group["eps"])
+    updates = torch._foreach_div(means, denominators)
+    if group["bias_correction"]:
+        torch._foreach_div_(updates, [1 - beta1 ** float(slot.step) for slot in slots])
+    if group["weight_decay"]:
+        torch._foreach_add_(updates, [slot.weight for slot in slots], alpha=group["weight_decay"])
+    return list(updates)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sums over the parts of tensors that are cut up over processes: a norm is one of the whole tensor.
+
+
+def sum_over_shards(sums: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    """Add up what each process found for its parts, for all tensors together.
+
+    Args:
+        sums: a row for each tensor, [tensors ...].
+        parameters: the tensors; rows of those that are whole here stay as they are. All processes must call this.
+    """
+    kinds = [_cut(parameter) for parameter in parameters]
+    total = sums.clone()
+    for kind in dict.fromkeys(kinds):
+        if kind is None:
+            continue
+        mesh, is_cut = kind
+        rows = torch.tensor([number for number, other in enumerate(kinds) if other == kind], device=sums.device)
+        placements = [Partial() if cut else Replicate() for cut in is_cut]
+        total[rows] = DTensor.from_local(sums[rows], mesh, placements, run_check=False).full_tensor()
+    return total
+
+
+def _cut(parameter: Tensor) -> tuple[DeviceMesh, tuple[bool, ...]] | None:
+    """The mesh of a tensor, and along which of its dimensions processes hold different parts."""
+    if not isinstance(parameter, DTensor):
+        return None
+    return parameter.device_mesh, tuple(not placement.is_replicate() for placement in parameter.placements)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Work shared out among threads, each of which runs torch's operations alone.
+#
+# torch itself splits every operation over its threads and waits for the slowest: a thousand times in an update that
+# goes through the caches in chunks, and each time for a core that other processes may have taken. Here the threads
+# meet once. torch releases the interpreter's lock inside its operations, so they do run at the same time.
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def share_out(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """`[work(item) for item in items]`, by as many threads as torch has; each takes the next item when it is free."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return [work(item) for item in items]
+    done: dict[int, Result] = {}
+    waiting = iter(list(enumerate(items)))  # two threads never get the same element of a list's iterator
+
+    def take() -> None:
+        for number, item in waiting:
+            done[number] = work(item)
+
+    pool = _pool(threads)
+    for taken in [pool.submit(take) for _ in range(min(threads, len(items)))]:
+        taken.result()
+    return [done[number] for number in range(len(items))]
+
+
+@lru_cache(maxsize=1)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    everyone = Barrier(threads)
+
+    def begin(_: int) -> None:
+        torch.get_num_threads()  # a thread's first question sets its number to the default; so ask before setting it
+        torch.set_num_threads(1)  # the number of this thread, and the default of those to come
+        everyone.wait()
+
+    pool = ThreadPoolExecutor(threads, "lamb")
+    list(pool.map(begin, range(threads)))
+    torch.set_num_threads(threads)  # the default again
+    return pool
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# LAMB's update on a CPU, chunk by chunk, so that each number comes from memory as rarely as it can.
+#
+# An operation on a whole tensor reads and writes memory, and plain LAMB has a dozen of them. Here all that the
+# first pass does to a chunk happens while it is in the cache: new moments, u and both norms (32 bytes a parameter
+# in float32). The second pass adds u, scaled, to the weights (12 bytes). u is kept meanwhile: computing it again
+# would take longer than reading it.
+#
+# Every operation sees one whole chunk and runs in one thread, so that the bits of the result are the same for any
+# number of threads.
+
+# pyright: reportPrivateImportUsage=false
+# torch's fused AdamW begins with an underscore outside of its class, which cannot go through a tensor in chunks.
+
+
+CHUNK = 1 << 18
+"""Numbers in a chunk: five of them (w, g, m, v, u) share the cache, and Python's part of the time is small."""
+
+_STEP_WITHOUT_BIAS = torch.tensor(2.0**62)
+"""After so many steps 1 − βᵗ is 1 for every β below 1."""
+
+
+class ChunkedUpdates:
+    """Updates of flat tensors, in memory that is kept from step to step."""
+
+    def __init__(self) -> None:
+        self._kept: dict[torch.dtype, Tensor] = {}
+
+    def advance(self, slots: Sequence[Slot], group: dict[str, Any]) -> tuple[list[Tensor], Tensor]:
+        """Move the moments; return the updates u, and of each tensor ‖w‖² and ‖u‖² (float64 [tensors 2])."""
+        updates = self._room(slots)
+        # AdamW takes w to (1 − η λ') w − η m / (√v + ε), which is u for η = −1 and λ' = λ − 1.
+        adamw = _fused_adamw(group, lr=-1.0, weight_decay=group["weight_decay"] - 1)
+
+        def first_pass(chunk: tuple[Slot, Sequence[Tensor]]) -> tuple[float, float]:
+            slot, (weight, gradient, mean, square, update) = chunk
+            update.copy_(weight)
+            adamw(update, gradient, mean, square, slot.step)
+            return _squared_norm(weight), _squared_norm(update)
+
+        chunks = [
+            (slot, chunk)
+            for slot, update in zip(slots, updates, strict=True)
+            for chunk in _chunks(slot.weight, slot.gradient, slot.mean, slot.square, update)
+        ]
+        sums = {slot: (0.0, 0.0) for slot in slots}
+        for (slot, _), (of_weight, of_update) in zip(chunks, share_out(first_pass, chunks), strict=True):
+            sums[slot] = sums[slot][0] + of_weight, sums[slot][1] + of_update
+        return updates, torch.tensor(list(sums.values()), dtype=torch.float64)
+
+    def apply(self, slots: Sequence[Slot], updates: list[Tensor], scales: Tensor) -> None:
+        """Subtract from each tensor its update times its scale."""
+
+        def second_pass(chunk: tuple[float, Sequence[Tensor]]) -> None:
+            scale, (weight, update) = chunk
+            weight.add_(update, alpha=-scale)
+
+        chunks = [
+            (scale, chunk)
+            for slot, update, scale in zip(slots, updates, scales.tolist(), strict=True)
+            for chunk in _chunks(slot.weight, update)
+        ]
+        share_out(second_pass, chunks[::-1])  # what the first pass saw last is still in the cache
+
+    def move(self, slots: Sequence[Slot], group: dict[str, Any]) -> None:
+        """Move moments and weights in one pass, without a trust ratio: this is AdamW."""
+        adamw = _fused_adamw(group, lr=group["lr"], weight_decay=group["weight_decay"])
+        chunks = [
+            (*chunk, slot.step)
+            for slot in slots
+            for chunk in _chunks(slot.weight, slot.gradient, slot.mean, slot.square)
+        ]
+        share_out(lambda chunk: adamw(*chunk), chunks)
+
+    def _room(self, slots: Sequence[Slot]) -> list[Tensor]:
+        sizes = [slot.weight.numel() for slot in slots]
+        dtype = slots[0].weight.dtype
+        kept = self._kept.get(dtype)
+        if kept is None or kept.numel() < sum(sizes):
+            kept = self._kept[dtype] = torch.empty(sum(sizes), dtype=dtype)
+        rows = kept[: sum(sizes)].split(sizes)
+        return [row.view(slot.weight.shape) for row, slot in zip(rows, slots, strict=True)]
+
+
+def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Neighbouring numbers of tensors of one shape, side by side."""
+    if tensors[0].numel() <= CHUNK:
+        return iter([tensors])
+    return zip(*(tensor.view(-1).split(CHUNK) for tensor in tensors), strict=True)
+
+
+def _fused_adamw(group: dict[str, Any], lr: float, weight_decay: float) -> Callable[..., None]:
+    """torch's own AdamW as one operation on a chunk: it moves `weight`, `mean` and `square`."""
+    beta1, beta2 = group["betas"]
+
+    def move(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor) -> None:
+        torch._fused_adamw_(
+            [weight],
+            [gradient.to(weight.dtype)],
+            [mean],
+            [square],
+            [],
+            [step if group["bias_correction"] else _STEP_WITHOUT_BIAS],
+            lr=lr,
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=weight_decay,
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+        )
+
+    return move
+
+
+def _squared_norm(chunk: Tensor) -> float:
+    norm = float(torch.linalg.vector_norm(chunk, dtype=torch.promote_types(chunk.dtype, torch.float32)))
+    if not 1e-12 < norm < math.inf:  # squares beyond the range of float32
+        norm = float(torch.linalg.vector_norm(chunk, dtype=torch.float64))
+    return norm**2
 
 
 class Lamb(Optimizer):

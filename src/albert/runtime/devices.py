@@ -1,16 +1,109 @@
-"""Which device computes, at which precision, and what machine that is."""
+"""Devices: which one computes, precision, fast linear maps on a CPU, matrix-multiply speed, free memory."""
 
+import ctypes
 import os
 import platform
+import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
+from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, Unavailable
-from albert.runtime.linear_product import fp32_library
-from albert.runtime.precisions import Precision
-from albert.runtime.randomness import stream_key
+from albert.runtime.random_streams import stream_key
+
+# --------------------------------------------------------------------------------------------------------------------
+# Linear maps, in float32 through oneDNN where torch's own library leaves half of the processor unused.
+#
+# torch multiplies float32 matrices on x86 with MKL, which has AVX-512 kernels and does not use them on every
+# processor that has AVX-512: the same product takes oneDNN less than half of the time there. Where MKL does use
+# them it is the faster one, by up to a factor of two with gradients. Both count in float32. Which one it is follows
+# from what processor and MKL can do, so a run that goes on on the same machine multiplies as it did before;
+# `fp32_library` names it.
+
+
+def linear(
+    rows: Float[Tensor, "rows inputs"], weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"]
+) -> Float[Tensor, "rows outputs"]:
+    """rows weightᵀ + bias, as `functional.linear`."""
+    if _is_onednns(rows, weight):
+        return _OneDnnLinear.apply(rows, weight, bias)
+    return functional.linear(rows, weight, bias)
+
+
+def product(
+    rows: Float[Tensor, "rows inputs"], weight: Float[Tensor, "outputs inputs"], bias: Tensor | None = None
+) -> Float[Tensor, "rows outputs"]:
+    """The same where gradients are written out; each operand may be a transposed view."""
+    if _is_onednns(rows, weight):
+        return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    return functional.linear(rows, weight, bias)
+
+
+@cache
+def onednn_is_faster() -> bool:
+    """Whether products in float32 are oneDNN's: where torch has MKL, the processor AVX-512, and MKL does not use it."""
+    both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    return both and torch.backends.cpu.get_cpu_capability() == "AVX512" and not mkl_uses_every_kernel()
+
+
+@cache
+def mkl_uses_every_kernel() -> bool:
+    """Whether MKL takes its fastest kernels on this processor, as it says itself; True where it cannot be asked.
+
+    `mkl_serv_intel_cpu_true` is the function by which MKL decides; torch's wheels hold MKL in libtorch_cpu.
+    """
+    for library in (Path(torch.__file__).parent / "lib" / "libtorch_cpu.so", None):
+        try:
+            return bool(ctypes.CDLL(None if library is None else str(library)).mkl_serv_intel_cpu_true())
+        except (OSError, AttributeError):
+            continue
+    return True
+
+
+def fp32_library() -> str:
+    """Which library multiplies float32 matrices on the CPU in training: "oneDNN", "MKL", or torch's "BLAS"."""
+    if onednn_is_faster():
+        return "oneDNN"
+    return "MKL" if torch.backends.mkl.is_available() else "BLAS"
+
+
+def _is_onednns(rows: Tensor, weight: Tensor) -> bool:
+    return (
+        rows.device.type == "cpu"
+        and len(rows) > 0  # oneDNN knows no product of nothing
+        and rows.dtype is torch.float32 is weight.dtype
+        and not torch.is_autocast_enabled("cpu")
+        and onednn_is_faster()
+    )
+
+
+class _OneDnnLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        return product(rows, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (of_result,) = gradients
+        rows, weight = ctx.saved_tensors
+        of_rows, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            product(of_result, weight.t()) if of_rows else None,
+            product(of_result.t(), rows.t()) if of_weight else None,
+            of_result.sum(0) if of_bias else None,
+        )
+
 
 _BF16_PRODUCTS = ("avx512_bf16", "amx_bf16", "bf16")
 """Instructions that multiply bfloat16 numbers, as torch names them: on x86 (two), on Arm."""
@@ -108,3 +201,91 @@ def processor_name() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How fast a device multiplies matrices: what the speed of training is compared with, on the machine it runs on.
+#
+# Peak figures of data sheets count instructions that no product of these shapes reaches; this one is measured.
+
+_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_WEIGHTS = {"cpu": ((768, 3072), (1024, 4096)), "cuda": ((1024, 4096), (4096, 16384))}
+"""Feed-forward weights of ALBERT-base and -large, of -large and -xxlarge; a processor gains nothing by wider ones."""
+_ROWS = (64, 512, 4096, 16384)
+_LONG_ENOUGH = 0.02
+"""Seconds: a product that takes as long is not followed by one of more rows, so that slow devices are done soon."""
+_REPEATS = 12
+_SECONDS = 0.1
+"""After which a product is not repeated any more; the first one, which warms up, never stands alone."""
+
+
+@cache
+def measured_matmul_rate(device: torch.device, precision: Precision) -> float:
+    """FLOP/s of the fastest of a few matrix products, by the library that multiplies in the model.
+
+    A multiplication with its addition counts 2. Measured once a process, in less than a second. Others that compute at
+    the same time make it smaller.
+
+    Args:
+        device: where to multiply.
+        precision: "fp32", or "bf16" for operands and results in bfloat16.
+    """
+    rates = []
+    for inner, outer in _WEIGHTS["cuda" if device.type == "cuda" else "cpu"]:
+        weight = torch.randn(outer, inner, device=device).to(_TYPES[precision])
+        for height in _ROWS:
+            rows = torch.randn(height, inner, device=device).to(weight.dtype)
+            seconds = _fewest_seconds(rows, weight)
+            rates.append(2 * height * inner * outer / seconds)
+            if seconds > _LONG_ENOUGH:
+                break
+    return max(rates)
+
+
+def _fewest_seconds(rows: Tensor, weight: Tensor) -> float:
+    seconds: list[float] = []
+    while len(seconds) < 2 or (len(seconds) < _REPEATS and sum(seconds) < _SECONDS):
+        started = time.perf_counter()
+        float(product(rows, weight)[0, 0])  # reading a number waits for the device
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How much memory can still be had: of the device, and of what a container or a batch system grants.
+
+ROOT = Path("/")
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that can still be had on a device; None where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return min((*_left_on_the_machine(), *_left_to_the_group()), default=None)
+
+
+def _left_on_the_machine() -> Iterator[int]:
+    kibibytes = _named_numbers(ROOT / "proc/meminfo").get("MemAvailable:")
+    if kibibytes is not None:
+        yield 1024 * kibibytes
+
+
+def _left_to_the_group() -> Iterator[int]:
+    """By the control groups (version 2) that this process is in; what they hold of files is given back on demand."""
+    own = ROOT / "proc/self/cgroup"
+    names = own.read_text(encoding="utf-8").splitlines() if own.is_file() else []
+    for name in (line.removeprefix("0::/") for line in names if line.startswith("0::/")):
+        for group in (Path(name), *Path(name).parents):
+            folder = ROOT / "sys/fs/cgroup" / group
+            limit, used = folder / "memory.max", folder / "memory.current"
+            if limit.is_file() and used.is_file() and (most := limit.read_text(encoding="utf-8").strip()) != "max":
+                files = _named_numbers(folder / "memory.stat").get("inactive_file", 0)
+                yield max(0, int(most) - int(used.read_text(encoding="utf-8")) + files)
+
+
+def _named_numbers(table: Path) -> dict[str, int]:
+    """The lines "name number …" of a table of the system; nothing where it is not there."""
+    if not table.is_file():
+        return {}
+    lines = (line.split() for line in table.read_text(encoding="utf-8").splitlines())
+    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}

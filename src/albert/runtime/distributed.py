@@ -1,18 +1,25 @@
-"""One process or many, started by torchrun: who am I, and sums over all of us."""
+"""Distributed training under torchrun: process group, sums over ranks, checks that all ranks agree, FSDP2 sharding."""
 
+import copy
+import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torch.distributed as torch_distributed
-from torch import nn
-from torch.distributed.fsdp import FSDPModule
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from albert.runtime.errors import TryAgain
-from albert.runtime.world import PEER_TIMEOUT_MINUTES, World, world
+import albert
+from albert.runtime.environment import PEER_TIMEOUT_MINUTES, World, world
+from albert.runtime.errors import InvalidConfiguration, TryAgain
 
 _PEER_LOST = re.compile("by peer|time(d )?out", re.IGNORECASE)
 
@@ -71,3 +78,103 @@ def wait_for_all(here: World) -> None:
     """Return once every process has come here."""
     if here.size > 1:
         torch_distributed.barrier()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# All ranks need identical arguments: compared once, before the first number is computed.
+
+
+def refuse_differences(facts: Mapping[str, str], here: World, device: torch.device) -> None:
+    """Compare what the ranks were given. Only hashes travel.
+
+    Args:
+        facts: what must be alike, by name; the same names on all ranks.
+        here: this process among all.
+        device: where the process group computes.
+
+    Raises:
+        InvalidConfiguration: on every rank, when one was given something else than the first.
+    """
+    if here.size == 1:
+        return
+    digests = [list(hashlib.sha256(value.encode()).digest()) for value in facts.values()]
+    mine = torch.tensor(digests, dtype=torch.uint8, device=device)
+    of_all = [torch.empty_like(mine) for _ in range(here.size)]
+    torch_distributed.all_gather(of_all, mine)
+    for number, name in enumerate(facts):
+        others = [str(rank) for rank, theirs in enumerate(of_all) if not torch.equal(theirs[number], of_all[0][number])]
+        if others:
+            remedy = "start all with the same command, and let all see the same files"
+            raise InvalidConfiguration(f"rank {', '.join(others)}", f"has another {name} than rank 0", remedy)
+
+
+def code_fingerprint() -> str:
+    """A hash of this package's sources: machines of a cluster may hold different versions."""
+    root = Path(albert.__file__).parent
+    sums = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        sums.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return sums.hexdigest()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One model cut up over all processes: each keeps its share of weights, gradients and moments (FSDP2).
+#
+# The whole model is one unit. Its shared blocks are applied in every layer and so are never out of use: gathered
+# layer by layer they would travel twice L times a step, and fill no less memory meanwhile. As one unit the weights
+# are gathered once a step and the gradients reduced once, after the last micro-batch; what is saved is the share of
+# the gradients, the masters and the moments that the other processes hold, and of the time the optimiser takes
+# (ZeRO, Rajbhandari et al., 2020, §5, stages 1 and 2).
+#
+# Everything stays in float32: autocast computes in bfloat16 as it does without sharding, so the numbers are the
+# same.
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def sharded_copy(model: Module, here: World, device: torch.device) -> Module:
+    """A model to train whose every tensor is cut up over the processes; the given one stays as it is.
+
+    Args:
+        model: the same on all ranks, on the CPU.
+        here: one of several processes in a process group.
+        device: where this process computes.
+    """
+    mesh = init_device_mesh(device.type, (here.size,))
+    cut = copy.deepcopy(model)
+    fully_shard(cut, mesh=mesh, reshard_after_forward=False, mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float32))
+    return cut
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether `sharded_copy` made it."""
+    return isinstance(model, FSDPModule)
+
+
+def hold_gradients(model: nn.Module, hold: bool) -> None:
+    """Keep gradients of a sharded model, and the gathered weights, where they are until the last micro-batch."""
+    assert isinstance(model, FSDPModule)
+    model.set_requires_gradient_sync(not hold)
+    model.set_reshard_after_backward(not hold)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor, on its device. Of one that is cut up every rank gives its share: all must call this."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def share_of(tensor: Tensor, like: Tensor) -> Tensor:
+    """The part of a whole tensor that this rank keeps, in the form and on the device of `like`."""
+    tensor = tensor.to(like.device)
+    if not isinstance(like, DTensor):
+        return tensor
+    return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
+
+
+@torch.no_grad()
+def gather_weights(model: nn.Module, into: nn.Module, here: World) -> None:
+    """Bring the weights of a sharded model together in a whole one on the first rank. All ranks must call this."""
+    for cut, complete in zip(model.parameters(), into.parameters(), strict=True):
+        weights = whole(cut)
+        if here.is_first:
+            complete.copy_(weights)

@@ -1,19 +1,22 @@
-"""Logits of windows to answers: the best spans as exact slices of the context, and what speaks for no answer.
+"""Question answering: the best spans from logits, the scores of SQuAD 1.1 and 2.0, and the no-answer threshold.
 
 A span starts where its token has most context (Devlin et al. 2019), ends at or after its start in the same window and
-is at most so many tokens long. With independent logits its score is the sum of both, unnormalised, so that windows
-compare, and "no answer" is start and end at [CLS]. With a joint head (`model/joint_question_answering.py`) the score is
-the logarithm of p(start) p(end | start), and "no answer" has a logit of its own.
-"""
+has a maximal number of tokens. With independent logits its score is the sum of both, unnormalised, so that windows
+compare, and "no answer" is start and end at [CLS]. With a joint head (`JointSpanHead` in `albert.model.albert`) the
+score is the logarithm of p(start) p(end | start), and "no answer" has a logit of its own."""
 
-from collections.abc import Sequence
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.examples import Example
-from albert.tasks.windows import SpanFeatures, Window
+from albert.tasks.features import SpanFeatures, Window
 
 NOTHING_TO_GIVE = 1e30
 """What speaks against an answer from a context without tokens."""
@@ -173,3 +176,214 @@ def _candidates(spans: _Spans, places: np.ndarray, context: str, log_all: float,
 def _log_softmax(logits: np.ndarray) -> np.ndarray:
     logits = logits.astype(np.float64)
     return logits - np.logaddexp.reduce(logits)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# SQuAD's exact match and F1 as the official script defines them (Rajpurkar et al. 2016), in points of 100.
+#
+# Lower case, no ASCII punctuation, no articles, single spaces; the best over the gold answers counts.
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without ASCII punctuation and articles, runs of whitespace made one space."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
+
+
+def answer_exact_match(gold: Iterable[str], predicted: str) -> float:
+    """1.0 when the prediction equals one gold answer after normalisation, else 0.0."""
+    normal = normalize_answer(predicted)
+    return max((float(normalize_answer(answer) == normal) for answer in gold), default=0.0)
+
+
+def answer_f1(gold: Iterable[str], predicted: str) -> float:
+    """The best word-overlap F1 (0..1) between the prediction and a gold answer, after normalisation."""
+    return max((_overlap(answer, predicted) for answer in gold), default=0.0)
+
+
+def _overlap(answer: str, predicted: str) -> float:
+    answer_words, predicted_words = normalize_answer(answer).split(), normalize_answer(predicted).split()
+    same = sum((Counter(answer_words) & Counter(predicted_words)).values())
+    if same == 0:
+        return 0.0
+    precision, recall = same / len(predicted_words), same / len(answer_words)
+    return (2 * precision * recall) / (precision + recall)
+
+
+def span_exact_match(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
+    """SQuAD 1.1's exact match over questions. None without questions."""
+    return _mean_points([answer_exact_match(answers, text) for answers, text in zip(gold, predicted, strict=True)])
+
+
+def span_f1(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
+    """SQuAD 1.1's F1 over questions. None without questions."""
+    return _mean_points([answer_f1(answers, text) for answers, text in zip(gold, predicted, strict=True)])
+
+
+def _mean_points(values: list[float]) -> float | None:
+    return None if not values else 100.0 * sum(values) / len(values)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# SQuAD 2.0's official scores (Rajpurkar et al. 2018): answers, and the decision that there is none.
+#
+# The keys are those of the official script, and so are all definitions: an answer counts only with its decision, a
+# question without an answer is right when left empty, `HasAns_` and `NoAns_` are the two halves, and `best_` is
+# what the threshold would give that suits the scored questions best, which is no score to report.
+
+
+@dataclass(frozen=True)
+class OpenAnswer:
+    """What is said to a question that may have no answer.
+
+    Attributes:
+        text: the best answer; empty when there is none to give.
+        no_answer: how much speaks against any answer, in whatever unit.
+        answered: the decision.
+    """
+
+    text: str
+    no_answer: float
+    answered: bool
+
+
+def open_question_scores(gold: Sequence[Sequence[str]], predicted: Sequence[OpenAnswer]) -> dict[str, float | None]:
+    """The official script's scores in points of 100, f1 first; None for a half without questions.
+
+    Args:
+        gold: the answers of each question, none for one that has no answer.
+        predicted: what is said to each.
+    """
+    has_answer = [bool(answers) for answers in gold]
+    exact, overlap = raw_scores(gold, [answer.text for answer in predicted])
+    decided = {
+        name: [
+            value if answer.answered else float(not has)
+            for value, answer, has in zip(values, predicted, has_answer, strict=True)
+        ]
+        for name, values in (("f1", overlap), ("exact", exact))
+    }
+    scores: dict[str, float | None] = {name: _mean(values) for name, values in decided.items()}
+    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
+        for name, values in decided.items():
+            scores[f"{prefix}_{name}"] = _mean([v for v, has in zip(values, has_answer, strict=True) if has == wanted])
+    for name, values in (("f1", overlap), ("exact", exact)):
+        best = best_on_these(predicted, values, has_answer)
+        scores[f"best_{name}"], scores[f"best_{name}_thresh"] = best if best else (None, None)
+    return scores
+
+
+def raw_scores(gold: Sequence[Sequence[str]], texts: Sequence[str]) -> tuple[list[float], list[float]]:
+    """Exact match and F1 (0..1) of each text, whatever was decided; "" is right where there is no answer."""
+    exact, overlap = [], []
+    for answers, text in zip(gold, texts, strict=True):
+        known = [answer for answer in answers if normalize_answer(answer)] or [""]
+        exact.append(answer_exact_match(known, text))
+        overlap.append(max(_open_f1(answer, text) for answer in known))
+    return exact, overlap
+
+
+def best_on_these(
+    predicted: Sequence[OpenAnswer], values: Sequence[float], has_answer: Sequence[bool]
+) -> tuple[float, float] | None:
+    """The best mean, in points, over all thresholds, and the official script's threshold for it; None without rows.
+
+    Questions with the same `no_answer` are taken one by one, and 0 stands for "answer none", as the script has it.
+    """
+    if not predicted:
+        return None
+    current = best = float(has_answer.count(False))
+    threshold = 0.0
+    for place in sorted(range(len(predicted)), key=lambda place: predicted[place].no_answer):
+        current += _gain(predicted[place].text, values[place], has_answer[place])
+        if current > best:
+            best, threshold = current, predicted[place].no_answer
+    return 100.0 * best / len(predicted), threshold
+
+
+def choose_threshold(gold: Sequence[Sequence[str]], predicted: Sequence[OpenAnswer]) -> float:
+    """The threshold with the best F1: an answer is given where `no_answer` is not above it.
+
+    It lies halfway between the two questions that it parts; of equal ones the lowest is taken. Where the best is to
+    answer all questions, or none, it lies 1 above the highest or below the lowest.
+    """
+    _, overlap = raw_scores(gold, [answer.text for answer in predicted])
+    order = sorted(range(len(predicted)), key=lambda place: predicted[place].no_answer)
+    against = np.array([predicted[place].no_answer for place in order])
+    gains = [_gain(predicted[place].text, overlap[place], bool(gold[place])) for place in order]
+    totals = np.concatenate([np.zeros(1), np.cumsum(gains)])
+    edges = np.concatenate([against[:1] - 1, (against[:-1] + against[1:]) / 2, against[-1:] + 1])
+    parts = np.concatenate([[True], against[:-1] < against[1:], [True]])
+    return float(edges[parts][np.argmax(totals[parts])])
+
+
+def never_answered(gold: Sequence[Sequence[str]]) -> list[OpenAnswer]:
+    """The best constant: no question has an answer."""
+    return [OpenAnswer("", 0.0, answered=False) for _ in gold]
+
+
+def _gain(text: str, value: float, has_answer: bool) -> float:
+    """What answering changes against leaving the question empty."""
+    if has_answer:
+        return value
+    return -1.0 if text else 0.0
+
+
+def _open_f1(answer: str, text: str) -> float:
+    if not normalize_answer(answer) or not normalize_answer(text):
+        return float(normalize_answer(answer) == normalize_answer(text))
+    return answer_f1([answer], text)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return 100.0 * sum(values) / len(values) if values else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The no-answer threshold, as `config.json` of a model keeps it.
+
+THRESHOLD_KEY, CHOSEN_ON_KEY = "no_answer_threshold", "no_answer_threshold_from"
+
+
+@dataclass(frozen=True)
+class NullThreshold:
+    """A question is answered unless more than `value` speaks against an answer; `chosen_on` says why it is that."""
+
+    value: float = 0.0
+    chosen_on: str = "nothing: 0, where both are as likely"
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What `config.json` keeps of it."""
+        return {THRESHOLD_KEY: self.value, CHOSEN_ON_KEY: self.chosen_on}
+
+    @property
+    def note(self) -> str:
+        """A line for people."""
+        return f"no answer where {self.value:.4g} is exceeded, a threshold chosen on {self.chosen_on}"
+
+
+def stated_threshold(extra: Mapping[str, Any], model: str) -> NullThreshold:
+    """The threshold that a model directory says, 0 where it says none.
+
+    Raises:
+        InvalidConfiguration: it is no number.
+    """
+    if THRESHOLD_KEY not in extra:
+        return NullThreshold()
+    value = extra[THRESHOLD_KEY]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidConfiguration(f"{model}: {THRESHOLD_KEY}", f"is {value!r}, a number is needed")
+    return NullThreshold(float(value), str(extra.get(CHOSEN_ON_KEY, "questions that nobody names")))
+
+
+def decide(answers: Sequence[Answers], threshold: NullThreshold) -> list[OpenAnswer]:
+    """Answered or not, for answers that may be absent."""
+    decided = []
+    for each in answers:
+        assert each.no_answer is not None, "decoded as if every question had an answer"
+        text = each.candidates[0].text if each.candidates else ""
+        decided.append(OpenAnswer(text, each.no_answer, answered=each.no_answer <= threshold.value))
+    return decided

@@ -8,8 +8,8 @@ single model) and the table of the v2 release's README.
 
 from dataclasses import replace
 
+from albert.tasks.examples import TabSeparated
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
-from albert.tasks.sources import TabSeparated
 from albert.tasks.task import Choice, Pair, Published, Score, Single, Task, TaskRecipe
 
 _FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}

@@ -20,9 +20,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 
-from albert.runtime.randomness import stream
-from albert.tasks.baseline import task_scores
+from albert.runtime.random_streams import stream
 from albert.tasks.examples import Example
+from albert.tasks.metrics import task_scores
 from albert.tasks.task import Choice, Labels, Pair, Score, Single, Task
 
 WORD = re.compile(r"(?u)\b\w+\b")

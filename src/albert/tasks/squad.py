@@ -1,7 +1,6 @@
-"""SQuAD (Rajpurkar et al. 2016): questions whose answer is a piece of a Wikipedia paragraph.
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018): declarations, the official JSON, and where an answer stands.
 
-The official JSON layout is read; every question of a file is kept, and what does not fit is counted.
-"""
+Every question of a file is kept, and what does not fit is counted."""
 
 import json
 from collections import Counter
@@ -11,12 +10,38 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
-from albert.runtime.strict_json import each_key_once
-from albert.tasks.answer_metrics import span_exact_match, span_f1
-from albert.tasks.answer_places import COUNTED, placed_answer
-from albert.tasks.answerability import open_question_scores
-from albert.tasks.sources import absolute_names, find_split, is_unicode, read_text
+from albert.runtime.json_files import each_key_once
+from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
+from albert.tasks.examples import absolute_names, find_split, is_unicode, read_text
 from albert.tasks.task import Answer, Published, QuestionInContext, Row, Rows, Span, Task, TaskRecipe
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where an answer stands in its context, when a file says it, says it wrongly, or does not say it.
+
+COUNTED = ("answers", "answers_relocated", "answers_not_found")
+
+
+def placed_answer(text: str, start: int | None, context: str, counts: Counter[str]) -> Answer:
+    """The answer at its place; it is added to `counts`.
+
+    An answer that is not where it is said to be is located when its text occurs exactly once in the context; otherwise
+    it keeps its text (evaluation goes by text) and has no start.
+
+    Args:
+        text: the answer.
+        start: its first character in the context; None where the file does not say.
+        context: the text that should hold it.
+        counts: `answers`, `answers_relocated` (only of those with a start) and `answers_not_found` are added to.
+    """
+    counts["answers"] += 1
+    if start is not None and start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    if text and context.count(text) == 1:
+        counts["answers_relocated"] += start is not None
+        return Answer(text, context.index(text))
+    counts["answers_not_found"] += 1
+    return Answer(text, None)
+
 
 _RELEASE = "google-research/albert README, v2 results, dev"
 _TUNED = "dev, threshold chosen on dev"

@@ -1,22 +1,22 @@
-"""Where a run writes, and nothing else may: journal, curves, checkpoints.
+"""The folder of a run: journal, curves, checkpoints and lock; and how SIGTERM and SIGINT end a run.
 
 RUN/recipe.json            the whole run as a value
     start.json             what it was started from, unless from random weights
     journal.jsonl          what happened, one event a line
     tensorboard/           the same numbers as curves
     checkpoints/step-00000100/   whole or absent
-    model/                 the result, a Hugging Face model directory
-"""
+    model/                 the result, a Hugging Face model directory"""
 
 import re
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
-from albert.runtime.durable_files import new_directory, remove_directory, remove_leftovers
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData
-from albert.runtime.locks import locked
-from albert.runtime.manifests import MANIFEST_NAME, is_whole, verify_directory
+from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
+from albert.runtime.manifest import MANIFEST_NAME, is_whole, verify_directory
 
 _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
 
@@ -122,3 +122,68 @@ class RunFolder:
             if is_whole(path):
                 return f"remove {damaged} to go on from step {step}, which is whole"
         return f"no older checkpoint is whole; remove {self.path} to start again"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# SIGTERM and SIGINT: save a checkpoint, then exit.
+
+
+class Stopped(AlbertError):
+    """The run was asked to end and saved itself; the same command goes on."""
+
+    def __init__(self, subject: object, number: int | None) -> None:
+        number = number or signal.SIGTERM  # another rank heard it
+        super().__init__(
+            subject, f"stopped by {signal.Signals(number).name} after saving", "run the same command to go on"
+        )
+        self.exit_code = 128 + number
+
+
+class _GivenUp(BaseException):
+    """A signal came while something ran that is not worth waiting for; no handler of errors may take it for one."""
+
+
+class Attempt:
+    """Something that a signal may have ended."""
+
+    given_up = False
+
+
+class StopRequest:
+    """The first signal that came, or None."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._attempt: Attempt | None = None
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Handler: only set the flag; a second SIGINT stops at once."""
+        if number == signal.SIGINT and self.number is not None:
+            raise KeyboardInterrupt
+        self.number = number
+        if self._attempt is not None and not self._attempt.given_up:
+            self._attempt.given_up = True
+            raise _GivenUp
+
+    @contextmanager
+    def giving_up(self) -> Iterator[Attempt]:
+        """What runs in the block ends when a signal comes; what follows the block is reached all the same."""
+        attempt = Attempt()
+        with suppress(_GivenUp):
+            try:
+                self._attempt = attempt
+                yield attempt
+            finally:
+                self._attempt = None
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopRequest]:
+    """Listen for SIGTERM and SIGINT during the block, then put the old handlers back."""
+    request = StopRequest()
+    old = {number: signal.signal(number, request.note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield request
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -6,7 +6,7 @@ from typing import Any
 
 import wandb  # pyright: ignore[reportMissingImports]  # an extra
 
-from albert.runtime.strict_json import read_json_object, save_json
+from albert.runtime.json_files import read_json_object, save_json
 from albert.training.run_folder import RunFolder
 
 IDENTITY_NAME = "wandb.json"

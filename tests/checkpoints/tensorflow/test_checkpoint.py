@@ -5,8 +5,8 @@ import shutil
 import pytest
 import torch
 
-from albert.checkpoints.tensorflow.tensor_bundle import TensorBundle
-from albert.checkpoints.tensorflow.tensorflow_checkpoint import read_tensorflow_checkpoint
+from albert.checkpoints.tensor_bundle import TensorBundle
+from albert.checkpoints.tensorflow import read_tensorflow_checkpoint
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 
 LAYER = "bert/encoder/transformer/group_0/inner_group_0"

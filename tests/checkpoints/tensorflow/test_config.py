@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from albert.checkpoints.tensorflow.tensorflow_checkpoint import read_tensorflow_checkpoint
+from albert.checkpoints.tensorflow import read_tensorflow_checkpoint
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.strict_json import to_json
+from albert.runtime.json_files import to_json
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_group_that_is_missing_is_refused(writer, checkpoints, tmp_path):
 
 def from_groups(writer, checkpoints, directory, groups: int, leave_out: str = "no such") -> None:
     """The shared model with its one group written out several times."""
-    from albert.checkpoints.tensorflow.tensor_bundle import TensorBundle
+    from albert.checkpoints.tensor_bundle import TensorBundle
 
     bundle = TensorBundle(checkpoints / "classifier" / "model.ckpt-best")
     held = {

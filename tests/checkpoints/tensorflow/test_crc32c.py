@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.checkpoints.tensorflow import crc32c as module
-from albert.checkpoints.tensorflow.crc32c import crc32c, masked_crc32c
+from albert.checkpoints import tensor_bundle as module
+from albert.checkpoints.tensor_bundle import crc32c, masked_crc32c
 
 # RFC 3720, B.4, and the check value of the catalogue of CRCs.
 KNOWN = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from albert.checkpoints.tensorflow.tensorflow_files import find_checkpoint, holds_tensorflow
+from albert.checkpoints.tensorflow import find_checkpoint, holds_tensorflow
 from albert.runtime.errors import DamagedData, MissingInput
 
 DATA = ".data-00000-of-00001"

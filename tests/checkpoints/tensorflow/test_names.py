@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from albert.checkpoints.architectures import architecture_of, require_whole
 from albert.checkpoints.huggingface import from_transformers
-from albert.checkpoints.tensorflow.tensor_bundle import TensorBundle
-from albert.checkpoints.tensorflow.tensorflow_config import config_of, read_albert_config
-from albert.checkpoints.tensorflow.tensorflow_names import Place, place_of, sort_names
-from albert.model.parameter_count import count_parameters
-from albert.model.presets import ALBERT_BASE
+from albert.checkpoints.loading import architecture_of, require_whole
+from albert.checkpoints.tensor_bundle import TensorBundle
+from albert.checkpoints.tensorflow import Place, config_of, place_of, read_albert_config, sort_names
+from albert.model.config import ALBERT_BASE
+from albert.model.cost import count_parameters
 from albert.runtime.errors import DamagedData
 
 ENCODER = ["bert/embeddings/word_embeddings", "bert/pooler/dense/kernel"]

@@ -8,12 +8,11 @@ import pytest
 import torch
 import transformers
 
-from albert.checkpoints.conversion import TokenizerOptions, convert
-from albert.checkpoints.conversion_source import ConversionOptions
+from albert.checkpoints.convert import ConversionOptions, TokenizerOptions, convert
 from albert.checkpoints.model_directory import open_model
-from albert.checkpoints.tensorflow.tensor_bundle import TensorBundle
-from albert.inference.quantized_directory import quantize_directory
-from albert.model.packed_sequences import PackedSequences, pack
+from albert.checkpoints.tensor_bundle import TensorBundle
+from albert.inference.int8 import quantize_directory
+from albert.model.packing import PackedSequences, pack
 
 TOLERANCE = 1e-5
 CASES = ("shared", "groups", "unfactorised", "classifier", "hub_classifier", "squad_v1", "squad_v2")

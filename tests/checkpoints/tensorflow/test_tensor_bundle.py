@@ -12,8 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert.checkpoints.tensorflow.leveldb_table import read_table
-from albert.checkpoints.tensorflow.tensor_bundle import TensorBundle
+from albert.checkpoints.tensor_bundle import TensorBundle, read_table
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput
 
 DTYPES = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from albert.checkpoints.tensorflow.crc32c import masked_crc32c
+from albert.checkpoints.tensor_bundle import masked_crc32c
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 TYPES = {

@@ -6,7 +6,7 @@ import pytest
 @pytest.fixture(scope="session")
 def all_arms():
     """Every run that a scale's tables ask for, what others begin as included: a function of the scale."""
-    from albert.experiments.tables.grids import GRIDS, grid_of
+    from albert.experiments.grids import GRIDS, grid_of
 
     def arms(scale):
         return list(

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from albert.experiments.tables.arms import arm, arm_key
-from albert.experiments.tables.grids import grid_of
-from albert.experiments.tables.scales import SCALES, TINY
+from albert.experiments.grid import arm, arm_key
+from albert.experiments.grids import grid_of
+from albert.experiments.scales import SCALES, TINY
 
 CORPORA = ("first", "second")
 

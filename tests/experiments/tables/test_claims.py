@@ -2,9 +2,9 @@
 
 import pytest
 
-from albert.experiments.tables.claims import CLAIMS
-from albert.experiments.tables.grids import grid_of
-from albert.experiments.tables.scales import PAPER, SCALES
+from albert.experiments.claims import CLAIMS
+from albert.experiments.grids import grid_of
+from albert.experiments.scales import PAPER, SCALES
 
 
 @pytest.mark.parametrize("table", CLAIMS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert.experiments.published_costs import COSTS
+from albert.experiments.published import COSTS
 from albert.experiments.tables.expense import Rates, expense_of, implied_watts
 from albert.runtime.errors import InvalidConfiguration
 

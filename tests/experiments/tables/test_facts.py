@@ -2,12 +2,11 @@
 
 import pytest
 
-from albert.experiments.published_costs import COSTS
-from albert.experiments.published_finetuning import TABLE_14
+from albert.experiments.published import COSTS, TABLE_14
+from albert.experiments.report import FACTS, costs, finetuning, sizes
+from albert.experiments.scales import PAPER, SCALES, TINY
 from albert.experiments.tables.expense import Rates
-from albert.experiments.tables.facts import FACTS, costs, finetuning, sizes
-from albert.experiments.tables.scales import PAPER, SCALES, TINY
-from albert.tasks.declared import DECLARED
+from albert.tasks.submission import DECLARED
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))

@@ -2,11 +2,10 @@
 
 import pytest
 
-from albert.experiments.tables.figure import draw_arms, draw_depth
-from albert.experiments.tables.folders import Folders
-from albert.experiments.tables.grids import grid_of
-from albert.experiments.tables.outcomes import outcome_of
-from albert.experiments.tables.study import study_of
+from albert.experiments.figures import draw_arms, draw_depth
+from albert.experiments.grids import grid_of
+from albert.experiments.jobs import Folders, study_of
+from albert.experiments.outcomes import outcome_of
 
 
 def kept(table, checkout):

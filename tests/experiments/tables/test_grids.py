@@ -2,14 +2,14 @@
 
 import pytest
 
-from albert.experiments.published_scores import PUBLISHED_TABLES
+from albert.experiments.grid import Grid
+from albert.experiments.grids import GRIDS, grid_of
+from albert.experiments.published import PUBLISHED_TABLES
 from albert.experiments.published_sizes import PUBLISHED_SIZES
-from albert.experiments.tables.facts import FACTS
-from albert.experiments.tables.grid import Grid
-from albert.experiments.tables.grids import GRIDS, grid_of
-from albert.experiments.tables.scales import PAPER, SCALES, TINY
-from albert.model.parameter_count import count_parameters
-from albert.model.presets import PRESETS
+from albert.experiments.report import FACTS
+from albert.experiments.scales import PAPER, SCALES, TINY
+from albert.model.config import PRESETS
+from albert.model.cost import count_parameters
 from albert.runtime.errors import UsageError
 
 EVERY = [(scale, table) for scale in SCALES.values() for table in GRIDS]

@@ -6,16 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from albert.experiments.tables.cost import Cost
-from albert.experiments.tables.folders import Folders
-from albert.experiments.tables.grids import GRIDS, grid_of
-from albert.experiments.tables.jobs import Finetuning, Pretraining, has_text, jobs_of
-from albert.experiments.tables.outcomes import outcome_of
-from albert.experiments.tables.plan import Plan, PlannedJob, share_done
-from albert.experiments.tables.report import as_csv, body, markdown, progress_of, side_by_side
-from albert.experiments.tables.scales import PAPER, SCALES, TINY
-from albert.experiments.tables.study import keep_study, study_of
-from albert.experiments.tables.task_files import own_files
+from albert.experiments.cost import Cost, Plan, PlannedJob, share_done
+from albert.experiments.grids import GRIDS, grid_of
+from albert.experiments.jobs import Finetuning, Folders, Pretraining, has_text, jobs_of, keep_study, own_files, study_of
+from albert.experiments.outcomes import outcome_of
+from albert.experiments.report import as_csv, body, markdown, progress_of, side_by_side
+from albert.experiments.scales import PAPER, SCALES, TINY
 from albert.runtime.errors import UsageError
 
 CORPORA = ("first", "second")

@@ -2,9 +2,7 @@
 
 import pytest
 
-from albert.experiments.tables.claims import Claim, Contrast
-from albert.experiments.tables.judgement import judge, verdict_of
-from albert.experiments.tables.spread import Difference, Scored, held_out_error
+from albert.experiments.claims import Claim, Contrast, Difference, Scored, held_out_error, judge, verdict_of
 
 BETTER = Claim(sentence="New is better than old.", contrasts=(Contrast("new", "higher", "old"),), columns=("score",))
 

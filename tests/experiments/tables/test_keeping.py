@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.experiments.tables.keeping import keep_results, thinned
-from albert.runtime.journal import read_journal
+from albert.experiments.report import keep_results, thinned
+from albert.runtime.json_files import read_journal
 
 ENDS = {"event": "end", "step": 30, "seconds": 3600.0}
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from albert.experiments.tables.arms import arm
-from albert.experiments.tables.folders import Folders
-from albert.experiments.tables.grids import grid_of
-from albert.experiments.tables.outcomes import outcome_of
-from albert.experiments.tables.report import about
-from albert.experiments.tables.scales import BASE, PAPER, SCALES, SMALL, TINY
-from albert.model.presets import PRESETS
-from albert.pretraining.recipes import PretrainingRecipe
-from albert.runtime.strict_json import from_json, to_json
+from albert.experiments.grid import arm
+from albert.experiments.grids import grid_of
+from albert.experiments.jobs import Folders
+from albert.experiments.outcomes import outcome_of
+from albert.experiments.report import about
+from albert.experiments.scales import BASE, PAPER, SCALES, SMALL, TINY
+from albert.model.config import PRESETS
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.runtime.json_files import from_json, to_json
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))

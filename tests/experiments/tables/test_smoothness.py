@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.experiments.sample_corpus import split_chapters
-from albert.experiments.tables import smoothness
-from albert.experiments.tables.smoothness import SMOOTHNESS, kept_layers, rest, unevenness
+from albert.experiments import grid as smoothness
+from albert.experiments.grid import SMOOTHNESS, kept_layers, rest, unevenness
+from albert.experiments.quickstart import split_chapters
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.text.unigram.sentencepiece_tokenizer import train_tokenizer
+from albert.text.sentencepiece import train_tokenizer
 
 
 def test_unevenness_and_rest_by_hand():

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from albert.experiments.tables.downstream import Downstream
-from albert.experiments.tables.scales import TINY
+from albert.experiments.scales import TINY, Downstream
 from albert.model.config import AlbertConfig
-from albert.optim.schedule import ScheduleRecipe
+from albert.optim.recipe import ScheduleRecipe
 from albert.tasks.task import TaskRecipe
 
 _SHAPE = AlbertConfig(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from albert.inference.predictor import Predictor
-from albert.inference.server.draining_server import DrainingServer, listen
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 from albert.inference.server.service import Service
+from albert.inference.server.serving import DrainingServer, listen
 
 
 @dataclass

@@ -7,7 +7,8 @@ import pytest
 from pydantic import BaseModel
 from tests.inference.server.running_servers import asked, until
 
-from albert.inference.server import backlog, reply_bodies
+from albert.inference.server import batching as backlog
+from albert.inference.server import bodies as reply_bodies
 
 PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
 ASKED = {

@@ -1,6 +1,6 @@
 """A queue is as long as it takes: what a slow model could not answer in time is refused before it waits."""
 
-from albert.inference.server.backlog import FIRST_TOKENS, LEAST_TOKENS, Backlog
+from albert.inference.server.batching import FIRST_TOKENS, LEAST_TOKENS, Backlog
 from albert.inference.server.limits import Limits
 
 PACE = 0.01

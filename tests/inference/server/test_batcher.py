@@ -8,9 +8,8 @@ import pytest
 import torch
 from tests.inference.server.running_servers import until
 
-from albert.inference.encoding import UnansweredTexts
-from albert.inference.packed_model import BETWEEN_BATCHES
-from albert.inference.server.batcher import (
+from albert.inference.engine import BETWEEN_BATCHES
+from albert.inference.server.batching import (
     LONG_TEXTS,
     MEMORY_PARTS,
     MOST_FAILURES,
@@ -19,13 +18,14 @@ from albert.inference.server.batcher import (
     Call,
     Input,
     Late,
+    Measurements,
     NotFinite,
     QueueFull,
     is_finite,
     lacks_memory,
 )
 from albert.inference.server.limits import Limits
-from albert.inference.server.measurements import Measurements
+from albert.inference.tasks import UnansweredTexts
 from albert.runtime.errors import InvalidConfiguration
 
 SQUARE, CUBE = Call("square"), Call("cube", (("exact", True),))

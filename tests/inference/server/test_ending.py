@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from tests.inference.server.running_servers import asked, until
 
-from albert.inference.server.draining_server import NotDrained, listen
+from albert.inference.server.serving import NotDrained, listen
 from albert.model.albert import AlbertForPreTraining
 from albert.runtime.errors import Unavailable
 

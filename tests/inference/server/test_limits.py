@@ -6,8 +6,8 @@ import socket
 import pytest
 from tests.inference.server.running_servers import asked, read_all, running, until
 
-from albert.inference.server.calls import as_input
 from albert.inference.server.limits import allowed_hosts
+from albert.inference.server.service import as_input
 from albert.runtime.errors import InvalidConfiguration
 
 TEXT = {"texts": ["the ship"]}
@@ -314,7 +314,7 @@ def test_a_poisoned_text_fails_alone(poison, classifier, serve, monkeypatch, cap
 
 def test_a_bug_is_told_in_one_sentence(classifier, serve, monkeypatch):
     server = serve(classifier)
-    monkeypatch.setattr("albert.inference.server.reporting.model_facts", lambda *_: 1 / 0)
+    monkeypatch.setattr("albert.inference.server.routes.model_facts", lambda *_: 1 / 0)
     reply = server.request("GET", "/model")
     assert (reply.status, reply.said) == (500, {"error": "internal error"})
 

@@ -8,15 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, UsageError
-from albert.tasks.custom import read_task
-from albert.tasks.rows import Row, Rows
-from albert.tasks.tables.held_out_rows import hold_out_rows
-from albert.tasks.tables.kind_of_label import sort_labels
-from albert.tasks.tables.option_labels import infer_option_labels
-from albert.tasks.tables.own_tables import OwnTables
-from albert.tasks.tables.statistics import table_statistics
-from albert.tasks.tables.table_task import HeldOut, TableTask, save_table_task, table_task_of
-from albert.tasks.task import Choice, Labels, Option, Score, Single, Span, Tags, Task, TaskRecipe, Words
+from albert.tasks.custom import OwnTables, read_task
+from albert.tasks.infer import hold_out_rows, infer_option_labels, sort_labels
+from albert.tasks.table_task import HeldOut, TableTask, save_table_task, table_statistics, table_task_of
+from albert.tasks.task import Choice, Labels, Option, Row, Rows, Score, Single, Span, Tags, Task, TaskRecipe, Words
 
 RECIPE = TaskRecipe(learning_rate=1e-3, batch_size=4, epochs=1.0)
 

@@ -45,10 +45,10 @@ class Limits:
     """Tokens of a text whose layers are shown, the rest being cut; the reply grows with their square."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for limit in fields(self):
+            value = getattr(self, limit.name)
             if not value > 0:
-                raise InvalidConfiguration(f"limits.{field.name} {value}", "a limit is a number above zero")
+                raise InvalidConfiguration(f"limits.{limit.name} {value}", "a limit is a number above zero")
         if self.texts > self.queue_texts:
             why = f"a request of {self.texts} texts would never find room in a queue of {self.queue_texts}"
             raise InvalidConfiguration("limits.queue_texts", why, "raise it, or lower limits.texts")

@@ -1,0 +1,465 @@
+"""TensorFlow's checkpoint format, read without TensorFlow: index table, data files, CRC-32C checksums.
+
+`PREFIX.index` is a LevelDB table from the name of a variable to a protocol message with its number type, shape, place
+and checksum; the empty key has a header. `PREFIX.data-00000-of-00001` and so on hold the bytes. A tensor is checked
+against its checksum when it is read; everything that can be checked without its bytes is checked before.
+Source: TensorFlow, `core/protobuf/tensor_bundle.proto` and `core/util/tensor_bundle/`."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+from jaxtyping import UInt8, UInt32
+from torch import Tensor
+
+from albert.runtime.errors import DamagedData, MissingInput
+from albert.runtime.input_files import open_input, open_unbuffered
+
+# --------------------------------------------------------------------------------------------------------------------
+# CRC-32C (Castagnoli), the checksum of TensorFlow's files, by numpy alone: nearly a gigabyte a second on one core.
+#
+# A CRC that starts from zero is linear over GF(2), and zeros in front of the data leave it as it is. So a buffer is
+# cut into thousands of equal streams that are advanced together, four bytes a step by two tables of 65,536 entries.
+# The CRCs of neighbours are then joined two by two: that of the left one is carried over as many zero bytes as the
+# right one is long, which is a 32 × 32 matrix of bits, and added.
+
+_POLYNOMIAL = np.uint32(0x82F63B78)  # reflected
+_ALL_ONES = np.uint32(0xFFFFFFFF)
+_BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
+_WORD = 4  # bytes advanced in a step
+_STREAMS, _STEPS = 2**14, 257  # odd, so that the streams do not compete for the same lines of the cache
+_PART = _STREAMS * _STEPS * _WORD  # bytes, 17 MB
+_MASK_DELTA = 0xA282EAD8
+
+
+def crc32c(data: bytes | bytearray | memoryview) -> int:
+    """The CRC-32C of a contiguous buffer."""
+    octets = np.frombuffer(data, dtype=np.uint8)
+    crc = _ALL_ONES
+    for start in range(0, octets.size, _PART):
+        part = octets[start : start + _PART]
+        crc = _apply(_zero_bytes(part.size), np.atleast_1d(crc))[0] ^ _crc_from_zero(part)
+    return int(crc ^ _ALL_ONES)
+
+
+def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
+    """The CRC-32C as TensorFlow stores it: turned and shifted, so that data that hold CRCs have useful ones."""
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def _crc_from_zero(octets: UInt8[np.ndarray, " bytes"]) -> np.uint32:
+    if octets.size == _PART:
+        streams = octets.view("<u4").reshape(_STREAMS, _STEPS)
+    else:
+        count = 2 ** max((octets.size // _WORD).bit_length() // 2, 0)
+        steps = -(-octets.size // (count * _WORD))
+        padded = np.zeros(count * steps * _WORD, np.uint8)
+        padded[padded.size - octets.size :] = octets
+        streams = padded.view("<u4").reshape(count, steps)
+    crcs = _advance(streams)
+    shift = _zero_bytes(streams.shape[1] * _WORD)
+    while crcs.size > 1:
+        crcs = _apply(shift, crcs[0::2]) ^ crcs[1::2]
+        shift = _apply(shift, shift)
+    return crcs[0]
+
+
+def _advance(streams: UInt32[np.ndarray, "streams steps"]) -> UInt32[np.ndarray, " streams"]:
+    """The CRCs of all rows, from zero."""
+    low_table, high_table = _tables()
+    crcs = np.zeros(len(streams), np.uint32)
+    high = np.empty_like(crcs)
+    low_index, high_index = np.empty(len(streams), np.intp), np.empty(len(streams), np.intp)
+    for words in streams.T:
+        np.bitwise_xor(crcs, words, out=crcs)
+        np.bitwise_and(crcs, 0xFFFF, out=low_index, casting="unsafe")
+        np.right_shift(crcs, 16, out=high_index, casting="unsafe")
+        # Both indices are in range by construction; "clip" spares the check.
+        np.take(low_table, low_index, out=crcs, mode="clip")
+        np.take(high_table, high_index, out=high, mode="clip")
+        np.bitwise_xor(crcs, high, out=crcs)
+    return crcs
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[UInt32[np.ndarray, "65536"], UInt32[np.ndarray, "65536"]]:
+    """What four zero bytes make of a CRC's low half, and of its high half."""
+    halves = np.arange(2**16, dtype=np.uint32)
+    four_bytes = _zero_bytes(_WORD)
+    return _apply(four_bytes, halves), _apply(four_bytes, halves << np.uint32(16))
+
+
+@lru_cache(maxsize=256)
+def _zero_bytes(count: int) -> UInt32[np.ndarray, "32"]:
+    """The map of a CRC over `count` zero bytes: its images of the 32 bits."""
+    images = _BITS
+    for exponent in range(count.bit_length()):
+        if count >> exponent & 1:
+            images = _apply(_two_to_the(exponent), images)
+    return images
+
+
+@lru_cache(maxsize=64)
+def _two_to_the(exponent: int) -> UInt32[np.ndarray, "32"]:
+    """The map over so many zero bytes."""
+    if exponent:
+        half = _two_to_the(exponent - 1)
+        return _apply(half, half)
+    images = _BITS
+    for _ in range(8):
+        images = np.where(images & 1, images >> np.uint32(1) ^ _POLYNOMIAL, images >> np.uint32(1))
+    return images
+
+
+def _apply(linear_map: UInt32[np.ndarray, "32"], crcs: UInt32[np.ndarray, " n"]) -> UInt32[np.ndarray, " n"]:
+    bits = crcs[:, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)
+    return np.bitwise_xor.reduce(bits * linear_map, axis=1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# LevelDB's table file, in which TensorFlow keeps the index of a checkpoint: sorted keys with their values.
+#
+# A table is a run of blocks, and at its end 48 bytes that say where the block of blocks is. In a block a key leaves
+# out what it shares with the key before. Behind each block stand its compression and a CRC-32C of both. Source:
+# LevelDB, `doc/table_format.md`; TensorFlow writes such files with `tsl/lib/io/table_builder.cc`.
+
+MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
+_FOOTER, _TRAILER = 48, 5
+_LARGEST = 2**26  # bytes; the index of an ALBERT has a few thousand
+_COMPRESSIONS = {1: "snappy", 2: "zstandard"}
+FETCH_AGAIN = "the file is damaged or cut: fetch it again"
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file ends as such tables do."""
+    with open_input(path) as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - len(MAGIC)))
+        return file.read() == MAGIC
+
+
+def read_table(path: Path) -> dict[bytes, bytes]:
+    """All keys and values, in the order of the file.
+
+    Raises:
+        MissingInput: no such file, or it cannot be read.
+        DamagedData: not such a table, damaged, cut, compressed, or far larger than an index is.
+    """
+    try:
+        with open_input(path) as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise MissingInput(path, error.strerror or "cannot be read") from error
+    if len(data) > _LARGEST:
+        raise DamagedData(path, f"has more than {_LARGEST:,} bytes, the index of no ALBERT has so many")
+    if len(data) < _FOOTER or data[-len(MAGIC) :] != MAGIC:
+        raise DamagedData(path, "is not the index of a TensorFlow checkpoint, or not all of it", FETCH_AGAIN)
+    try:
+        return _entries(data)
+    except _Malformed as error:
+        raise DamagedData(path, str(error), error.remedy) from error
+
+
+class _Malformed(ValueError):
+    """A table that breaks the rules of its format."""
+
+    def __init__(self, why: str, remedy: str = FETCH_AGAIN) -> None:
+        super().__init__(why)
+        self.remedy = remedy
+
+
+def _entries(data: bytes) -> dict[bytes, bytes]:
+    footer = len(data) - _FOOTER
+    _, position = _handle(data, footer)  # of a block that TensorFlow leaves empty
+    index, _ = _handle(data, position)
+    entries: dict[bytes, bytes] = {}
+    last = None
+    for _, place in _block_entries(_block(data, index)):
+        block, end = _handle(place, 0)
+        if end != len(place):
+            raise _Malformed("names a block in more bytes than it takes")
+        for key, value in _block_entries(_block(data, block)):
+            if last is not None and key <= last:
+                raise _Malformed("has keys that are not in order")
+            entries[key], last = value, key
+    return entries
+
+
+def _block(data: bytes, handle: tuple[int, int]) -> bytes:
+    """The content of a block, its checksum verified."""
+    offset, size = handle
+    if offset + size + _TRAILER > len(data) - _FOOTER:
+        raise _Malformed("names a block beyond its end")
+    content, trailer = data[offset : offset + size + 1], data[offset + size : offset + size + _TRAILER]
+    if masked_crc32c(content) != int.from_bytes(trailer[1:], "little"):
+        raise _Malformed(f"the checksum of its block at byte {offset} is wrong")
+    if trailer[0]:
+        kind = _COMPRESSIONS.get(trailer[0], f"method {trailer[0]}")
+        raise _Malformed(
+            f"is compressed ({kind})", "TensorFlow writes it uncompressed: let it save the checkpoint again"
+        )
+    return content[:-1]
+
+
+def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 * (restarts + 1)
+    if len(block) < 4 or end < 0:
+        raise _Malformed("has a block without an end")
+    position, key = 0, b""
+    while position < end:
+        shared, position = _number(block, position)
+        added, position = _number(block, position)
+        size, position = _number(block, position)
+        if shared > len(key) or position + added + size > end:
+            raise _Malformed("has an entry that runs over its block")
+        key = key[:shared] + block[position : position + added]
+        position += added
+        yield key, block[position : position + size]
+        position += size
+
+
+def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
+    """Offset and size of a block, and where reading goes on."""
+    offset, position = _number(data, position)
+    size, position = _number(data, position)
+    return (offset, size), position
+
+
+def _number(data: bytes, position: int) -> tuple[int, int]:
+    """A number in groups of 7 bits, the lowest first, and where reading goes on."""
+    value = 0
+    for shift in range(0, 64, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise _Malformed("has a number without an end")
+
+
+INDEX_SUFFIX = ".index"
+_NEWEST_VERSION = 1  # of the format, the only one since 2016
+_MOST_SHARDS = 99_999  # their names have five digits
+_SLICES_OF_VARIABLES = b"\0"  # what the keys of single slices begin with
+
+# TensorFlow's DataType: its name, and the number type here where there is one that weights can have.
+_TYPES: dict[int, tuple[str, torch.dtype | None]] = {
+    1: ("float32", torch.float32),
+    2: ("float64", torch.float64),
+    3: ("int32", torch.int32),
+    4: ("uint8", torch.uint8),
+    5: ("int16", torch.int16),
+    6: ("int8", torch.int8),
+    7: ("string", None),
+    9: ("int64", torch.int64),
+    10: ("bool", None),
+    14: ("bfloat16", torch.bfloat16),
+    19: ("float16", torch.float16),
+}
+
+_Field = descriptor_pb2.FieldDescriptorProto
+_SCHEMA: dict[str, dict[str, tuple[int, Any]]] = {
+    "Version": {"producer": (1, _Field.TYPE_INT32), "min_consumer": (2, _Field.TYPE_INT32)},
+    "Header": {
+        "num_shards": (1, _Field.TYPE_INT32),
+        "endianness": (2, _Field.TYPE_INT32),
+        "version": (3, "Version"),
+    },
+    "Dimension": {"size": (1, _Field.TYPE_INT64)},
+    "Shape": {"dim": (2, "*Dimension"), "unknown_rank": (3, _Field.TYPE_BOOL)},
+    "Slice": {},
+    "Entry": {
+        "dtype": (1, _Field.TYPE_INT32),
+        "shape": (2, "Shape"),
+        "shard_id": (3, _Field.TYPE_INT32),
+        "offset": (4, _Field.TYPE_INT64),
+        "size": (5, _Field.TYPE_INT64),
+        "crc32c": (6, _Field.TYPE_FIXED32),
+        "slices": (7, "*Slice"),
+    },
+}
+"""The messages as far as they are needed: field -> its number, and its type or its message (* for a list)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredVariable:
+    """What the index says about one variable.
+
+    Args:
+        type_name: TensorFlow's name of the number type, "float32" say.
+        dtype: ours; None where there is none, as for strings.
+        shape: the sizes of its axes.
+        shard: which data file holds it.
+        offset: of its first byte.
+        size: in bytes.
+        crc32c: the masked checksum of its bytes.
+        sliced: whether it is stored in slices, by a partitioned variable.
+    """
+
+    type_name: str
+    dtype: torch.dtype | None
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    crc32c: int
+    sliced: bool
+
+
+class TensorBundle:
+    """A checkpoint: `entries` by the names of the variables, and their values one by one.
+
+    Args:
+        prefix: what the names of its files begin with: `model.ckpt-best` for `model.ckpt-best.index`.
+
+    Raises:
+        MissingInput: no index there.
+        DamagedData: it is damaged, or contradicts itself.
+    """
+
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = prefix
+        self.index = prefix.with_name(prefix.name + INDEX_SUFFIX)
+        table = read_table(self.index)
+        self.shards = self._shards(table.pop(b"", None))
+        self.entries = {
+            self._name(key): self._entry(key, value)
+            for key, value in table.items()
+            if not key.startswith(_SLICES_OF_VARIABLES)
+        }
+
+    def data_file(self, shard: int) -> Path:
+        """Where the tensors of a shard are."""
+        return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05d}-of-{self.shards:05d}")
+
+    def require(self, names: Iterable[str]) -> None:
+        """Check, without reading them, that tensors are numbers and lie within their files.
+
+        Raises:
+            MissingInput: a data file is absent.
+            DamagedData: it is too short, or a tensor is empty, in slices, or no numbers.
+        """
+        wanted = {name: self.entries[name] for name in names}
+        for name, entry in wanted.items():
+            if entry.sliced:
+                remedy = "let TensorFlow save the checkpoint again without a partitioner"
+                raise DamagedData(self.index, f"{name} is stored in slices, by a partitioned variable", remedy)
+            if 0 in entry.shape:
+                raise DamagedData(self.index, f"{name} of shape {entry.shape} is empty")
+            if entry.dtype is None:
+                raise DamagedData(self.index, f"{name} holds {entry.type_name}, not numbers that weights can have")
+        for shard in sorted({entry.shard for entry in wanted.values()}):
+            file = self.data_file(shard)
+            if not file.is_file():
+                why = "is missing: a checkpoint is its .index and every .data file"
+                raise MissingInput(file, why, f"put it beside {self.index.name}")
+            size = file.stat().st_size
+            for name, entry in wanted.items():
+                if entry.shard == shard and entry.offset + entry.size > size:
+                    why = f"has {size:,} bytes, {name} ends at byte {entry.offset + entry.size:,}"
+                    raise DamagedData(file, why, FETCH_AGAIN)
+
+    def read(self, name: str) -> Tensor:
+        """The value of a variable, its checksum verified, in memory of its own.
+
+        Read, not mapped: a file that is cut meanwhile is an error then, and pages do not count twice.
+
+        Raises:
+            MissingInput, DamagedData: as for `require`, or the bytes are not those that were written.
+        """
+        self.require([name])
+        entry = self.entries[name]
+        assert entry.dtype is not None
+        content = np.empty(entry.shape, f"<i{entry.dtype.itemsize}")
+        octets = content.reshape(-1).view(np.uint8).data
+        file = self.data_file(entry.shard)
+        with open_unbuffered(file) as stream:
+            stream.seek(entry.offset)
+            filled = 0
+            while filled < entry.size and (count := stream.readinto(octets[filled:])):
+                filled += count
+        if filled < entry.size or masked_crc32c(octets) != entry.crc32c:
+            raise DamagedData(file, f"the checksum of {name} is wrong", FETCH_AGAIN)
+        return torch.from_numpy(content).view(entry.dtype)
+
+    def _shards(self, header: bytes | None) -> int:
+        if header is None:
+            raise DamagedData(self.index, "has no header: it is not the index of a TensorFlow checkpoint")
+        found = self._parsed("Header", header, "its header")
+        if found.endianness:
+            why = "was written on a big-endian machine"
+            raise DamagedData(self.index, why, "let TensorFlow save the checkpoint again on another")
+        if found.version.min_consumer > _NEWEST_VERSION:
+            raise DamagedData(self.index, f"is of version {found.version.producer}, {_NEWEST_VERSION} is known here")
+        if not 1 <= found.num_shards <= _MOST_SHARDS:
+            raise DamagedData(self.index, f"speaks of {found.num_shards} data files")
+        return found.num_shards
+
+    def _name(self, key: bytes) -> str:
+        name = key.decode("utf-8", "replace")
+        if not name.isprintable() or name.encode() != key:
+            raise DamagedData(self.index, f"has a name that is no text: {key!r}")
+        return name
+
+    def _entry(self, key: bytes, value: bytes) -> StoredVariable:
+        name = self._name(key)
+        found = self._parsed("Entry", value, name)
+        type_name, dtype = _TYPES.get(found.dtype, (f"type {found.dtype}", None))
+        shape = tuple(axis.size for axis in found.shape.dim)
+        sliced = len(found.slices) > 0
+        if found.shape.unknown_rank or min(shape, default=0) < 0 or min(found.offset, found.size) < 0:
+            raise DamagedData(self.index, f"{name} has an impossible shape or place")
+        if not 0 <= found.shard_id < self.shards:
+            raise DamagedData(self.index, f"{name} is in data file {found.shard_id} of {self.shards}")
+        if dtype is not None and not sliced and found.size != math.prod(shape) * dtype.itemsize:
+            why = f"{name} of shape {shape} and {type_name} has {found.size:,} bytes"
+            raise DamagedData(self.index, why)
+        return StoredVariable(
+            type_name=type_name,
+            dtype=dtype,
+            shape=shape,
+            shard=found.shard_id,
+            offset=found.offset,
+            size=found.size,
+            crc32c=found.crc32c,
+            sliced=sliced,
+        )
+
+    def _parsed(self, message: str, data: bytes, what: str) -> Any:
+        found = _MESSAGES[message]()
+        try:
+            found.ParseFromString(data)
+        except DecodeError as error:
+            raise DamagedData(self.index, f"{what} is not the message that belongs there") from error
+        return found
+
+
+def _messages() -> dict[str, Any]:
+    file = descriptor_pb2.FileDescriptorProto(name="tensor_bundle", package="albert", syntax="proto3")
+    for message, fields in _SCHEMA.items():
+        described = file.message_type.add(name=message)
+        for name, (number, kind) in fields.items():
+            field = described.field.add(name=name, number=number, label=_Field.LABEL_OPTIONAL)
+            if not isinstance(kind, str):
+                field.type = kind
+                continue
+            field.type, field.type_name = _Field.TYPE_MESSAGE, ".albert." + kind.removeprefix("*")
+            if kind.startswith("*"):
+                field.label = _Field.LABEL_REPEATED
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"albert.{name}")) for name in _SCHEMA}
+
+
+_MESSAGES = _messages()

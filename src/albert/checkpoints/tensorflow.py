@@ -1,0 +1,607 @@
+"""Google's TensorFlow checkpoints of ALBERT: finding the files, the configuration, and the names of variables.
+
+The result is tensors under transformers' names, with every variable accounted for."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from albert.checkpoints.huggingface import from_transformers
+from albert.checkpoints.loading import CLASSIFIERS, architecture_of, belongs_to, require_whole
+from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, TensorBundle, is_table
+from albert.model.config import AlbertConfig
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.input_files import open_input
+from albert.runtime.json_files import from_json, read_json_object
+from albert.runtime.progress import progress
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert_config.json`, held against the tensors beside it.
+#
+# What the tensors show must be what the file says. They do not show how often a layer is applied, the number of
+# heads and the activation: those must be said, by the file or by whoever converts.
+
+CONFIG_NAME = "albert_config.json"
+_NOT_SHOWN = ("num_hidden_layers", "num_attention_heads", "hidden_act")
+_OURS_ALONE = ("sharing", "embedding_projection", "layer_norm_eps", "classifier_dropout_prob")
+_KNOWN = tuple(field.name for field in fields(AlbertConfig) if field.name not in _OURS_ALONE)
+_ACTIVATIONS = {"gelu": "gelu_new", "gelu_new": "gelu_new", "relu": "relu", "tanh": "tanh"}
+"""The reference's "gelu" is the tanh form in every release; transformers' "gelu" is the exact one."""
+_MOST_LAYERS = 2**10
+_FIRST = "albert.encoder.albert_layer_groups.0.albert_layers.0"
+_PROJECTION = "albert.encoder.embedding_hidden_mapping_in.weight"
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def shown_sizes(shapes: Shapes, where: str) -> dict[str, int]:
+    """The sizes that the tensors of an encoder show, by the names of `AlbertConfig`.
+
+    Args:
+        shapes: of the tensors, by transformers' names.
+        where: how to call the checkpoint in an error.
+
+    Raises:
+        DamagedData: a tensor that shows one is absent, or is no matrix.
+    """
+    V, E = _matrix(shapes, "albert.embeddings.word_embeddings.weight", where)
+    positions, _ = _matrix(shapes, "albert.embeddings.position_embeddings.weight", where)
+    types, _ = _matrix(shapes, "albert.embeddings.token_type_embeddings.weight", where)
+    F, H = _matrix(shapes, f"{_FIRST}.ffn.weight", where)
+    layers = {tuple(map(int, name.split(".")[3:6:2])) for name in shapes if ".albert_layers." in name}
+    groups, inner = (max(numbers) + 1 for numbers in zip(*layers, strict=True))
+    if len(layers) != groups * inner:
+        raise DamagedData(where, f"has {len(layers)} layers in {groups} groups of up to {inner}: some are missing")
+    return {
+        "vocab_size": V,
+        "embedding_size": E,
+        "hidden_size": H,
+        "num_hidden_groups": groups,
+        "inner_group_num": inner,
+        "intermediate_size": F,
+        "max_position_embeddings": positions,
+        "type_vocab_size": types,
+    }
+
+
+def read_albert_config(path: Path | None, directory: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the file says under keys that the reference's code reads, and the keys that it ignores.
+
+    Args:
+        path: the file; None where there is none.
+        directory: where it was looked for.
+
+    Raises:
+        MissingInput, DamagedData: there is no such file, or no JSON in it.
+    """
+    content = read_json_object(path) if path is not None else {}
+    said = {key: value for key, value in content.items() if key in _KNOWN}
+    return said, tuple(sorted(set(content) - set(said)))
+
+
+def config_of(
+    said: Mapping[str, Any], shapes: Shapes, overrides: Mapping[str, Any], file: Path | None, where: str
+) -> AlbertConfig:
+    """The configuration of a checkpoint.
+
+    Args:
+        said: what `albert_config.json` says.
+        shapes: of the tensors, by transformers' names.
+        overrides: what whoever converts says instead, in our words: `hidden_act` "gelu" is the exact one here.
+        file: the configuration's file, for errors; None where there is none.
+        where: how to call the checkpoint in an error.
+
+    Raises:
+        MissingInput: nobody says what the tensors do not show.
+        InvalidConfiguration: the file contradicts the tensors, or says what no model here is.
+        DamagedData: the tensors are not those of a whole encoder.
+    """
+    subject = str(file) if file is not None else where
+    shown = shown_sizes(shapes, where)
+    values = dict(said)
+    if "hidden_act" in values and "hidden_act" not in overrides:
+        values["hidden_act"] = _activation(values["hidden_act"], subject)
+    values |= overrides
+    absent = [key for key in _NOT_SHOWN if key not in values]
+    if absent:
+        why = "says nothing about " if file is not None else f"there is no {CONFIG_NAME} beside it to say "
+        flags = " ".join("--" + key.replace("_", "-") for key in absent)
+        raise MissingInput(subject, why + ", ".join(absent) + ", and the tensors do not show it", f"say it: {flags}")
+    for key, size in shown.items():
+        if key in said and said[key] != size:
+            why = f"is {said[key]!r}, the tensors of {where} have {size}"
+            raise InvalidConfiguration(f"{subject}: {key}", why, "take the configuration of this checkpoint")
+    if shown["embedding_size"] == shown["hidden_size"] and _PROJECTION in shapes:
+        values["embedding_projection"] = True
+    config = from_json(AlbertConfig, values | shown, subject)
+    if config.num_hidden_layers * config.inner_group_num > _MOST_LAYERS:
+        why = f"gives {config.num_hidden_layers * config.inner_group_num} layers, at most {_MOST_LAYERS} are read"
+        raise InvalidConfiguration(f"{subject}: num_hidden_layers", why)
+    _refuse_groups_that_rounding_moved(config, subject)
+    return config
+
+
+def _matrix(shapes: Shapes, name: str, where: str) -> tuple[int, int]:
+    shape = shapes.get(name)
+    if shape is None or len(shape) != 2:
+        raise DamagedData(
+            where, f"lacks {name}" if shape is None else f"{name} has shape {shape}, a matrix is expected"
+        )
+    return shape
+
+
+def _activation(name: Any, subject: str) -> str:
+    """Ours for the reference's, which does not mind the case."""
+    found = _ACTIVATIONS.get(name.lower()) if isinstance(name, str) else None
+    if found is None:
+        known = ", ".join(_ACTIVATIONS)
+        raise InvalidConfiguration(
+            f"{subject}: hidden_act", f"is {name!r}", f"known: {known}; --hidden-act says another"
+        )
+    return found
+
+
+def _refuse_groups_that_rounding_moved(config: AlbertConfig, subject: str) -> None:
+    """The reference divides by the number of layers first; for some, 44 layers in 22 groups say, it rounds down."""
+    L, G = config.num_hidden_layers, config.num_hidden_groups
+    moved = [layer for layer in range(L) if int(layer / L * G) != layer * G // L]
+    if moved:
+        why = f"{G} groups in {L} layers: the reference's rounding puts layer {moved[0]} into the group before its own"
+        raise InvalidConfiguration(f"{subject}: num_hidden_groups", why, "no model here applies layers like that")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where the files of a TensorFlow checkpoint are, in all the ways in which people have them.
+#
+# A release (`model.ckpt-best.*`, `albert_config.json`, `30k-clean.model` or `vocab_chinese.txt`), a TF-Hub module
+# or SavedModel (`variables/`, `assets/`), a training run (`checkpoint` names the newest of many), or one prefix.
+
+STATE_NAME = "checkpoint"
+CONFIG_PATTERNS = ("*albert_config*.json",)
+TOKENIZER_PATTERNS = ("*.model", "vocab*.txt")
+_PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+_NEWEST = re.compile(r'^model_checkpoint_path: *"(.+)"\s*$', re.MULTILINE)
+_KERAS = b"\x89HDF\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """What was found.
+
+    Args:
+        prefix: what the names of the tensors' files begin with.
+        config: `albert_config.json`, when there is one.
+        tokenizer: a SentencePiece model or a WordPiece vocabulary, when there is one.
+        steps: how many checkpoints lie there; the state file chose this one when there are several.
+    """
+
+    prefix: Path
+    config: Path | None
+    tokenizer: Path | None
+    steps: int = 1
+
+
+def holds_tensorflow(path: Path) -> bool:
+    """Whether `find_checkpoint` has something to look at: a checkpoint, a part of one, or one of an old format."""
+    if path.is_dir():
+        return bool(_prefixes(path)) or bool(_old_checkpoints(path))
+    return _index_of(path).is_file() or (path.is_file() and _is_old(path))
+
+
+def find_checkpoint(path: Path, config: Path | None = None, tokenizer: Path | None = None) -> CheckpointFiles:
+    """The files of the checkpoint that a path means.
+
+    Args:
+        path: a directory, a prefix, or one file of a checkpoint.
+        config: the `albert_config.json` to take, wherever it is.
+        tokenizer: the vocabulary to take.
+
+    Raises:
+        MissingInput: no checkpoint there, or several and nothing that chooses.
+        DamagedData: a checkpoint of a format that is not read here.
+    """
+    if path.is_dir():
+        prefix, steps = _in_directory(path)
+    else:
+        prefix, steps = _prefix_of(path), 1
+    places = _places_beside(prefix, path)
+    return CheckpointFiles(
+        prefix,
+        config if config is not None else _only(places, CONFIG_PATTERNS, "configurations", "--config"),
+        tokenizer if tokenizer is not None else _only(places, TOKENIZER_PATTERNS, "vocabularies", "--tokenizer"),
+        steps,
+    )
+
+
+def _in_directory(directory: Path) -> tuple[Path, int]:
+    prefixes = _prefixes(directory)
+    if not prefixes:
+        for file in _old_checkpoints(directory):
+            _refuse_old(file)
+        raise MissingInput(directory, "holds no TensorFlow checkpoint", "it needs a file that ends with .index")
+    if len(prefixes) == 1:
+        return prefixes[0], 1
+    chosen = _chosen_by_state_file(prefixes)
+    if chosen is None:
+        names = ", ".join(sorted(str(prefix.relative_to(directory)) for prefix in prefixes))
+        raise MissingInput(directory, f"holds {len(prefixes)} checkpoints: {names}", "name one of them")
+    return chosen, len(prefixes)
+
+
+def _prefixes(directory: Path) -> list[Path]:
+    """Of the checkpoints in a directory, in its `variables`, or in what an archive unpacked into it."""
+    for pattern in ("*", "variables/*", "*/*", "*/variables/*"):
+        found = [_without_part(file) for file in _visible(directory.glob(pattern + INDEX_SUFFIX))]
+        if found:
+            return sorted(found)
+    return []
+
+
+def _chosen_by_state_file(prefixes: Iterable[Path]) -> Path | None:
+    """What the state file beside the checkpoints calls the newest; only its last name counts, for runs are moved."""
+    for directory in {prefix.parent for prefix in prefixes}:
+        state = directory / STATE_NAME
+        if state.is_file() and (newest := _NEWEST.search(state.read_text(encoding="utf-8", errors="replace"))):
+            name = re.split(r"[/\\]", newest[1])[-1]
+            return next((prefix for prefix in prefixes if prefix == directory / name), None)
+    return None
+
+
+def _prefix_of(path: Path) -> Path:
+    if _index_of(path).is_file():
+        return _without_part(path)
+    if path.is_file():
+        _refuse_old(path)
+    if path.exists():
+        raise MissingInput(path, "is no part of a TensorFlow checkpoint", "name its directory, or its .index file")
+    raise MissingInput(_index_of(path), "no such file")
+
+
+def _without_part(path: Path) -> Path:
+    return path.with_name(_PART.sub("", path.name))
+
+
+def _index_of(path: Path) -> Path:
+    prefix = _without_part(path)
+    return prefix.with_name(prefix.name + INDEX_SUFFIX)
+
+
+def _old_checkpoints(directory: Path) -> list[Path]:
+    candidates = [*directory.glob("*ckpt*"), *directory.glob("*.h5"), *directory.glob("*.hdf5")]
+    return sorted(file for file in _visible(candidates) if file.is_file() and _is_old(file))
+
+
+def _is_old(file: Path) -> bool:
+    return is_table(file) or _is_keras(file)
+
+
+def _is_keras(file: Path) -> bool:
+    with open_input(file) as stream:
+        return stream.read(len(_KERAS)) == _KERAS
+
+
+def _refuse_old(file: Path) -> None:
+    if _is_keras(file):
+        why = "is an HDF5 file of Keras, not a TensorFlow checkpoint"
+        raise DamagedData(file, why, "take the .index and .data files of the release")
+    if not _PART.search(file.name) and is_table(file):
+        raise DamagedData(
+            file,
+            "is a checkpoint of TensorFlow's first format, which is not read here",
+            "tf.compat.v1.train.Saver().save(...) of any TensorFlow since 0.12 writes the second one",
+        )
+
+
+def _places_beside(prefix: Path, asked: Path) -> list[Path]:
+    """Directories where configuration and vocabulary may be, the nearest first."""
+    here = prefix.parent
+    places = [here, here / "assets"]
+    if here.name == "variables" or here.parent == asked:
+        places += [here.parent, here.parent / "assets"]
+    return [place for place in places if place.is_dir()]
+
+
+def _only(places: Iterable[Path], patterns: Iterable[str], what: str, flag: str) -> Path | None:
+    for place in places:
+        for pattern in patterns:
+            found = sorted(file for file in _visible(place.glob(pattern)) if file.is_file())
+            if len(found) > 1:
+                names = ", ".join(file.name for file in found)
+                raise MissingInput(place, f"holds {len(found)} {what}: {names}", f"choose with {flag}")
+            if found:
+                return found[0]
+    return None
+
+
+def _visible(files: Iterable[Path]) -> list[Path]:
+    """Without the `._` files that archives of a Mac bring."""
+    return [file for file in files if not file.name.startswith(".")]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One table from the variables of Google's ALBERT to transformers' names, and what else such a checkpoint may hold.
+#
+# A `kernel` is [in, out] in TensorFlow and is transposed; embeddings, biases, layer norms and `output_weights` are
+# not. TF-Hub puts `module/` in front. Source of the names: google-research/albert, `modeling.py`,
+# `run_pretraining.py`, `classifier_utils.py`, `squad_utils.py`, `lamb_optimizer.py`.
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a variable goes: transformers' name, and whether its two axes change places."""
+
+    name: str
+    transposed: bool = False
+
+
+def _dense(variable: str, module: str) -> dict[str, Place]:
+    return {
+        f"{variable}/kernel": Place(f"{module}.weight", transposed=True),
+        f"{variable}/bias": Place(f"{module}.bias"),
+    }
+
+
+def _norm(variable: str, module: str) -> dict[str, Place]:
+    return {f"{variable}/gamma": Place(f"{module}.weight"), f"{variable}/beta": Place(f"{module}.bias")}
+
+
+def _output(scope: str, module: str) -> dict[str, Place]:
+    return {f"{scope}output_weights": Place(f"{module}.weight"), f"{scope}output_bias": Place(f"{module}.bias")}
+
+
+_BACKBONE = {
+    "embeddings/word_embeddings": Place("embeddings.word_embeddings.weight"),
+    "embeddings/position_embeddings": Place("embeddings.position_embeddings.weight"),
+    "embeddings/token_type_embeddings": Place("embeddings.token_type_embeddings.weight"),
+    **_norm("embeddings/LayerNorm", "embeddings.LayerNorm"),
+    **_dense("encoder/embedding_hidden_mapping_in", "encoder.embedding_hidden_mapping_in"),
+    **_dense("pooler/dense", "pooler"),
+}
+_LAYER = {
+    **_dense("attention_1/self/query", "attention.query"),
+    **_dense("attention_1/self/key", "attention.key"),
+    **_dense("attention_1/self/value", "attention.value"),
+    **_dense("attention_1/output/dense", "attention.dense"),
+    **_norm("LayerNorm", "attention.LayerNorm"),
+    **_dense("ffn_1/intermediate/dense", "ffn"),
+    **_dense("ffn_1/intermediate/output/dense", "ffn_output"),
+    **_norm("LayerNorm_1", "full_layer_layer_norm"),
+}
+_HEADS = {
+    **_dense("cls/predictions/transform/dense", "predictions.dense"),
+    **_norm("cls/predictions/transform/LayerNorm", "predictions.LayerNorm"),
+    "cls/predictions/output_bias": Place("predictions.bias"),
+    **_output("cls/seq_relationship/", "sop_classifier.classifier"),
+    **_output("cls/squad/", "qa_outputs"),
+    **_output("", "classifier"),
+}
+
+_HUB = re.compile(r"^module(_\d+)?/")
+_SCOPE = re.compile(r"^(bert|albert)/")
+_IN_GROUP = re.compile(r"^encoder/transformer/group_(\d{1,4})/inner_group_(\d{1,4})/(.+)$")
+_OPTIMIZER = re.compile(
+    r"(^|/)((adam|lamb)_[mv]|(Adam|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?|Momentum)$"
+    r"|(^|/)(global_step|beta[12]_power|(current_)?loss_scale|good_steps)$"
+)
+_JOINT_ANSWER_HEAD = re.compile(r"^(start_logits|end_logits|answer_class)/")
+_OTHER_MODELS = (
+    (
+        re.compile(r"/encoder/layer_shared/|/word_embeddings_2$"),
+        "has the layout of brightmart's first albert_zh models, a network of another design (word_embeddings_2, "
+        "layer_shared)",
+        "take one of Google's albert_*_zh, or of brightmart's *_zh_google",
+    ),
+    (
+        re.compile(r"/encoder/layer_\d+/attention/"),
+        "holds a BERT, whose layers are all their own (encoder/layer_0, ...), not an ALBERT",
+        "name an ALBERT checkpoint",
+    ),
+    (
+        re.compile(r"/\.ATTRIBUTES/|^_CHECKPOINTABLE_OBJECT_GRAPH$"),
+        "is a checkpoint of Keras objects, which has no names of variables",
+        "take the release of google-research/albert, or the Hugging Face repository of this model",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class SortedNames:
+    """What becomes of every variable of a checkpoint.
+
+    Args:
+        placed: those that a model has a place for.
+        dropped: what an optimiser keeps: moments, steps, the scale of the loss.
+        unexpected: the others, each with the reason.
+    """
+
+    placed: dict[str, Place]
+    dropped: tuple[str, ...]
+    unexpected: dict[str, str]
+
+
+def sort_names(names: Iterable[str], where: str) -> SortedNames:
+    """Find every variable's place.
+
+    Args:
+        names: of the variables.
+        where: how to call the checkpoint in an error.
+
+    Raises:
+        DamagedData: they are those of another model, or two variables have the same place.
+    """
+    placed: dict[str, Place] = {}
+    dropped, unexpected = [], {}
+    for name in names:
+        if _OPTIMIZER.search(name):
+            dropped.append(name)
+        elif place := place_of(name):
+            placed[name] = place
+        else:
+            unexpected[name] = _why_unexpected(name)
+    _refuse_other_models(placed, unexpected, where)
+    first: dict[str, str] = {}
+    for name, place in placed.items():
+        if (other := first.setdefault(place.name, name)) != name:
+            raise DamagedData(where, f"holds {place.name} twice: as {other} and as {name}")
+    return SortedNames(placed, tuple(dropped), unexpected)
+
+
+def place_of(variable: str) -> Place | None:
+    """The place of one variable, None when it has none."""
+    inside = _HUB.sub("", variable)
+    scope = _SCOPE.match(inside)
+    if scope is None:
+        return _HEADS.get(inside)
+    name, within = inside[scope.end() :], "albert."
+    place = _BACKBONE.get(name)
+    if found := _IN_GROUP.match(name):
+        within += f"encoder.albert_layer_groups.{int(found[1])}.albert_layers.{int(found[2])}."
+        place = _LAYER.get(found[3])
+    return place and replace(place, name=within + place.name)
+
+
+def _why_unexpected(name: str) -> str:
+    if _JOINT_ANSWER_HEAD.match(name):
+        return "belongs to the joint head of SQuAD 2.0, for which no model here has a place yet"
+    return "is no variable of an ALBERT"
+
+
+def _refuse_other_models(placed: Mapping[str, Place], unexpected: Mapping[str, str], where: str) -> None:
+    for pattern, why, remedy in _OTHER_MODELS:
+        if any(pattern.search(name) for name in unexpected):
+            raise DamagedData(where, why, remedy)
+    if not any(place.name.startswith("albert.") for place in placed.values()):
+        names = sorted({**unexpected, **placed})
+        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        raise DamagedData(where, f"holds no ALBERT: its variables are {shown}" if names else "holds no variables")
+
+
+OneOutput = Literal["regression", "multiple_choice"]
+_LARGE = 2**28
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorflowCheckpoint:
+    """A checkpoint, read.
+
+    Args:
+        config: of the model.
+        extra: further keys for `config.json`.
+        tensors: transformers' name -> tensor, in memory of its own.
+        architecture: the class of transformers that they are.
+        dropped: variables of the optimiser.
+        unexpected: variables that have no place, each with the reason.
+        ignored_keys: of `albert_config.json`, which the reference's code does not read either.
+        files: where everything was.
+        source: the index, for errors and reports.
+        size: bytes of the tensors that were read.
+    """
+
+    config: AlbertConfig
+    extra: dict[str, Any]
+    tensors: dict[str, Tensor]
+    architecture: str
+    dropped: tuple[str, ...]
+    unexpected: dict[str, str]
+    ignored_keys: tuple[str, ...]
+    files: CheckpointFiles
+    source: str
+    size: int
+
+
+def read_tensorflow_checkpoint(
+    path: Path,
+    *,
+    config_file: Path | None = None,
+    tokenizer: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    one_output: OneOutput | None = None,
+    dtype: torch.dtype | None = None,
+) -> TensorflowCheckpoint:
+    """Read a checkpoint that google-research/albert wrote or released.
+
+    Names, shapes, configuration and sizes of files are checked before the first number is read.
+
+    Args:
+        path: a directory, a prefix, or one file of the checkpoint (see `tensorflow_files`).
+        config_file: its `albert_config.json`, when that lies elsewhere.
+        tokenizer: its vocabulary, when that lies elsewhere.
+        overrides: what goes before `albert_config.json`: `num_hidden_layers`, `num_attention_heads`, `hidden_act`.
+        one_output: what a classifier with one output is, STS-B's or RACE's; their checkpoints look alike.
+        dtype: of the tensors; None leaves them as they are stored.
+
+    Raises:
+        MissingInput: a file is absent, or nobody says how many layers, heads or which activation.
+        DamagedData: a file is damaged, of another model or another format.
+        InvalidConfiguration: the configuration and the tensors contradict each other.
+    """
+    files = find_checkpoint(path, config_file, tokenizer)
+    bundle = TensorBundle(files.prefix)
+    where = str(bundle.index)
+    found = sort_names(bundle.entries, where)
+    shapes = {place.name: _shape(bundle, variable, place) for variable, place in found.placed.items()}
+    said, ignored = read_albert_config(files.config, files.prefix.parent)
+    config = config_of(said, shapes, overrides or {}, files.config, where)
+    labels = next(iter(shapes.get("classifier.bias", ())), 2)
+    architecture, extra = _architecture(shapes, labels, one_output, where)
+    places = {variable: place for variable, place in found.placed.items() if belongs_to(place.name, architecture)}
+    beside = {v: f"has no place in {architecture}" for v in found.placed if v not in places}
+    bundle.require(places)
+    described = {place.name: torch.empty(shapes[place.name], device="meta") for place in places.values()}
+    require_whole(from_transformers(described, config, where), architecture, config, where)
+    return TensorflowCheckpoint(
+        config=config,
+        extra=extra,
+        tensors=_read(bundle, places, dtype),
+        architecture=architecture,
+        dropped=found.dropped,
+        unexpected=found.unexpected | beside,
+        ignored_keys=ignored,
+        files=files,
+        source=where,
+        size=sum(bundle.entries[variable].size for variable in places),
+    )
+
+
+def _shape(bundle: TensorBundle, variable: str, place: Place) -> tuple[int, ...]:
+    shape = bundle.entries[variable].shape
+    return shape[::-1] if place.transposed else shape
+
+
+def _architecture(shapes: Shapes, labels: int, one_output: OneOutput | None, where: str) -> tuple[str, dict[str, Any]]:
+    architecture = architecture_of(shapes)
+    if architecture not in CLASSIFIERS:
+        return architecture, {}
+    if labels > 1:
+        return architecture, {"problem_type": "single_label_classification"}
+    if one_output is None:
+        why = "its classifier has one output: a score of a text, as for STS-B, or of an option, as for RACE"
+        raise InvalidConfiguration(where, why, "say which: --one-output regression, or --one-output multiple_choice")
+    if one_output == "regression":
+        return architecture, {"problem_type": "regression"}
+    return "AlbertForMultipleChoice", {}
+
+
+def _read(bundle: TensorBundle, places: Mapping[str, Place], dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """The tensors, the largest first: one is in memory twice while it is transposed, early enough not to matter."""
+    order = sorted(places, key=lambda variable: -bundle.entries[variable].size)
+    size = sum(bundle.entries[variable].size for variable in places)
+    tensors = {}
+    with progress("Reading TensorFlow's tensors", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
+        for variable in order:
+            tensor = bundle.read(variable)
+            file = bundle.data_file(bundle.entries[variable].shard)
+            if not tensor.is_floating_point():
+                raise DamagedData(file, f"{variable} holds {tensor.dtype}, numbers with a fraction are expected")
+            if not all(map(math.isfinite, map(float, torch.aminmax(tensor)))):  # NaN is the smallest and the largest
+                raise DamagedData(file, f"{variable} holds numbers that are not finite")
+            place = places[variable]
+            tensor = tensor.to(dtype or tensor.dtype)
+            tensors[place.name] = tensor.t().contiguous() if place.transposed else tensor
+            bar.advance(bundle.entries[variable].size / 1e6)
+    return tensors

@@ -1,1 +1,0 @@
-"""A trained model begins another."""

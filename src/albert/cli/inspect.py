@@ -1,0 +1,297 @@
+"""`albert show` (training samples), `albert analyze` (layers) and `albert quickstart`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from albert.cli.model_commands import AnalyzeLayers, Quickstart, Show
+from albert.cli.options import open_console
+from albert.cli.render import table
+from albert.experiments.layers import LayerSimilarity, cut_passages, draw_layers, measure_layers, write_layers
+from albert.experiments.quickstart import quickstart, show_report, split_chapters
+from albert.pretraining.sampling import PretrainingSamples
+from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
+from albert.pretraining.statistics import Figure, measure, tokens_cut
+from albert.runtime.devices import pick_device
+from albert.runtime.errors import UsageError
+from albert.runtime.progress import progress
+from albert.text.corpus import read_corpus
+from albert.text.sentencepiece_files import BLANK
+from albert.text.shards import TokenCorpus
+from albert.text.tokenizer import Tokenizer
+from albert.text.wordpiece import CONTINUES, WordPieceTokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# Training samples as text for people: where they come from, what was masked, and what the model sees in its place.
+
+THERE, MASK, STRANGER, KEPT, MARK = "bold green", "cyan", "bold red", "yellow", "dim"
+SENTENCES = " ¦"
+
+LEGEND = Text.assemble(
+    *(("{", MARK), ("what was there", THERE), (" → ", MARK), "what the model sees", ("}", MARK), ": "),
+    *(("[MASK]", MASK), ", a ", ("random token", STRANGER), " or ", ("the token itself", KEPT)),
+    f";{SENTENCES} between sentences",
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a segment lies in its corpus.
+
+    Attributes:
+        begin, end: its tokens, in the run of the whole corpus.
+        sentence_edges: where sentences begin inside it.
+        name: the document and the sentences, in words.
+    """
+
+    begin: int
+    end: int
+    sentence_edges: tuple[int, ...]
+    name: str
+
+    @classmethod
+    def of(cls, corpus: TokenCorpus, begin: int, length: int) -> "Origin":
+        """The origin of a run of tokens."""
+        shard, end = int(np.searchsorted(corpus.shard_starts, begin, side="right")) - 1, begin + length
+        lengths = corpus.lengths(shard)
+        sentences = int(corpus.shard_starts[shard]) + np.concatenate(
+            ([0], np.cumsum(lengths.sentences, dtype=np.int64))
+        )
+        documents = np.concatenate(([0], np.cumsum(lengths.documents, dtype=np.int64)))
+        first, last = int(np.searchsorted(sentences, begin, side="right")) - 1, int(np.searchsorted(sentences, end))
+        document = int(np.searchsorted(documents, first, side="right")) - 1
+        numbers = (first - int(documents[document]) + 1, last - int(documents[document]))
+        words = f"sentence {numbers[0]}" if numbers[0] == numbers[1] else f"sentences {numbers[0]}–{numbers[1]}"
+        whole = (sentences[first] == begin, sentences[last] == end)
+        cut = [place for place, kept in zip(("front", "end"), whole, strict=True) if not kept]
+        name = f"{words} of {lengths.documents[document]}, document {document + 1} of shard"
+        name += f" {corpus.description.shards[corpus.split][shard].name}"
+        return cls(
+            begin,
+            end,
+            tuple(sentences[first + 1 : last].tolist()),
+            name + (f", cut at its {' and its '.join(cut)}" if cut else ""),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RenderedSamples:
+    """Shows samples one by one.
+
+    Args:
+        samples: where they come from.
+        numbers: int64, which.
+    """
+
+    def __init__(self, samples: PretrainingSamples, numbers: np.ndarray) -> None:
+        self._corpus, self._tokenizer = samples.corpus, samples.corpus.tokenizer()
+        self._objective: SentenceObjective = samples.recipe.objective
+        self._mask_id = samples.masking.mask_id
+        self._numbers, self._made = numbers, samples.explained(numbers)
+
+    def __iter__(self) -> Iterator[Group]:
+        ends = np.cumsum(self._made.samples.lengths)
+        for i, end in enumerate(ends.tolist()):
+            yield self._sample(i, end - int(self._made.samples.lengths[i]), end)
+
+    def _sample(self, i: int, begin: int, end: int) -> Group:
+        samples, segments, spans, _ = self._made
+        masked = int(np.count_nonzero((samples.masked_positions >= begin) & (samples.masked_positions < end)))
+        words = spans.words[(spans.begin >= begin) & (spans.begin < end)].tolist()
+        label = int(samples.order_labels[i])
+        facts = Text.assemble(
+            f"{end - begin} tokens, {masked} masked ({masked / (end - begin):.1%}) in {len(words)} spans of ",
+            f"{' '.join(map(str, words))} words · " if words else "no words · ",
+            (self._order(label), "bold magenta" if label not in (IN_ORDER, NO_LABEL) else "bold"),
+        )
+        parts: list[Rule | Text | Padding] = [Rule(f"sample {self._numbers[i]:,}", align="left", characters="─"), facts]
+        place = begin + 1
+        for name, run in (("[CLS]", segments.first), ("[SEP]", segments.second)):
+            length = int(run.length[i])
+            if length:
+                origin = Origin.of(self._corpus, int(run.begin[i]), length)
+                parts.append(Text.assemble((name, MARK), f" {origin}, {length} tokens"))
+                parts.append(Padding(self._segment(origin, place), (0, 0, 0, 6)))
+            place += length + 1
+        parts.append(Text("[SEP]", style=MARK))
+        return Group(*parts)
+
+    def _order(self, label: int) -> str:
+        if label == NO_LABEL:
+            return "nothing is asked of the order"
+        if label == IN_ORDER:
+            return "label 0: in order"
+        return {"sop": "label 1: swapped", "nsp": "label 1: the second is from elsewhere"}.get(
+            self._objective, "label 1: swapped or from elsewhere"
+        )
+
+    def _segment(self, origin: Origin, place: int) -> Text:
+        """A segment that begins at a place of the run of all samples."""
+        samples, _, spans, _ = self._made
+        original = self._corpus.read(origin.begin, origin.end).tolist()
+        breaks = {place + edge - origin.begin for edge in origin.sentence_edges}
+        span_ends = dict(zip(spans.begin.tolist(), spans.end.tolist(), strict=True))
+        text, token, last = Text(), place, place + len(original)
+        while token < last:
+            if token in breaks:
+                text.append(SENTENCES, style=MARK)
+            stop = span_ends.get(token, token + 1)
+            there = original[token - place : stop - place]
+            if token in span_ends:
+                text.append_text(self._span(there, samples.token_ids[token:stop].tolist()))
+            else:
+                text.append(self._written(there))
+            token = stop
+        return text[1:] if text.plain.startswith(" ") else text
+
+    def _span(self, there: list[int], seen: list[int]) -> Text:
+        was = self._written(there)
+        blank = " " * (len(was) - len(was.lstrip(" ")))
+        text = Text.assemble(blank, ("{", MARK), (was.strip(" ") or BLANK, THERE), (" →", MARK))
+        kinds = [
+            MASK if now == self._mask_id else KEPT if now == before else STRANGER
+            for before, now in zip(there, seen, strict=True)
+        ]
+        for kind, group in groupby(zip(kinds, seen, strict=True), key=lambda pair: pair[0]):
+            ids = [now for _, now in group]
+            times = f"×{len(ids)}" if len(ids) > 1 else ""
+            text.append(f" [MASK]{times}" if kind == MASK else f" {self._written(ids).strip(' ') or BLANK}", style=kind)
+        text.append("}", style=MARK)
+        return text
+
+    def _written(self, ids: list[int]) -> str:
+        return "".join(written(self._tokenizer, token) for token in ids)
+
+
+def written(tokenizer: Tokenizer, token: int) -> str:
+    """A piece as it stands in a text, with the blank before it."""
+    piece = tokenizer.piece(token)
+    if isinstance(tokenizer, WordPieceTokenizer):
+        return piece.removeprefix(CONTINUES) if piece.startswith(CONTINUES) else f" {piece}"
+    return piece.replace(BLANK, " ")
+
+
+NARROWEST, WIDEST = 60, 100
+
+
+def run_show(asked: Show) -> int:
+    """Run `albert show`."""
+    for name in ("number", "first", "epoch", "count"):
+        if getattr(asked, name) < 0:
+            raise UsageError(f"--{name}", f"is {getattr(asked, name)}, at least 0 is needed")
+    corpus = TokenCorpus.open(asked.corpus, asked.split, verify=False)
+    samples = PretrainingSamples(corpus, asked.sequences, asked.masking, asked.seed)
+    if asked.first >= samples.per_epoch:
+        raise UsageError("--first", f"is {asked.first}, the epoch has {samples.per_epoch:,} samples")
+    begin = asked.epoch * samples.per_epoch + asked.first
+    shown, counted = (min(some, samples.per_epoch - asked.first) for some in (asked.number, asked.count))
+    console = open_console(soft_wrap=False)
+    console.width = min(max(console.width, NARROWEST), WIDEST)
+    console.print(
+        f"{asked.corpus}: {corpus.n_documents:,} {asked.split} documents, {corpus.n_tokens:,} tokens, "
+        f"{samples.per_epoch:,} samples an epoch; epoch {asked.epoch}, seed {asked.seed}",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print(LEGEND)
+    for sample in RenderedSamples(samples, np.arange(begin, begin + shown)):
+        console.print()
+        console.print(sample)
+    if counted:
+        console.print()
+        figures = measure(samples, np.arange(begin, begin + counted))
+        if asked.sequences.keep_pairs:
+            figures.append(tokens_cut([corpus], asked.sequences, asked.seed))
+        console.print(counts(figures, counted))
+    return 0
+
+
+def counts(figures: list[Figure], number: int) -> Table:
+    """What was counted beside what is expected; a score is in standard deviations."""
+    table = Table(title=f"{number:,} samples, counted", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for heading in ("seen", "expected", "score"):
+        table.add_column(heading, justify="right")
+    for figure in figures:
+        table.add_row(figure.name, *(_cell(value) for value in (figure.seen, figure.expected)), _score(figure))
+    return table
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if value > 2 else f"{value:.4f}"
+
+
+def _score(figure: Figure) -> str:
+    if figure.expected is None:
+        return ""
+    if figure.deviation is None:
+        return "about"
+    if figure.deviation == 0:
+        return "exact" if figure.score == 0 else "[bold red]differs[/bold red]"
+    score = figure.score or 0.0
+    return f"{score:+.1f}" if abs(score) < 4 else f"[bold red]{score:+.1f}[/bold red]"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert analyze`: what happens inside a model.
+
+
+def layers(asked: AnalyzeLayers) -> int:
+    """Run `albert analyze layers`."""
+    if not asked.models:
+        raise UsageError("albert analyze layers", "no model is named", "albert analyze layers MODEL...")
+    if asked.output.suffix.lower() != ".png":
+        raise UsageError(f"--output {asked.output}", "is no PNG", "choose a name that ends in .png")
+    for option in ("passages", "words"):
+        if getattr(asked, option) < 1:
+            raise UsageError(f"--{option}", f"is {getattr(asked, option)}, at least 1 is needed")
+    texts = (
+        (document.text for document in read_corpus([Path(place) for place in asked.text]))
+        if asked.text
+        else (chapter.text for chapter in split_chapters().held_out)
+    )
+    passages, device = cut_passages(texts, asked.passages, asked.words), pick_device(asked.device)
+    measured = []
+    for model in asked.models:
+        with progress(f"Reading with {model}", len(passages), "passages") as bar:
+            measured.append(measure_layers(model, passages, device=device, advance=bar.advance))
+    draw_layers(measured, asked.output)
+    if asked.csv is not None:
+        write_layers(measured, asked.csv)
+    _show(open_console(), measured, asked)
+    return 0
+
+
+def _show(console: Console, measured: list[LayerSimilarity], asked: AnalyzeLayers) -> None:
+    for title, values in (("L2 distance", "distance"), ("angle, degrees", "angle")):
+        made = table(f"{title} of a layer's input and output", "", "first", "least", "median", "most", "last")
+        for one in measured:
+            each = getattr(one, values)
+            ranked = sorted(each)
+            shown = (each[0], ranked[0], ranked[len(ranked) // 2], ranked[-1], each[-1])
+            made.add_row(f"{one.model}: {one.layers}", *(f"{value:,.2f}" for value in shown))
+        console.print(made)
+    console.print(" and ".join(str(path) for path in (asked.output, asked.csv) if path), markup=False)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert quickstart`: the whole story on the embedded sample.
+
+
+def run_quickstart(asked: Quickstart) -> int:
+    """Run the command."""
+    console = open_console(soft_wrap=False, highlight=True)
+    show_report(quickstart(asked.output, console), console)
+    return 0

@@ -1,0 +1,482 @@
+"""Options of `albert predict`, `serve`, `convert`, `export`, `quantize`, `analyze`, `info`, `show` and `quickstart`.
+
+They are parsed without torch; the modules that do the work are imported afterwards."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from tyro.conf import Positional
+
+from albert.cli.main import load_command
+from albert.cli.options import dispatch, parse
+from albert.inference.server.limits import Limits
+from albert.model.config import Activation
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import SequenceRecipe
+
+Asked = Literal["classify", "score", "answer", "choose", "tag", "fill-mask", "order", "embed"]
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Ask a trained model: fill masks, judge an order, classify, score, answer a question, tag words, choose, embed.
+
+    What a model can do depends on its head: `albert pretrain` makes models that fill masks and judge orders,
+    and `albert finetune` the others. Give one question, or with --input a file of them: it is checked from end to
+    end first, then answered row by row, whatever its size. A run that was stopped or killed goes on with the same
+    command; OUTPUT is there when it is whole.
+
+    Example: albert predict run/model --fill-mask "The cat [MASK] on the mat."
+
+    Example: albert predict run/model --tag "U.N. official Ekeus heads for Baghdad ." --words
+
+    Example: albert predict run/model --input reviews.csv --text-field review --output answered.parquet
+    """
+
+    model: Positional[str]
+    """A model directory, a run directory, or a Hugging Face Hub id."""
+    fill_mask: str | None = None
+    """A text with [MASK] in it, once or several times."""
+    order: tuple[str, str] | None = None
+    """Two adjacent segments: are they in their order, or swapped?"""
+    classify: str | None = None
+    """A text to classify, or to score where the model predicts a number."""
+    pair: str | None = None
+    """The second text, where the classifier was trained on pairs."""
+    question: str | None = None
+    """A question, to be answered from --context, or about it where --choose gives the options."""
+    context: str | None = None
+    """The text that holds the answer."""
+    tag: str | None = None
+    """A text whose words get a label each."""
+    words: bool = False
+    """The words to tag are what stands between blanks, as in tagged text; else the tokenizer says what a word is."""
+    choose: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION...", help_behavior_hint="")] = ()
+    """Two or more options, to be chosen from after reading --context."""
+    input: str | None = None
+    """Many rows: .txt with a text a line, .jsonl, .csv, .tsv, .parquet, plain or packed (.gz); - is standard input."""
+    output: Path | None = None
+    """Where they go with their answers: .jsonl, .csv, .parquet, or .npy for vectors; JSON on standard output if not
+    given."""
+    ask: Asked | None = None
+    """What is asked of every row; what the model's head is for if not given."""
+    text_field: str = "text"
+    """The field of a row that holds its text."""
+    pair_field: str = "text_pair"
+    """The field of the second text, which rows may lack."""
+    question_field: str = "question"
+    """The field of a question."""
+    context_field: str = "context"
+    """The field of the text that holds its answer."""
+    options_field: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD...")] = ("options",)
+    """The field with a list of options, or one field for each option."""
+    prefix: str = "predicted_"
+    """What the names of an answer's fields begin with, beside those of the row."""
+    pooling: Literal["mean", "cls"] = "mean"
+    """How tokens become the vector of a text."""
+    normalize: bool = False
+    """Vectors of length 1."""
+    replace: bool = False
+    """Replace an existing output, or one that was begun with other settings."""
+    top_k: int | None = None
+    """How many pieces a mask, or how many answers a question gets; 5, but one answer to a question of a file."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    hidden_act: Activation | None = None
+    """The activation, in place of config.json's: gelu_new is the tanh form that Google trained with."""
+    num_attention_heads: int | None = None
+    """The number of heads, in place of config.json's; the shapes of the weights do not show it."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """Of the products in the encoder; auto is bf16 where the machine has it in hardware, else fp32."""
+    depth: int | None = None
+    """Layers to apply; a shared layer can be applied as often as you like."""
+    patience: int | None = None
+    """Decide a text early, as soon as so many depths in a row agree; the model must have learnt it (--exits)."""
+    json: bool = False
+    """JSON in place of a table."""
+
+
+def predict_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert predict`."""
+    asked = parse(Predict, arguments, "albert predict")
+    return load_command("albert.cli.predict").run_predict(asked)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What `albert serve` is asked for.
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Answer over HTTP what a model can be asked, and show a page to try it in the browser.
+
+    Requests of all callers are computed together. Memory, queue and time are bounded: what does not fit is refused
+    with a status that says why. SIGTERM ends the server when it has answered what it accepted. Addresses: / the page,
+    /docs the API, /healthz, /readyz, /metrics.
+
+    Example: albert serve run/model --port 8000
+    """
+
+    model: Positional[str]
+    """A model directory, a run directory, or a Hugging Face Hub id."""
+    host: str = "127.0.0.1"
+    """The address to listen at; 0.0.0.0 lets other machines in, and there is no password: put a proxy before it."""
+    port: int = 8000
+    """0 takes one that is free, and says which."""
+    allowed_host: tuple[str, ...] = ()
+    """Names that requests may have in their Host header, beside localhost, 127.0.0.1, [::1] and the address of --host
+    (with --host 0.0.0.0: any IP address); * allows all."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """Of the encoder's matrix products; auto is the fastest that leaves scores as they are."""
+    depth: int | None = None
+    """Layers to apply, where they share their parameters more of them than trained, too."""
+    patience: int | None = None
+    """Decide a text as soon as so many layers in a row agree on its label."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    threads: int | None = None
+    """Threads of the model; all cores by default."""
+    drain_timeout: float = 30.0
+    """Seconds that accepted requests may take after SIGTERM."""
+    limits: Limits = field(default_factory=Limits)
+
+
+def serve_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert serve`."""
+    asked = parse(Serve, arguments, "albert serve")
+    return load_command("albert.cli.predict").run_serve(asked)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What `albert convert` is asked for.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert:
+    """Make a model directory from a TensorFlow checkpoint of google-research/albert, or from a Hugging Face model.
+
+    SOURCE is what there is: the directory of a release or a training run, a TF-Hub module, one file or the prefix of
+    a checkpoint, a .tar.gz, .tgz, .tar or .zip of these, a Hugging Face directory, or a Hub id. TensorFlow need not
+    be installed, every checksum is verified, and every variable is accounted for.
+
+    There is no --to tensorflow: what is written is a Hugging Face model directory, which transformers, ONNX and
+    whatever reads safetensors open; nothing current asks for TensorFlow 1 checkpoints.
+
+    Example: albert convert albert_base_v2.tar.gz --output models/albert-base-v2
+    """
+
+    source: Positional[str]
+    """A directory, a checkpoint's file or prefix, an archive, or a Hub id."""
+    output: Path
+    """The model directory to write."""
+    config: Path | None = None
+    """The albert_config.json, when it does not lie beside the checkpoint."""
+    tokenizer: Path | None = None
+    """A SentencePiece model, a WordPiece vocabulary, or a directory with one, when it does not lie beside SOURCE."""
+    without_tokenizer: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Write the model alone."""
+    lower_case: bool = True
+    """What a vocabulary alone does not say: whether its model was trained on lower-cased text."""
+    keep_accents: bool = False
+    """And whether accents were kept."""
+    hidden_act: Activation | None = None
+    """The activation, in place of what SOURCE says: gelu_new is the tanh form, gelu the exact one."""
+    num_attention_heads: int | None = None
+    """In place of what SOURCE says; the shapes of the weights do not show it."""
+    num_hidden_layers: int | None = None
+    """In place of what SOURCE says; where layers are shared the weights do not show it."""
+    one_output: Literal["regression", "multiple_choice"] | None = None
+    """What a TensorFlow classifier with one output is: STS-B's score, or the score of an option, as for RACE."""
+    labels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...", help_behavior_hint="")] = ()
+    """The names of a classifier's outputs, in order."""
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    """Of the weights; those of SOURCE by default."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
+def convert_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert convert`."""
+    asked = parse(Convert, arguments, "albert convert")
+    return load_command("albert.cli.convert").run_convert(asked)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What `albert export` is asked for.
+
+EXPORT_USAGE = """usage: albert export FORMAT MODEL --output PATH [options]
+
+Formats:
+  onnx                    one file for ONNX Runtime, OpenVINO and whatever else reads ONNX
+  sentence-transformers   a directory that SentenceTransformer(PATH) opens, for the vectors of texts
+
+Examples:
+  albert export onnx runs/stars/model --output models/stars-onnx
+  albert export sentence-transformers runs/mine/model --output models/vectors --normalize"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOnnx:
+    """Write a model as one ONNX file in which the weights that layers share stand once.
+
+    Inputs are input_ids, attention_mask and token_type_ids, any batch and length, padded on the right. The file is
+    opened in ONNX Runtime, and in OpenVINO where it is installed; outputs in float32 are within 1e-4 of albert's over
+    random batches of mixed lengths, or nothing is written.
+
+    Example: albert export onnx runs/stars/model --output models/stars-onnx --precision int8
+    """
+
+    model: Positional[str]
+    """A model directory, a run, or a Hub id."""
+    output: Path
+    """A directory, for the file with tokenizer, config.json and card; or the file alone, with a name in .onnx."""
+    precision: Literal["fp32", "int8"] = "fp32"
+    """Of products with weights. int8 keeps each shared matrix once, as integers with a scale for each output."""
+    opset: int = 20
+    """The version of ONNX's operators, 17 to 24."""
+    depth: int | None = None
+    """Layers to apply; all by default. A model whose layers are one layer may go deeper than it was trained."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSentenceTransformers:
+    """Copy a model to a directory that sentence-transformers opens, and albert and transformers as before.
+
+    Its `encode` gives the vectors that `albert.load(PATH).embed` gives.
+
+    Example: albert export sentence-transformers runs/mine/model --output models/vectors --normalize
+    """
+
+    model: Positional[str]
+    """A model directory, a run, or a Hub id."""
+    output: Path
+    """The directory to write."""
+    pooling: Literal["mean", "cls"] = "mean"
+    """How tokens become the vector of a text: the mean of all, [CLS] and [SEP] among them, or what stands at [CLS]."""
+    normalize: bool = False
+    """Vectors of length 1."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
+def export_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert export`."""
+    return dispatch(
+        "albert export", EXPORT_USAGE, {"onnx": _onnx, "sentence-transformers": _sentence}, arguments, "format"
+    )
+
+
+def _onnx(arguments: list[str]) -> int:
+    asked = parse(ExportOnnx, arguments, "albert export onnx")
+    return load_command("albert.cli.convert").onnx(asked)
+
+
+def _sentence(arguments: list[str]) -> int:
+    asked = parse(ExportSentenceTransformers, arguments, "albert export sentence-transformers")
+    return load_command("albert.cli.convert").sentence_transformers(asked)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What `albert quantize` is asked for.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantize:
+    """Write a model with 8-bit integers for matrices, one scale for each row: about a quarter of the size.
+
+    Every command of albert opens the result, `albert predict` and `albert evaluate` among them; transformers does not.
+    How far the outputs move is told here; what that does to a score, albert evaluate tells.
+
+    Example: albert quantize runs/stars/model --output models/stars-int8
+    """
+
+    model: Positional[str]
+    """A model directory, a run, or a Hub id."""
+    output: Path
+    """The directory to write."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
+def quantize_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert quantize`."""
+    asked = parse(Quantize, arguments, "albert quantize")
+    return load_command("albert.cli.convert").run_quantize(asked)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What `albert analyze` is asked for.
+
+ANALYZE_USAGE = """usage: albert analyze COMMAND [options]
+
+Commands:
+  layers    how far each layer moves what comes into it (the paper's Figure 1)
+
+Example: albert analyze layers albert/albert-base-v2 runs/mine --output layers.png"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyzeLayers:
+    """Draw L2 distance and angle between input and output of every layer (the paper's Figure 1), for any models.
+
+    All models read the same passages, each with its own tokenizer; the means are over all tokens.
+
+    Example: albert analyze layers albert/albert-base-v2 runs/mine --text my_text/
+    """
+
+    models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)")]
+    """Model directories, runs, or Hub ids."""
+    text: tuple[str, ...] = ()
+    """Files or folders whose text is read; the held-out chapters of the embedded sample by default."""
+    passages: int = 200
+    """How many are read, the first ones of the text."""
+    words: int = 100
+    """Words of a passage."""
+    output: Path = Path("layers.png")
+    """The picture, a PNG; an older one is replaced."""
+    csv: Path | None = None
+    """Write the figures to this file as well, a row for each model and layer."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+def analyze_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert analyze`."""
+    return dispatch("albert analyze", ANALYZE_USAGE, {"layers": _layers}, arguments, "command")
+
+
+def _layers(arguments: list[str]) -> int:
+    asked = parse(AnalyzeLayers, arguments, "albert analyze layers")
+    return load_command("albert.cli.inspect").layers(asked)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What `albert info` is asked for.
+
+INFO_DESCRIPTION = """Describe a preset, a model directory or Hub id, or a prepared corpus; with no name, this machine.
+
+Parameters and bytes are exact. FLOPs count a multiplication with its addition as 2.
+
+Examples:
+  albert info albert-base
+  albert info albert-base --compare bert-base
+  albert info albert-large --sequence-length 128 --measure
+  albert info albert-xxlarge --memory --memory-limit 80GB --device cuda
+  albert info albert/albert-xlarge-v2 --self-check"""
+
+
+@dataclass(frozen=True)
+class Info:
+    """What to tell about."""
+
+    what: Positional[str | None] = None
+    """A preset (albert-base, ...), a directory, or a Hub id (albert/albert-base-v2); nothing: machine and presets."""
+    compare: str | None = None
+    """Another one to set beside it, with what is said of the two and whether it holds."""
+    sequence_length: int | None = None
+    """Tokens in a sequence, for work and memory; the longest one by default."""
+    measure: bool = False
+    """Measure tokens per second on this machine: inference and pre-training steps, with random weights."""
+    memory: bool = False
+    """Plan a training step: its memory by parts, and the largest micro-batch that fits, with and without activation
+    checkpointing."""
+    memory_limit: str | None = None
+    """What the plan may use, 24GB say; what is free on the device by default."""
+    optimizer: Literal["lamb", "adamw"] = "lamb"
+    """Of the plan."""
+    batch_size: int | None = None
+    """Sequences of a measured or planned batch; by default as many as make 512 tokens, in a plan 32."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to measure and to ask; a plan can be made for a GPU that is elsewhere."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Of what is measured or planned; auto takes the one in which the device is faster."""
+    self_check: bool = False
+    """Ask a model for masked words under every plausible activation and number of heads."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    json: bool = False
+    """One JSON object in place of tables."""
+
+
+def info_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert info`."""
+    asked = parse(Info, arguments, "albert info", INFO_DESCRIPTION)
+    return load_command("albert.cli.info").run(asked)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What `albert show` is asked for.
+
+SEQUENCES, MASKING = SequenceRecipe(max_length=128), MaskingRecipe()
+"""What is shown unless something else is asked for; the paper's 512 tokens fill a page each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """Show what a prepared corpus becomes in training: a few samples as text, and counts of many.
+
+    Every sample is what a run with this seed and these settings would see, at that place of that epoch.
+
+    Example: albert show corpus --number 2 --objective sop --max-length 128
+    """
+
+    corpus: Positional[Path]
+    """What `albert prepare` wrote."""
+    number: int = 3
+    """How many samples to show."""
+    first: int = 0
+    """The first of them, in the order of training."""
+    epoch: int = 0
+    """Of which epoch."""
+    seed: int = 0
+    """Of the run."""
+    split: Literal["train", "held_out"] = "train"
+    count: int = 2000
+    """How many samples to count, from the first on; 0: none."""
+    sequences: Annotated[SequenceRecipe, tyro.conf.arg(name="")] = SEQUENCES
+    masking: Annotated[MaskingRecipe, tyro.conf.arg(name="")] = MASKING
+
+
+def show_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert show`."""
+    asked = parse(Show, arguments, "albert show")
+    return load_command("albert.cli.inspect").run_show(asked)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What `albert quickstart` is asked for.
+
+QUICKSTART_DESCRIPTION = """From raw text to answers on the embedded sample, in a few minutes on two cores.
+
+Trains a vocabulary, prepares shards, pre-trains a small all-shared ALBERT, fine-tunes it to tell authors apart, and
+reports. The same command goes on where an earlier one was stopped.
+
+Example:
+  albert quickstart --output my-quickstart"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quickstart:
+    """Where to write."""
+
+    output: Path = Path("quickstart-run")
+    """The directory for everything the quickstart makes."""
+
+
+def quickstart_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert quickstart`."""
+    asked = parse(Quickstart, arguments, "albert quickstart", QUICKSTART_DESCRIPTION)
+    return load_command("albert.cli.inspect").run_quickstart(asked)

@@ -1,0 +1,357 @@
+"""Curves of runs from their journals, as pictures and tables; and the rows that `results/` keeps of a run."""
+
+import csv
+import io
+import json
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+
+from albert.runtime.errors import MissingInput
+from albert.runtime.files import new_directory, new_file, write_text
+from albert.runtime.json_files import read_journal, read_json_object
+from albert.training.run_folder import RunFolder
+
+matplotlib.use("Agg")
+Against = Literal["steps", "tokens", "minutes"]
+_AXES = {"steps": "steps", "tokens": "million tokens seen", "minutes": "minutes in updates"}
+_SCALES = {"steps": 1.0, "tokens": 1e6, "minutes": 60.0}
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Told apart by people who see colours otherwise (Okabe and Ito, 2008)."""
+MARKERS = "os^Dv*P"
+_MOST_POINTS = 150
+"""Of a training curve; more lines are averaged."""
+_NOT_FIGURES = {"event", "time", "step", "tokens", "seconds", "sequences", "peak_memory_bytes"}
+_ALWAYS = ("learning_rate", "gradient_norm")
+
+
+@dataclass(frozen=True)
+class RunCurves:
+    """What a run's journal tells, in the order of its steps."""
+
+    name: str
+    updates: Sequence[dict[str, Any]]
+    evaluations: Sequence[dict[str, Any]]
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
+    """The curves of run folders, of pre-training and of fine-tuning; a run may be going on meanwhile.
+
+    Raises:
+        MissingInput: not a run, or one that has told nothing yet.
+        DamagedData: a journal cannot be read.
+    """
+    names = _shortest_names([path.resolve() for path in paths])
+    return [_read_run(path, name) for path, name in zip(paths, names, strict=True)]
+
+
+def _read_run(path: Path, name: str) -> RunCurves:
+    journal = RunFolder(path).journal_path
+    if not journal.is_file():
+        raise MissingInput(path, f"is no run: it has no {journal.name}", "name the --output of pretrain or finetune")
+    records = sorted((r for r in read_journal(journal) if "step" in r), key=lambda record: record["step"])
+    updates = [record for record in records if record["event"] == "train"]
+    if not updates:
+        raise MissingInput(path, "has told of no update yet", "wait for the first line of its journal")
+    seconds = _seconds(updates)
+    steps = [record["step"] for record in updates]
+    evaluations = [record for record in records if record["event"] == "evaluation"]
+    return RunCurves(
+        name,
+        [record | {"seconds": at} for record, at in zip(updates, seconds, strict=True)],
+        [
+            {"seconds": float(np.interp(record["step"], [0, *steps], [0.0, *seconds])), **record}
+            for record in evaluations
+        ],
+    )
+
+
+def _seconds(updates: Sequence[dict[str, Any]]) -> list[float]:
+    """Time in updates until each line; summed up for a journal that does not tell it."""
+    total, before, found = 0.0, 0, []
+    for record in updates:
+        total += (record["tokens"] - before) / record["tokens_per_second"]
+        total, before = record.get("seconds", total), record["tokens"]
+        found.append(total)
+    return found
+
+
+def _shortest_names(paths: Sequence[Path]) -> list[str]:
+    """The ends of the paths, long enough to tell them apart."""
+    length = 1
+    while len({path.parts[-length:] for path in paths}) < len(set(paths)):
+        length += 1
+    return ["/".join(path.parts[-length:]) for path in paths]
+
+
+def write_table(runs: Sequence[RunCurves], table: Path) -> None:
+    """Every figure of every run as CSV, a row each: run, event, step, tokens, minutes, figure, value."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["run", "event", "step", "tokens", "minutes", "figure", "value"])
+    for run in runs:
+        for event, records in (("train", run.updates), ("evaluation", run.evaluations)):
+            for record in records:
+                place = [run.name, event, record["step"], record["tokens"], round(record["seconds"] / 60, 4)]
+                for figure in _figures(record):
+                    writer.writerow([*place, figure, record[figure]])
+    write_text(table, text.getvalue())
+
+
+def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "steps") -> None:
+    """Draw losses, accuracies, learning rate and gradient norm of runs into one PNG.
+
+    Thin lines are training, lines with marks held-out figures, dotted ones what a constant answer scores there.
+
+    Args:
+        runs: what is compared.
+        picture: the file to write.
+        against: what runs along the horizontal axis.
+    """
+    panels = _panels(runs)
+    columns = 2 if len(panels) in (2, 4) else 3
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.6 * columns, 3.3 * rows + 0.9), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes, panel in zip(grid, panels, strict=False):
+        for number, run in enumerate(runs):
+            _draw(axes, run, panel, number, against)
+        axes.set(title=panel.replace("_", " "), xlabel=_AXES[against])
+        if panel.endswith("_accuracy") and axes.dataLim.y1 <= 1:  # scores of tasks are in points of 100
+            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    look: dict[str, Any] = {"frameon": False, "fontsize": 9}
+    figure.legend(handles=_names(runs), loc="outside upper left", ncols=-(-len(runs) // 4), **look)
+    figure.legend(handles=_kinds(), loc="outside upper right", **look)
+    with new_file(picture) as temporary:
+        figure.savefig(temporary, dpi=120, format="png")
+
+
+def _panels(runs: Sequence[RunCurves]) -> list[str]:
+    """The figures that are drawn: accuracies first, then losses, other scores, learning rate and gradient norm."""
+    found: dict[str, None] = {}
+    for run in runs:
+        for record in (run.updates[-1], *run.evaluations[-1:]):
+            found |= dict.fromkeys(_figures(record))
+    losses = [name for name in found if name.endswith("_loss")]
+    accuracies = [name for name in found if name.endswith("_accuracy")]
+    told = {figure for run in runs for record in run.evaluations for figure in _figures(record)}
+    others = [name for name in found if name in told and name not in (*losses, *accuracies)]
+    others = [name for name in others if not name.endswith("_baseline")]
+    return [*losses[:1], *accuracies, *losses[1:], *others, *(name for name in _ALWAYS if name in found)]
+
+
+def _figures(record: dict[str, Any]) -> Iterator[str]:
+    for name, value in record.items():
+        if name not in _NOT_FIGURES and isinstance(value, int | float):
+            yield name
+
+
+def _draw(axes: Axes, run: RunCurves, panel: str, number: int, against: Against) -> None:
+    color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+    x, y = _points(run.updates, panel, against)
+    if len(x):  # some figures come from evaluations alone
+        groups = max(1, -(-len(x) // _MOST_POINTS))
+        x, y = (np.array([part.mean() for part in np.split(a, range(groups, len(a), groups))]) for a in (x, y))
+        style: dict[str, Any] = {"linewidth": 1.6} if panel in _ALWAYS else {"linewidth": 1.0, "alpha": 0.5}
+        axes.plot(x, y, color=color, **style)
+    x, y = _points(run.evaluations, panel, against)
+    if len(x):
+        axes.plot(x, y, color=color, marker=marker, markersize=4, linewidth=1.8)
+    _, baseline = _points(run.evaluations, panel.replace("_accuracy", "_baseline"), against)
+    if panel.endswith("_accuracy") and len(baseline):
+        axes.axhline(baseline[-1], color=color, linestyle=":", linewidth=1.4)
+
+
+def _points(records: Sequence[dict[str, Any]], figure: str, against: Against) -> tuple[np.ndarray, np.ndarray]:
+    key = {"steps": "step", "tokens": "tokens", "minutes": "seconds"}[against]
+    chosen = [record for record in records if figure in record]
+    return np.array([r[key] / _SCALES[against] for r in chosen]), np.array([r[figure] for r in chosen], dtype=float)
+
+
+def _names(runs: Sequence[RunCurves]) -> list[Line2D]:
+    return [
+        Line2D([], [], color=COLORS[i % len(COLORS)], marker=MARKERS[i % len(MARKERS)], markersize=5, label=run.name)
+        for i, run in enumerate(runs)
+    ]
+
+
+def _kinds() -> list[Line2D]:
+    styles: dict[str, dict[str, Any]] = {
+        "training": {"linewidth": 1.0, "alpha": 0.6},
+        "held out": {"marker": "o", "markersize": 4, "linewidth": 1.8},
+        "a constant answer, held out": {"linestyle": ":", "linewidth": 1.4},
+    }
+    return [Line2D([], [], color="#555555", label=label, **style) for label, style in styles.items()]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Curves of runs, drawn from their journals.
+
+matplotlib.use("Agg")
+BLUE, ORANGE, GREY = "#1f6fb4", "#d9731a", "#8a8a8a"
+
+
+def draw_pretraining_curves(journal: Path, picture: Path, title: str) -> None:
+    """Draw loss and held-out accuracies of a pre-training run against tokens seen, as a PNG.
+
+    Args:
+        journal: the run's `journal.jsonl`.
+        picture: the file to write.
+        title: over the figure.
+    """
+    records = read_journal(journal)
+    steps = [record for record in records if record["event"] == "train"]
+    evaluations = [record for record in records if record["event"] == "evaluation"]
+    figure = Figure(figsize=(12, 3.8), layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    loss, tokens, order = figure.subplots(1, 3)
+    _curve(loss, steps, "masked_tokens_loss", GREY, "training, masked tokens", linewidth=1)
+    _curve(loss, evaluations, "masked_tokens_loss", BLUE, "held out, masked tokens", marker="o")
+    loss.set(title="loss (nats)", xlabel="million tokens seen")
+    _accuracy(tokens, steps, evaluations, "masked_tokens", "masked tokens right", "most frequent token")
+    _accuracy(order, steps, evaluations, "sentence_order", "sentence order right", "more frequent order")
+    for axes in (loss, tokens, order):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
+    with new_file(picture) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")
+
+
+def _accuracy(
+    axes: Axes,
+    steps: Sequence[dict[str, Any]],
+    evaluations: Sequence[dict[str, Any]],
+    task: str,
+    title: str,
+    constant: str,
+) -> None:
+    _curve(axes, steps, f"{task}_accuracy", GREY, "training", linewidth=1)
+    _curve(axes, evaluations, f"{task}_accuracy", BLUE, "held out", marker="o")
+    baseline = next((record[f"{task}_baseline"] for record in evaluations if f"{task}_baseline" in record), None)
+    if baseline is not None:
+        axes.axhline(baseline, color=ORANGE, linestyle="--", label=f"always the {constant}")
+    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    axes.set(title=title, xlabel="million tokens seen")
+
+
+def _curve(axes: Axes, records: Sequence[dict[str, Any]], key: str, color: str, label: str, **style: Any) -> None:
+    chosen = [record for record in records if key in record]
+    axes.plot([r["tokens"] / 1e6 for r in chosen], [r[key] for r in chosen], color=color, label=label, **style)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is kept of a run in `results/`: a row for each figure, and a folder with recipe, journal and curves.
+
+TABLE_NAME = "results.csv"
+KEPT_LINES = 250
+"""Training lines kept of a journal; evaluations are all kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRow:
+    """One figure of one run."""
+
+    date: str
+    run: str
+    commit: str
+    machine: str
+    figure: str
+    value: float | int
+    baseline: float | str = ""
+    """What a constant answer scores on the same data, where that makes sense."""
+    command: str = ""
+
+
+def record_pretraining(run: Path, results: Path, name: str, commit: str, machine: str, command: str) -> list[ResultRow]:
+    """Keep a finished pre-training run: `results/NAME/` and rows for its last evaluation and its throughput.
+
+    Raises:
+        MissingInput: the run was never evaluated.
+        CannotCreate: `results/NAME` exists.
+    """
+    folder = RunFolder(run)
+    records = read_journal(folder.journal_path)
+    steps = [record for record in records if record["event"] == "train"]
+    evaluations = [record for record in records if record["event"] == "evaluation"]
+    if not evaluations or not steps:
+        raise MissingInput(folder.journal_path, "holds no evaluation", "let the run finish first")
+    last = evaluations[-1]
+    rows = []
+    for task in ("masked_tokens", "sentence_order"):
+        if f"{task}_accuracy" in last:
+            accuracy, constant = last[f"{task}_accuracy"], last[f"{task}_baseline"]
+            rows.append(_row(name, commit, machine, command, f"{task}_accuracy", accuracy, constant))
+            rows.append(_row(name, commit, machine, command, f"{task}_loss", last[f"{task}_loss"]))
+    speeds = sorted(record["tokens_per_second"] for record in steps)
+    rows.append(_row(name, commit, machine, command, "tokens_per_second_median", speeds[len(speeds) // 2]))
+    rows.append(_row(name, commit, machine, command, "tokens", last["tokens"]))
+    with new_directory(results / name) as directory:
+        shutil.copyfile(folder.recipe_path, directory / "recipe.json")
+        thinned = steps[:: max(1, len(steps) // KEPT_LINES)] + evaluations
+        thinned.sort(key=lambda record: record["step"])
+        lines = (json.dumps(record) for record in thinned)
+        (directory / "journal.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        draw_pretraining_curves(
+            folder.journal_path, directory / "curves.png", f"{name}: {last['tokens'] / 1e6:.1f} million tokens"
+        )
+    append_rows(results / TABLE_NAME, rows)
+    return rows
+
+
+def record_finetuning(run: Path, results: Path, name: str, commit: str, machine: str, command: str) -> list[ResultRow]:
+    """Keep the scores of a finished fine-tuning run: rows, and its `results.json` as `results/NAME.json`.
+
+    Raises:
+        MissingInput, DamagedData: the run has no readable results.
+    """
+    report: dict[str, Any] = read_json_object(run / "results.json")
+    baseline: Mapping[str, float] = report.get("baseline") or {}
+    rows = [
+        _row(name, commit, machine, command, metric, value, baseline.get(metric, ""))
+        for metric, value in report["scores"].items()
+        if value is not None
+    ]
+    write_text(results / f"{name}.json", json.dumps(report, indent=1) + "\n")
+    append_rows(results / TABLE_NAME, rows)
+    return rows
+
+
+def append_rows(table: Path, rows: Iterable[ResultRow]) -> None:
+    """Add rows to a CSV table, which gets its header with the first."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(ResultRow.__dataclass_fields__), lineterminator="\n")
+    old = table.read_text(encoding="utf-8") if table.exists() else ""
+    if not old:
+        writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    write_text(table, old + text.getvalue())
+
+
+def _row(
+    name: str, commit: str, machine: str, command: str, figure: str, value: float | int, baseline: float | str = ""
+) -> ResultRow:
+    return ResultRow(
+        date=time.strftime("%Y-%m-%d"),
+        run=name,
+        commit=commit,
+        machine=machine,
+        figure=figure,
+        value=round(value, 5),
+        baseline=round(baseline, 5) if isinstance(baseline, float) else baseline,
+        command=command,
+    )

@@ -1,0 +1,424 @@
+"""The jobs of tables, each once: pre-training, held-out evaluation, fine-tuning, speed; their folders and progress.
+
+A job is done when its result lies in its folder, whoever made it: another table, another process, a command by hand.
+Tables need no weights: a folder that was kept without them (every `model` left out) is shown as before, and a job that
+still has to start from them makes them again."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from albert.experiments.grid import Arm, Grid, arm_key
+from albert.experiments.scales import SCALES, Downstream, Scale, ScaleName
+from albert.finetuning.run_record import RESULTS_NAME
+from albert.model.config import AlbertConfig
+from albert.pretraining.run_identity import CorpusRecord, record_of
+from albert.runtime.devices import default_precision, pick_device
+from albert.runtime.environment import Precision
+from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.json_files import load_json, read_journal, save_json
+from albert.runtime.manifest import MANIFEST_NAME
+from albert.tasks.submission import find_task
+from albert.tasks.task import Task
+from albert.text.shards import TokenCorpus
+from albert.training.run_folder import RunFolder
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where the runs of the tables lie, below one root.
+#
+# ROOT/runs/KEY/                       a pre-training, as `albert pretrain` writes it
+#     scores/KEY/arm.json              what the key stands for
+#                intrinsic.json        masked tokens, next sentences, sentence order, on held-out text
+#                layers.json           how far each layer moves its input (Figure 1), once it was shown
+#                TASK-seedN/           a fine-tuning, as `albert finetune` writes it
+#     scores/speed-TABLE.json          training speed of a table's architectures on this machine
+#     failures/JOB.json                why a job was given up; remove it to try again
+#     claims/JOB/                      the lock of whoever works on a job
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The places below a root; nothing is made by asking for them."""
+
+    root: Path
+
+    def pretraining(self, key: str) -> RunFolder:
+        """The pre-training of an arm."""
+        return RunFolder(self.root / "runs" / key)
+
+    def arm(self, key: str) -> Path:
+        """What an arm is, as JSON."""
+        return self.root / "scores" / key / "arm.json"
+
+    def intrinsic(self, key: str) -> Path:
+        """What an arm knows of held-out text, as JSON."""
+        return self.root / "scores" / key / "intrinsic.json"
+
+    def layers(self, key: str) -> Path:
+        """How far its layers move what comes into them, as JSON."""
+        return self.root / "scores" / key / "layers.json"
+
+    def finetuning(self, key: str, task: str, seed: int) -> RunFolder:
+        """A task learnt by an arm."""
+        return RunFolder(self.root / "scores" / key / f"{task}-seed{seed}")
+
+    def speed(self, table: str) -> Path:
+        """Training speed of a table's architectures, as JSON."""
+        return self.root / "scores" / f"speed-{table}.json"
+
+    def failure(self, job: str) -> Path:
+        """Why a job was given up, as JSON."""
+        return self.root / "failures" / f"{job}.json"
+
+    def claim(self, job: str) -> Path:
+        """The directory whose lock is held by whoever works on a job."""
+        return self.root / "claims" / job
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the journal of a run tells a table: how far it is, and how long it took.
+
+_TAIL_BYTES = 1 << 14
+
+
+def hours_of(run: RunFolder) -> float | None:
+    """Hours that a run which has ended has trained; None: it has not."""
+    ends = (
+        [one for one in read_journal(run.journal_path) if one["event"] == "end"] if run.journal_path.is_file() else []
+    )
+    return ends[-1]["seconds"] / 3600 if ends else None
+
+
+def last_step(run: RunFolder) -> int:
+    """The last update that a run's journal tells of, read from its end: a bar asks for it every few seconds."""
+    return next((record["step"] for record in _last_records(run.journal_path) if "step" in record), 0)
+
+
+def _last_records(journal: Path) -> Iterator[dict]:
+    """Events from the newest on; a line that is just being written is passed over."""
+    if not journal.is_file():
+        return
+    with open(journal, "rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().split(b"\n")
+    for line in reversed(lines[:-1] if size <= _TAIL_BYTES else lines[1:-1]):
+        yield json.loads(line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretraining:
+    """An arm with its seed learns."""
+
+    arm: Arm
+    key: str
+    start: str | None
+    """The key of the arm whose model it begins as."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.key}-pretraining"
+
+    @property
+    def title(self) -> str:
+        return f"{self.arm.name}, seed {self.arm.recipe.seed}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the jobs that come first."""
+        return () if self.start is None else (f"{self.start}-pretraining",)
+
+    def is_done(self, folders: Folders) -> bool:
+        """Whether it has ended; its weights may be gone."""
+        return self.has_weights(folders) or hours_of(folders.pretraining(self.key)) is not None
+
+    def has_weights(self, folders: Folders) -> bool:
+        """Whether another job can begin with its model."""
+        return (folders.pretraining(self.key).model_path / MANIFEST_NAME).is_file()
+
+    def steps_taken(self, folders: Folders) -> int:
+        """Updates so far."""
+        return last_step(folders.pretraining(self.key))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """An arm's model is asked about held-out text (paper §4.6)."""
+
+    arm: Arm
+    key: str
+    sequences: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.key}-held-out"
+
+    @property
+    def title(self) -> str:
+        return f"{self.arm.name}, seed {self.arm.recipe.seed}: held-out text"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the jobs that come first."""
+        return (f"{self.key}-pretraining",)
+
+    def is_done(self, folders: Folders) -> bool:
+        return folders.intrinsic(self.key).is_file()
+
+    def steps_taken(self, folders: Folders) -> int:
+        """None before the end."""
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetuning:
+    """An arm's model learns a task."""
+
+    arm: Arm
+    key: str
+    task: Downstream
+    seed: int
+    intermediate: str | None
+    """The task from whose model it starts, where the paper and the scale have one."""
+
+    @property
+    def name(self) -> str:
+        return finetuning_name(self.key, self.task.task, self.seed)
+
+    @property
+    def title(self) -> str:
+        return f"{self.arm.name}, seed {self.arm.recipe.seed}: {self.task.task}, seed {self.seed}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the jobs that come first."""
+        before = () if self.intermediate is None else (finetuning_name(self.key, self.intermediate, self.seed),)
+        return (f"{self.key}-pretraining", *before)
+
+    def is_done(self, folders: Folders) -> bool:
+        """Whether it has its scores; its weights may be gone."""
+        return (self.run(folders).path / RESULTS_NAME).is_file()
+
+    def has_weights(self, folders: Folders) -> bool:
+        """Whether another job can begin with its model."""
+        return (self.run(folders).model_path / MANIFEST_NAME).is_file()
+
+    def run(self, folders: Folders) -> RunFolder:
+        """Where it lies."""
+        return folders.finetuning(self.key, self.task.task, self.seed)
+
+    def steps_taken(self, folders: Folders) -> int:
+        """Updates so far."""
+        return last_step(self.run(folders))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """The training steps of a table's architectures are timed beside each other (Table 2)."""
+
+    table: str
+    architectures: tuple[tuple[str, AlbertConfig], ...]
+    """By row."""
+    sequence_length: int
+
+    @property
+    def name(self) -> str:
+        return f"speed-{self.table}"
+
+    @property
+    def title(self) -> str:
+        return f"Table {self.table}: training speed"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
+
+    def is_done(self, folders: Folders) -> bool:
+        return folders.speed(self.table).is_file()
+
+    def steps_taken(self, folders: Folders) -> int:
+        """None before the end."""
+        return 0
+
+
+Job = Pretraining | HeldOut | Finetuning | Speed
+
+
+def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
+    """Names of the jobs that need not be done: finished ones, unless another begins with weights that are gone.
+
+    Args:
+        jobs: in an order in which they can be done.
+        folders: where results lie.
+    """
+    done = {job.name for job in jobs if job.is_done(folders)}
+    weightless = {
+        job.name for job in jobs if isinstance(job, Pretraining | Finetuning) and not job.has_weights(folders)
+    }
+    for job in reversed(jobs):
+        if job.name not in done and not folders.failure(job.name).exists():
+            done -= weightless.intersection(job.needs)
+    return done
+
+
+def jobs_of(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> tuple[Job, ...]:
+    """All jobs of tables in a good order: seed by seed, and of each arm what can be told of it before the next one.
+
+    Args:
+        grids: the tables.
+        scale: of all of them.
+        corpora: fingerprints of the prepared corpora.
+        tasks: names of the tasks whose data are there.
+    """
+    found: dict[str, Job] = {}
+    for seed in scale.seeds:
+        for grid in grids:
+            for arm in (one for one in grid.arms() if has_text(one, corpora)):
+                for job in _jobs_of_arm(grid, arm.seeded(seed), scale, corpora, tasks):
+                    found.setdefault(job.name, job)
+    for grid in grids:
+        if any(column.kind == "speed-up" for column in grid.columns):
+            shapes = tuple((row.name, row.arm.recipe.model) for row in grid.rows if row.arm is not None)
+            job = Speed(table=grid.table, architectures=shapes, sequence_length=scale.recipe.sequences.max_length)
+            found.setdefault(job.name, job)
+    return tuple(found.values())
+
+
+def has_text(arm: Arm, corpora: Sequence[str]) -> bool:
+    """Whether an arm can learn from the corpora that there are: additional text needs a second one."""
+    return len(corpora) > 1 or not any(part.additional_text for part in arm.chain())
+
+
+def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> Iterator[Job]:
+    for part in arm.chain():
+        start = None if part.start is None else arm_key(part.start, corpora)
+        yield Pretraining(arm=part, key=arm_key(part, corpora), start=start)
+    key = arm_key(arm, corpora)
+    yield HeldOut(arm=arm, key=key, sequences=scale.held_out_sequences)
+    for task in learnt_tasks(grid, scale, tasks):
+        intermediate = task.declared.intermediate
+        intermediate = intermediate if any(intermediate == one.task for one in scale.tasks) else None
+        for seed in task_seeds(scale, arm):
+            yield Finetuning(
+                arm=arm, key=key, task=task, seed=seed, intermediate=intermediate if intermediate in tasks else None
+            )
+
+
+def learnt_tasks(grid: Grid, scale: Scale, available: Sequence[str]) -> tuple[Downstream, ...]:
+    """The tasks of a table's columns whose data are there, each after the one from whose model it starts."""
+    wanted = {column.source for column in grid.columns if column.kind == "downstream"}
+    wanted |= {one.declared.intermediate for one in scale.tasks if one.task in wanted}
+    chosen = [one for one in scale.tasks if one.task in wanted and one.task in available]
+    return tuple(sorted(chosen, key=lambda one: one.declared.intermediate is not None))
+
+
+def task_seeds(scale: Scale, arm: Arm) -> tuple[int, ...]:
+    """The seeds with which an arm learns each task."""
+    return scale.task_seeds or (arm.recipe.seed,)
+
+
+def finetuning_name(key: str, task: str, seed: int) -> str:
+    """The name of a job."""
+    return f"{key}-{task}-seed{seed}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the runs below one root have in common, kept in its `study.json`: the scale, the corpora, the precision.
+
+STUDY_NAME = "study.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Runs that may be compared."""
+
+    scale: ScaleName
+    corpora: tuple[CorpusRecord, ...] = ()
+    """The first one is the tables' text; with all of them arms learn that read additional text (Table 7)."""
+    precision: Precision | None = None
+    """Of all pre-trainings that leave it open, on whichever machine they go on; part of their keys. None: the study was
+    begun before it was kept, and the keys of its runs were made of "auto"."""
+
+    @property
+    def declared(self) -> Scale:
+        """The scale, with the study's precision in its recipe."""
+        scale = SCALES[self.scale]
+        if self.precision is None or scale.recipe.precision != "auto":
+            return scale
+        return replace(scale, recipe=replace(scale.recipe, precision=self.precision))
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """Of the corpora, as keys of runs are made of them."""
+        return tuple(corpus.manifest for corpus in self.corpora)
+
+
+def study_of(root: Path, scale: ScaleName, corpora: Sequence[Path], device: str = "auto") -> Study:
+    """The study below a root, or that which is to be begun there; nothing is written.
+
+    Args:
+        root: the folder.
+        scale: as it is asked for.
+        corpora: what `albert prepare` wrote; none: those that the root's runs have read.
+        device: what a study that is to be begun computes on, which decides its precision.
+
+    Raises:
+        InvalidConfiguration: the root holds another scale, or runs of another first corpus.
+        MissingInput, DamagedData: a corpus cannot be opened.
+    """
+    opened = [TokenCorpus.open(corpus, verify=False) for corpus in corpora]
+    asked = Study(scale=scale, corpora=record_of(opened).corpora)
+    if not (root / STUDY_NAME).is_file():
+        return replace(asked, precision=default_precision(pick_device(device)))
+    kept = load_json(Study, root / STUDY_NAME)
+    if kept.scale != scale:
+        raise InvalidConfiguration(root, f"holds runs of the scale {kept.scale}", f"give --scale {kept.scale}")
+    if not corpora:
+        return kept
+    if kept.fingerprints[:1] != asked.fingerprints[:1]:
+        why = f"holds runs on {kept.corpora[0]}, --data is {asked.corpora[0]}"
+        raise InvalidConfiguration(root, why, "give the same corpus, or another --output")
+    return replace(asked, precision=kept.precision)
+
+
+def keep_study(root: Path, study: Study) -> None:
+    """Write down what the runs below a root are of."""
+    save_json(root / STUDY_NAME, study)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A declared task with the place of its files on this machine.
+
+
+@dataclass(frozen=True)
+class TaskFiles:
+    """What is learnt, and the folder in which its files are."""
+
+    task: Task
+    folder: Path
+
+
+def own_files(said: Iterable[str]) -> dict[str, dict[str, Path]]:
+    """Files in the place of published ones, by task and split.
+
+    Args:
+        said: "TASK/SPLIT=FILE" each, a file in the layout of the published one.
+
+    Raises:
+        UsageError: one is not of that form, or there is no such task.
+    """
+    found: dict[str, dict[str, Path]] = {}
+    for each in said:
+        place, _, file = each.partition("=")
+        task, _, split = place.rpartition("/")
+        if not (task and split and file):
+            raise UsageError("--files", f"{each!r} is not TASK/SPLIT=FILE", "write qnli/train=mine.tsv")
+        found.setdefault(find_task(task).name, {})[split] = Path(file)
+    return found
+
+
+def with_files(task: Task, files: dict[str, Path] | None) -> Task:
+    """The task with other files for some splits."""
+    return replace(task, source=task.source.with_files(files)) if files else task

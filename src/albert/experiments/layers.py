@@ -1,0 +1,164 @@
+"""Layer similarity (the paper's Figure 1): how far each layer moves its input, measured and drawn.
+
+Lan et al. (2019, §3.1) show L2 distance and angle between the input and the output embedding of every layer. With
+shared layers both are much smoother over depth than without, and neither goes to 0: the network does not find a fixed
+point, as a deep equilibrium model would."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from albert.checkpoints.hub import find_model
+from albert.checkpoints.huggingface import kind_of
+from albert.checkpoints.model_directory import open_model, read_config, tokenizer_of
+from albert.experiments.curves import COLORS, MARKERS
+from albert.inference.layers import layer_movement
+from albert.model.albert import AlbertModel
+from albert.model.packing import PackedSequences, pack
+from albert.runtime.errors import MissingInput
+from albert.runtime.files import new_file, write_text
+
+PASSAGES_AT_ONCE = 32
+_SHARED = {"all": "shared", "attention": "attention shared", "ffn": "feed-forward shared", "none": "not shared"}
+
+
+@dataclass(frozen=True)
+class LayerSimilarity:
+    """A model's layers, from the first to the last; means over tokens."""
+
+    model: str
+    """As it was named."""
+    layers: str
+    """What its layers have in common: the sharing, and how many times a layer is applied."""
+    distance: tuple[float, ...]
+    """L2 distance between what goes into a layer and what comes out."""
+    angle: tuple[float, ...]
+    """Angle between the two, in degrees."""
+    tokens: int
+    """All of them, special ones too."""
+
+
+def cut_passages(texts: Iterator[str], count: int, words: int) -> list[str]:
+    """The first `count` runs of `words` words; shorter ones, at the ends of texts, are left out.
+
+    Raises:
+        MissingInput: not one of that length.
+    """
+    passages = list(islice(_passages(texts, words), count))
+    if not passages:
+        raise MissingInput("text", f"has no passage of {words:,} words", "give longer texts, or fewer --words")
+    return passages
+
+
+def measure_layers(
+    path_or_id: str | Path,
+    passages: Sequence[str],
+    *,
+    revision: str | None = None,
+    device: torch.device,
+    advance: Callable[[int], None] = lambda _: None,
+) -> LayerSimilarity:
+    """Read passages with a model and compare what goes into each layer with what comes out.
+
+    Args:
+        path_or_id: a model directory, a run, or a Hub id.
+        passages: what it reads, each cut to the model's longest sequence.
+        revision: a branch, tag or commit of a Hub repository.
+        device: where it computes.
+        advance: called with the number of passages read since the last call.
+
+    Raises:
+        MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened.
+    """
+    directory = find_model(path_or_id, revision)
+    opened = open_model(directory, kind_of(read_config(directory)[1]))
+    tokenizer, config = tokenizer_of(opened), opened.config
+    model = opened.model.to(device).eval()
+    encoder = model if isinstance(model, AlbertModel) else model.get_submodule("albert")
+    assert isinstance(encoder, AlbertModel)
+    sums, tokens = torch.zeros(0), 0
+    for first in range(0, len(passages), PASSAGES_AT_ONCE):
+        part = [
+            np.asarray([tokenizer.cls_id, *ids[: config.max_position_embeddings - 2], tokenizer.sep_id], np.int64)
+            for ids in map(tokenizer.encode, passages[first : first + PASSAGES_AT_ONCE])
+        ]
+        packed = pack(part, [np.zeros_like(ids) for ids in part]).to(device)
+        found = _sums(encoder, packed)
+        sums = found if tokens == 0 else sums + found
+        tokens += packed.n_tokens
+        advance(len(part))
+    means = sums / tokens
+    return LayerSimilarity(
+        str(path_or_id),
+        f"{config.num_hidden_layers} layers, {_SHARED[config.sharing]}",
+        tuple(means[:, 0].tolist()),
+        tuple(means[:, 1].tolist()),
+        tokens,
+    )
+
+
+def write_layers(measured: Sequence[LayerSimilarity], table: Path) -> None:
+    """One row a model and layer: `model, layers, layer, l2_distance, angle_degrees, tokens`."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["model", "layers", "layer", "l2_distance", "angle_degrees", "tokens"])
+    for one in measured:
+        for layer, (distance, angle) in enumerate(zip(one.distance, one.angle, strict=True), start=1):
+            writer.writerow([one.model, one.layers, layer, f"{distance:.6g}", f"{angle:.6g}", one.tokens])
+    write_text(table, text.getvalue())
+
+
+def _sums(encoder: AlbertModel, packed: PackedSequences) -> Float[Tensor, "layers 2"]:
+    with torch.inference_mode():
+        states = encoder.hidden_states(packed)
+        pairs = [layer_movement(before, after) for before, after in pairwise(states)]
+        return torch.stack([torch.stack([values.double().sum() for values in pair]) for pair in pairs]).cpu().float()
+
+
+def _passages(texts: Iterator[str], words: int) -> Iterator[str]:
+    for text in texts:
+        all_words = text.split()
+        for first in range(0, len(all_words) - words + 1, words):
+            yield " ".join(all_words[first : first + words])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Figure 1 of the paper, drawn: distance and angle between input and output of every layer.
+
+matplotlib.use("Agg")
+
+
+def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
+    """Draw models side by side into one PNG, both panels from 0.
+
+    Args:
+        measured: the models.
+        picture: the file to write.
+    """
+    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+    distance, angle = figure.subplots(1, 2)
+    for number, one in enumerate(measured):
+        layers = range(1, len(one.distance) + 1)
+        color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+        for axes, values in ((distance, one.distance), (angle, one.angle)):
+            axes.plot(layers, values, color=color, marker=marker, markersize=4, linewidth=1.8)
+        distance.plot([], [], color=color, marker=marker, label=f"{one.model} ({one.layers})")
+    for axes, title in ((distance, "L2 distance of input and output"), (angle, "angle between them, degrees")):
+        axes.set(title=title, xlabel="layer", ylim=(0, None))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper left", frameon=False, fontsize=9)
+    with new_file(picture) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")

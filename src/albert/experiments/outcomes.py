@@ -1,0 +1,253 @@
+"""What came of a table so far: a value for each row, column and seed that is done, and how much is not."""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from albert.experiments.claims import Scored, Scores, held_out_error
+from albert.experiments.grid import SMOOTHNESS, Arm, Column, Grid, Row, arm_key, kept_layers
+from albert.experiments.jobs import (
+    Finetuning,
+    Folders,
+    HeldOut,
+    Job,
+    Pretraining,
+    Speed,
+    has_text,
+    hours_of,
+    jobs_of,
+    task_seeds,
+)
+from albert.experiments.published import DOWNSTREAM, average_of
+from albert.experiments.scales import FIVE_TASKS, Scale
+from albert.finetuning.run_record import RESULTS_NAME
+from albert.model.cost import count_parameters
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.runtime.json_files import load_json, read_json_object
+from albert.runtime.manifest import MANIFEST_NAME
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure of a row: scores in points of 100, parameters in millions, hours, or times as fast.
+
+    Args:
+        values: by the seed of the pre-training.
+        wanted: how many there are to be.
+    """
+
+    values: Mapping[int, Scored]
+    wanted: int
+
+    @property
+    def figures(self) -> tuple[float, ...]:
+        """What the seeds that are done came to, in ascending order."""
+        return tuple(sorted(one.score for one in self.values.values()))
+
+    @property
+    def median(self) -> float | None:
+        """Over the seeds that are done; None: none is."""
+        return statistics.median(self.figures) if self.values else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOutcome:
+    """A row with what is known of it.
+
+    Args:
+        row: the paper's and ours.
+        keys: of its runs, by seed.
+        cells: by column.
+        given_up: why runs of it have no result.
+    """
+
+    row: Row
+    keys: Mapping[int, str]
+    cells: Mapping[str, Cell]
+    given_up: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A table so far.
+
+    Args:
+        grid: what it is.
+        rows: in the order of the grid.
+        done, wanted: jobs, by kind.
+    """
+
+    grid: Grid
+    rows: tuple[RowOutcome, ...]
+    done: Mapping[str, int]
+    wanted: Mapping[str, int]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether something of it is not done."""
+        return self.done != self.wanted
+
+    @property
+    def scores(self) -> dict[str, Scores]:
+        """Column -> row -> seed -> what was scored, as claims are judged on it."""
+        return {
+            column.name: {one.row.name: one.cells[column.name].values for one in self.rows if one.cells}
+            for column in self.grid.columns
+        }
+
+    @property
+    def constant(self) -> dict[str, float]:
+        """By column, what the best constant answer scores on the same data."""
+        found = {}
+        for column in self.grid.columns:
+            rows = self.scores[column.name].values() if column.kind != "layers" else ()
+            told = [one.constant for seeds in rows for one in seeds.values() if one.constant is not None]
+            if told:
+                found[column.name] = told[0]
+        return found
+
+
+def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folders) -> Outcome:
+    """Read what there is of a table.
+
+    Args:
+        grid: the table.
+        scale: its scale.
+        corpora: fingerprints of the prepared corpora.
+        folders: where the runs lie.
+
+    Raises:
+        DamagedData: a result cannot be read.
+    """
+    jobs = jobs_of([grid], scale, corpora, [one.task for one in scale.tasks])
+    kinds = {job.name: _kind(job) for job in jobs}
+    wanted = {kind: list(kinds.values()).count(kind) for kind in dict.fromkeys(kinds.values())}
+    done = dict.fromkeys(wanted, 0)
+    for job in jobs:
+        done[kinds[job.name]] += job.is_done(folders)
+    reading = _Reading(grid, scale, folders)
+    rows = []
+    for row in grid.rows:
+        learns = row.arm is not None and has_text(row.arm, corpora)
+        arms = {seed: row.arm.seeded(seed) for seed in scale.seeds} if row.arm is not None and learns else {}
+        keys = {seed: arm_key(one, corpora) for seed, one in arms.items()}
+        cells = {}
+        for column in grid.columns:
+            values = {seed: reading.figure(column, row, arm, keys[seed]) for seed, arm in arms.items()}
+            known = {seed: value for seed, value in values.items() if value is not None}
+            cells[column.name] = Cell(known, len(arms))
+        given_up = tuple(line for key in keys.values() for line in _failures(key, folders))
+        rows.append(RowOutcome(row=row, keys=keys, cells=cells, given_up=given_up))
+    return Outcome(grid=grid, rows=tuple(rows), done=done, wanted=wanted)
+
+
+def hours_by_arm(folders: Folders) -> dict[str, float]:
+    """Hours of training of every finished run, by its arm and seed."""
+    found = {}
+    for path in sorted(folders.root.glob("scores/*/arm.json")):
+        arm, hours = read_json_object(path), hours_of(folders.pretraining(path.parent.name))
+        if hours is not None:
+            found[f"{arm['name']}, seed {arm['seed']}"] = hours
+    return dict(sorted(found.items()))
+
+
+def _kind(job: Job) -> str:
+    match job:
+        case Pretraining():
+            return "pre-trainings"
+        case HeldOut():
+            return "evaluations on held-out text"
+        case Finetuning():
+            return "fine-tunings"
+        case Speed():
+            return "timings"
+
+
+def _failures(key: str, folders: Folders) -> Iterator[str]:
+    for path in sorted(folders.failure(key).parent.glob(f"{key}-*.json")):
+        found = read_json_object(path)
+        yield f"{found['job']}: {found['why']}"
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Figures out of the folders of runs; None where there is none yet."""
+
+    grid: Grid
+    scale: Scale
+    folders: Folders
+
+    def figure(self, column: Column, row: Row, arm: Arm, key: str) -> Scored | None:
+        match column.kind:
+            case "parameters":
+                return Scored(self._parameters(arm, key))
+            case "intrinsic":
+                return self._intrinsic(column, key)
+            case "downstream":
+                return self._downstream(column, arm, key)
+            case "average":
+                return self._average(arm, key)
+            case "hours":
+                hours = hours_of(self.folders.pretraining(key))
+                return None if hours is None else Scored(hours)
+            case "speed-up":
+                return self._speed_up(row)
+            case "layers":
+                return self._layers(column, arm, key)
+
+    def _parameters(self, arm: Arm, key: str) -> float:
+        """In millions, counted as the paper does, with the vocabulary of the corpus where the run has begun."""
+        kept = self.folders.pretraining(key).recipe_path
+        model = load_json(PretrainingRecipe, kept).model if kept.is_file() else arm.recipe.model
+        counted = count_parameters(model)
+        return (counted.encoder if model.sharing == "none" else counted.model) / 1e6
+
+    def _intrinsic(self, column: Column, key: str) -> Scored | None:
+        path = self.folders.intrinsic(key)
+        score = read_json_object(path)["models"][0]["scores"].get(column.source) if path.is_file() else None
+        if score is None:
+            return None
+        accuracy = 100 * score["accuracy"]
+        return Scored(accuracy, held_out_error(accuracy, score["count"]), 100 * score["baseline"])
+
+    def _downstream(self, column: Column, arm: Arm, key: str) -> Scored | None:
+        """The median over the seeds of fine-tuning that are done."""
+        found = []
+        for seed in task_seeds(self.scale, arm):
+            path = self.folders.finetuning(key, column.source, seed).path / RESULTS_NAME
+            report = read_json_object(path) if path.is_file() else None
+            value = None if report is None else report["scores"].get(column.score)
+            if report is not None and value is not None:
+                constant = (report["baseline"] or {}).get(column.score)
+                found.append(Scored(value, held_out_error(value, report["evaluation"]["examples"]), constant))
+        if not found:
+            return None
+        return replace(found[0], score=statistics.median(one.score for one in found))
+
+    def _average(self, arm: Arm, key: str) -> Scored | None:
+        tasks = [column for column in self.grid.columns if column.kind == "downstream"]
+        parts = {column.name: self._downstream(column, arm, key) for column in tasks}
+        known = {name: one for name, one in parts.items() if one is not None}
+        if not set(DOWNSTREAM) <= set(known):
+            return None
+        error = math.hypot(*(one.error for name, one in known.items() if name in DOWNSTREAM)) / len(FIVE_TASKS)
+        return Scored(average_of({name: one.score for name, one in known.items()}), error)
+
+    def _layers(self, column: Column, arm: Arm, key: str) -> Scored | None:
+        """In percent; at a fixed point nothing would move."""
+        model, kept = self.folders.pretraining(key).model_path, self.folders.layers(key)
+        if not kept.is_file() and not (model / MANIFEST_NAME).is_file():
+            return None
+        layers = kept_layers(model, kept, arm.recipe.sequences.max_length)
+        return Scored(SMOOTHNESS[column.name](layers), constant=0.0)
+
+    def _speed_up(self, row: Row) -> Scored | None:
+        """How many times as fast as the row that the paper takes for 1."""
+        path = self.folders.speed(self.grid.table)
+        published = () if self.grid.published is None else self.grid.published.rows
+        one = next((each.arm for each in published if each.scores.get("speed-up") == 1.0), None)
+        if not path.is_file() or one is None:
+            return None
+        seconds = read_json_object(path)["seconds_a_token"]
+        return Scored(seconds[one] / seconds[row.name]) if {one, row.name} <= set(seconds) else None

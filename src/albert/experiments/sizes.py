@@ -1,0 +1,478 @@
+"""Reports on architectures: sizes, comparison of two, the memory of a training step, and measured throughput.
+
+All but throughput comes from formulas, without building a model."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from albert.experiments.published_sizes import (
+    PUBLISHED_SIZES,
+    REMARKS,
+    CheckedClaim,
+    claims_about,
+    differences,
+    preset_of_shape,
+)
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import PRESETS, AlbertConfig
+from albert.model.cost import (
+    ActivationMemory,
+    FlopsPerToken,
+    ParameterCount,
+    TrainingMemory,
+    count_activation_memory,
+    count_flops,
+    count_parameters,
+    count_training_memory,
+    count_training_state,
+    largest_batch,
+    pretraining_flops,
+)
+from albert.optim.optimizer import build_optimizer
+from albert.optim.recipe import OptimizerRecipe
+from albert.pretraining.batches import PretrainingBatch, collate, pretraining_objective
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import Sample
+from albert.runtime.devices import autocast, free_memory
+from albert.runtime.environment import Precision, World
+from albert.runtime.errors import OutOfResources
+from albert.runtime.progress import progress
+from albert.training.update import update
+
+DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
+PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedSize:
+    """A published figure beside our count of the same thing, and how the two go together."""
+
+    stated: str
+    where: str
+    exact: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeReport:
+    """One architecture.
+
+    Args:
+        name: a preset, or where the model is.
+        configuration: the architecture.
+        sequence_length: tokens that work and memory are told for.
+        preset: the preset of this shape, if there is one.
+        differs: settings in which it differs from that preset: field -> its value, the preset's.
+        remark: what else to know of that preset.
+        parameters: exact.
+        transformers_parameters: what `AlbertModel` of transformers has, where that is more: it always maps E to H.
+        published: what is stated for that preset.
+        flops: per token.
+        memory: by device and precision, ("cpu", "fp32").
+        training_state: bytes of weights, gradients and two moments.
+    """
+
+    name: str
+    configuration: AlbertConfig
+    sequence_length: int
+    preset: str | None
+    differs: dict[str, tuple[Any, Any]]
+    remark: str | None
+    parameters: ParameterCount
+    transformers_parameters: int
+    published: list[StatedSize]
+    flops: FlopsPerToken
+    memory: dict[tuple[str, str], ActivationMemory]
+    training_state: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values under names that stay."""
+        memory = {
+            f"{device}_{precision}": {**asdict(bytes_), "training": bytes_.training}
+            for (device, precision), bytes_ in self.memory.items()
+        }
+        return {
+            "name": self.name,
+            "configuration": asdict(self.configuration),
+            "preset": self.preset,
+            "differs_from_preset": {field: list(values) for field, values in self.differs.items()},
+            "remark": self.remark,
+            "parameters": {**self.parameters.by_part(), "transformers": self.transformers_parameters},
+            "published": [asdict(size) for size in self.published],
+            "sequence_length": self.sequence_length,
+            "flops_per_token": {
+                **asdict(self.flops),
+                "forward": self.flops.forward,
+                "training": self.flops.training,
+            },
+            "bytes_per_sequence": memory,
+            "bytes_of_training_state": self.training_state,
+        }
+
+
+def size_report(name: str, config: AlbertConfig, sequence_length: int | None = None) -> SizeReport:
+    """Say all of one architecture.
+
+    Args:
+        name: how to call it.
+        config: the architecture.
+        sequence_length: tokens of a sequence; None: the longest.
+    """
+    length = config.max_position_embeddings if sequence_length is None else sequence_length
+    preset = preset_of_shape(config)
+    mapped = AlbertConfig(**{**vars(config), "embedding_projection": True})
+    return SizeReport(
+        name=name,
+        configuration=config,
+        sequence_length=length,
+        preset=preset,
+        differs={} if preset is None else differences(config, preset),
+        remark=None if preset is None else REMARKS.get(preset),
+        parameters=count_parameters(config),
+        transformers_parameters=count_parameters(mapped).model,
+        published=[] if preset is None else _published(preset),
+        flops=count_flops(config, length),
+        memory={
+            (device, precision): count_activation_memory(config, length, device=device, precision=precision)
+            for device, precision in product(DEVICES, PRECISIONS)
+        },
+        training_state=count_training_state(config),
+    )
+
+
+def _published(preset: str) -> list[StatedSize]:
+    return [
+        StatedSize(stated=size.stated, where=size.where, exact=size.exact(PRESETS[preset]), reason=size.reason)
+        for size in PUBLISHED_SIZES.get(preset, [])
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedFigure:
+    """A figure of two architectures."""
+
+    group: Literal["parameters", "FLOPs a token", "bytes a sequence", "bytes in all"]
+    what: str
+    one: int
+    other: int
+
+    @property
+    def ratio(self) -> float:
+        """The first over the second."""
+        return self.one / self.other
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two architectures side by side."""
+
+    one: SizeReport
+    other: SizeReport
+    figures: list[ComparedFigure]
+    claims: list[CheckedClaim]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values under names that stay."""
+        return {
+            "one": self.one.to_json(),
+            "other": self.other.to_json(),
+            "figures": [{**asdict(figure), "ratio": figure.ratio} for figure in self.figures],
+            "claims": [{**asdict(claim), "figure": claim.figure} for claim in self.claims],
+        }
+
+
+def compare(one: SizeReport, other: SizeReport) -> Comparison:
+    """Set two architectures side by side."""
+    return Comparison(
+        one=one,
+        other=other,
+        figures=[
+            ComparedFigure(group=group, what=what, one=mine, other=theirs)
+            for (group, what, mine), (_, _, theirs) in zip(_figures(one), _figures(other), strict=True)
+        ],
+        claims=claims_about(one.configuration, other.configuration),
+    )
+
+
+def _figures(
+    report: SizeReport,
+) -> list[tuple[Literal["parameters", "FLOPs a token", "bytes a sequence", "bytes in all"], str, int]]:
+    count, flops = report.parameters, report.flops
+    on_cpu, on_gpu = (report.memory[key] for key in (("cpu", "fp32"), ("cuda", "bf16")))
+    return [
+        ("parameters", "embeddings and their map", count.embeddings + count.projection),
+        ("parameters", "attention and feed-forward", count.attention + count.feed_forward),
+        ("parameters", "model without pooler", count.encoder),
+        ("parameters", "model with pooler", count.model),
+        ("parameters", "with both pre-training heads", count.pretraining),
+        ("FLOPs a token", "forward", flops.forward),
+        ("FLOPs a token", "forward and backward", flops.training),
+        ("bytes a sequence", "training, CPU fp32", on_cpu.training),
+        ("bytes a sequence", "training, GPU bf16", on_gpu.training),
+        ("bytes a sequence", "inference, CPU fp32", on_cpu.inference),
+        ("bytes a sequence", "inference, GPU bf16", on_gpu.inference),
+        ("bytes in all", "weights, gradients, moments", report.training_state),
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The plan of a training step on a device: its memory by parts, its work, and the largest micro-batch that fits.
+
+MASKED_SHARE = 0.15
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """One micro-batch of an architecture.
+
+    Args:
+        batch_size, sequence_length, masked_tokens: the micro-batch: sequences, tokens and masked tokens of each.
+        device, precision, optimizer: by what it is computed.
+        flops: useful work of forward and backward.
+        all_kept, checkpointed: memory without and with activation checkpointing.
+        limit: bytes that may be used; None: not known.
+        largest_batch, largest_batch_checkpointed: the most sequences within the limit.
+    """
+
+    batch_size: int
+    sequence_length: int
+    masked_tokens: int
+    device: Literal["cpu", "cuda"]
+    precision: Precision
+    optimizer: Literal["lamb", "adamw"]
+    flops: int
+    all_kept: TrainingMemory
+    checkpointed: TrainingMemory
+    limit: int | None
+    largest_batch: int | None
+    largest_batch_checkpointed: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values under names that stay."""
+        peaks = {"all_kept": self.all_kept, "checkpointed": self.checkpointed}
+        return {**asdict(self), **{name: {**asdict(some), "peak": some.peak} for name, some in peaks.items()}}
+
+
+def memory_plan(
+    config: AlbertConfig,
+    *,
+    batch_size: int,
+    sequence_length: int,
+    device: Literal["cpu", "cuda"],
+    precision: Precision,
+    optimizer: Literal["lamb", "adamw"],
+    limit: int | None,
+) -> MemoryPlan:
+    """Plan a step.
+
+    Args:
+        config: the model.
+        batch_size: sequences of a micro-batch.
+        sequence_length: tokens of each.
+        device: where to compute; it need not be there.
+        precision: "bf16" for mixed precision.
+        optimizer: whose moments are held.
+        limit: bytes that may be used; None: not known.
+    """
+    masked = max(1, round(MASKED_SHARE * sequence_length))
+
+    def memory(sequences: int, activation_checkpointing: bool) -> TrainingMemory:
+        return count_training_memory(
+            config,
+            batch_size=sequences,
+            sequence_length=sequence_length,
+            device=device,
+            precision=precision,
+            optimizer=optimizer,
+            activation_checkpointing=activation_checkpointing,
+            masked_tokens=masked,
+        )
+
+    def largest(activation_checkpointing: bool) -> int | None:
+        return None if limit is None else largest_batch(lambda some: memory(some, activation_checkpointing), limit)
+
+    return MemoryPlan(
+        batch_size=batch_size,
+        sequence_length=sequence_length,
+        masked_tokens=masked,
+        device=device,
+        precision=precision,
+        optimizer=optimizer,
+        flops=pretraining_flops(config, [sequence_length] * batch_size, masked * batch_size),
+        all_kept=memory(batch_size, False),
+        checkpointed=memory(batch_size, True),
+        limit=limit,
+        largest_batch=largest(False),
+        largest_batch_checkpointed=largest(True),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How fast architectures are on this machine: encoder passes and whole pre-training steps, with random weights.
+#
+# Speed does not depend on what the weights are. Several architectures take turns, so that a ratio between them
+# means something on a machine that others use too; each figure is a median over the turns.
+
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
+MEASURED_TOKENS = 512
+"""Tokens of a batch when nobody says how many sequences: four sequences of 128."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Throughput:
+    """Median times of one architecture.
+
+    Args:
+        batch_size, sequence_length: the batch: so many sequences of so many tokens, without padding.
+        inference_seconds: of a forward pass of the encoder.
+        training_seconds: of a pre-training step: forward, backward, clipping and LAMB.
+        rounds: over how many the medians are.
+    """
+
+    batch_size: int
+    sequence_length: int
+    inference_seconds: float
+    training_seconds: float
+    rounds: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the batch."""
+        return self.batch_size * self.sequence_length
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Throughput by the names that were given, and under which circumstances."""
+
+    results: dict[str, Throughput]
+    device: str
+    precision: Precision
+    threads: int
+
+
+def measure_throughput(
+    architectures: Mapping[str, AlbertConfig],
+    *,
+    sequence_length: int,
+    batch_size: int | None = None,
+    device: torch.device,
+    precision: Precision,
+    seconds: float = 8.0,
+) -> Measurement:
+    """Time them in turns.
+
+    Args:
+        architectures: what to measure, by name.
+        sequence_length: tokens of a sequence.
+        batch_size: sequences; None: as many as make `MEASURED_TOKENS`, at least one.
+        device: where to compute.
+        precision: "bf16" for mixed precision.
+        seconds: how long to measure, after a turn to warm up; `FEWEST_ROUNDS` to `MOST_ROUNDS` turns are taken.
+
+    Raises:
+        OutOfResources: weights, gradients, moments and activations are more than the memory that is free.
+    """
+    sequences = max(1, MEASURED_TOKENS // sequence_length) if batch_size is None else batch_size
+    _refuse_too_large(architectures, sequence_length, sequences, device, precision)
+    with progress("Warming up", len(architectures), "models") as bar:
+        passes: dict[str, dict[str, Callable[[], None]]] = {}
+        for name, config in architectures.items():
+            passes[name] = _passes(config, sequence_length, sequences, device, precision)
+            for run in passes[name].values():
+                run()
+            bar.advance()
+    times: dict[tuple[str, str], list[float]] = {}
+    rounds, spent = 0, 0.0
+    with progress("Measuring", seconds, "seconds") as bar:
+        while rounds < FEWEST_ROUNDS or (spent < seconds and rounds < MOST_ROUNDS):
+            for name, runs in passes.items():
+                for kind, run in runs.items():
+                    times.setdefault((name, kind), []).append(_seconds(run, device))
+                    bar.advance(times[name, kind][-1])
+            rounds, spent = rounds + 1, sum(map(sum, times.values()))
+    results = {
+        name: Throughput(
+            batch_size=sequences,
+            sequence_length=sequence_length,
+            inference_seconds=statistics.median(times[name, "inference"]),
+            training_seconds=statistics.median(times[name, "training"]),
+            rounds=rounds,
+        )
+        for name in architectures
+    }
+    return Measurement(results=results, device=device.type, precision=precision, threads=torch.get_num_threads())
+
+
+def _passes(
+    config: AlbertConfig, length: int, sequences: int, device: torch.device, precision: Precision
+) -> dict[str, Callable[[], None]]:
+    batch = random_batch(config, length, sequences).to(device)
+    model = AlbertForPreTraining(config).to(device)
+    optimizer = build_optimizer(OptimizerRecipe(), model)
+
+    def inference() -> None:
+        model.eval()
+        with torch.inference_mode(), autocast(device, precision):
+            model.albert(batch.packed)
+
+    def training() -> None:
+        model.train()
+        update(
+            model,
+            optimizer,
+            [batch],
+            pretraining_objective,
+            learning_rate=1e-4,
+            clip_norm=1.0,
+            precision=precision,
+            device=device,
+            here=World(),
+        )
+
+    return {"inference": inference, "training": training}
+
+
+def random_batch(config: AlbertConfig, length: int, sequences: int) -> PretrainingBatch:
+    """Random tokens without padding, of which the usual share is to be predicted."""
+    draws = np.random.default_rng(0)
+    masked = max(1, round(MaskingRecipe().share * length))
+    samples = []
+    for _ in range(sequences):
+        ids = draws.integers(0, config.vocab_size, length)
+        positions = np.sort(draws.permutation(length)[:masked])
+        samples.append(Sample(ids, np.zeros(length, np.int64), positions, ids[positions], int(draws.integers(2))))
+    return collate(samples)
+
+
+def _seconds(run: Callable[[], None], device: torch.device) -> float:
+    started = time.perf_counter()
+    run()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started
+
+
+def _refuse_too_large(
+    architectures: Mapping[str, AlbertConfig], length: int, sequences: int, device: torch.device, precision: Precision
+) -> None:
+    free = free_memory(device)
+    needed = 0
+    for config in architectures.values():
+        kind = "cuda" if device.type == "cuda" else "cpu"
+        needed += count_training_memory(
+            config, batch_size=sequences, sequence_length=length, device=kind, precision=precision
+        ).peak
+    if free is not None and needed > free:
+        raise OutOfResources(
+            " and ".join(architectures),
+            f"training on {sequences} × {length} tokens needs {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free",
+            "take a smaller model, fewer sequences (--batch-size) or shorter ones (--sequence-length)",
+        )

@@ -1,0 +1,486 @@
+"""The model of a fine-tuning run: pre-trained or random encoder, new or kept head, several exits.
+
+`start_model` builds it, `open_for_task` opens a fine-tuned model to answer a task."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from albert.checkpoints.hub import find_model
+from albert.checkpoints.huggingface import Kind, build_model
+from albert.checkpoints.loading import LoadingReport
+from albert.checkpoints.model_directory import OpenedModel, kind_of, open_model, read_config, tokenizer_of
+from albert.checkpoints.warm_start import outputs_by_name, trained_length, warm_start
+from albert.finetuning.options import ArchitectureChanges
+from albert.model.albert import AlbertModel, run_to_depth
+from albert.model.config import AlbertConfig
+from albert.model.packing import PackedSequences
+from albert.runtime.devices import seed_torch
+from albert.runtime.errors import InvalidConfiguration
+from albert.tasks.answers import NullThreshold, stated_threshold
+from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task, TaskRecipe
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# Keeping a model's own head: its outputs are matched to the task's labels by name.
+
+_REMEDY = "leave --keep-head out: a new head is drawn, the rest of the model stays"
+
+
+def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
+    """Put the outputs of the file's head into the order of the target's labels.
+
+    Args:
+        opened: with the head of the file.
+        target: what the task asks.
+        model: how to call it in an error.
+
+    Raises:
+        InvalidConfiguration: the file has no such head, or one with other outputs.
+    """
+    fresh = [name for name in opened.loading_report.newly_initialised if not name.startswith("albert.")]
+    if fresh:
+        raise InvalidConfiguration(model, f"has no head to keep ({', '.join(fresh)} are missing)", _REMEDY)
+    if isinstance(target, Span | Option):
+        return
+    head = opened.model.classifier
+    assert isinstance(head, nn.Linear)
+    if isinstance(target, Choice | Labels | Tags):
+        order = outputs_by_name(opened.extra.get("id2label"), (target.labels, target.shown), model)
+        with torch.no_grad():
+            head.weight.copy_(head.weight[order].clone())
+            head.bias.copy_(head.bias[order].clone())
+    elif head.out_features != 1:
+        raise InvalidConfiguration(model, f"has a head with {head.out_features} outputs, a number needs 1", _REMEDY)
+
+
+PROBLEM_TYPES: dict[type[Target], str] = {
+    Choice: "single_label_classification",
+    Labels: "multi_label_classification",
+    Score: "regression",
+}
+"""What transformers calls that which a classifier's outputs mean."""
+LENGTHS = ("max_length", "question_length", "stride")
+"""What of a recipe an evaluation needs too."""
+
+
+@dataclass(frozen=True)
+class PretrainedEncoder:
+    """The encoder of a model directory or Hub id.
+
+    Its head, if it has one, is left aside; `keep_head` keeps it, its outputs in the order of the task's labels.
+    """
+
+    model: str
+    revision: str | None = None
+    changes: ArchitectureChanges = field(default_factory=ArchitectureChanges)
+    keep_head: bool = False
+
+
+@dataclass(frozen=True)
+class RandomEncoder:
+    """An architecture with random weights, and the directory of the tokenizer to use."""
+
+    config: AlbertConfig
+    tokenizer_directory: Path
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """What of it was asked to be another than a model's, as plain values."""
+
+
+Start = PretrainedEncoder | RandomEncoder
+
+
+def random_encoder_like(start: PretrainedEncoder) -> RandomEncoder:
+    """The control of a pre-trained model: its architecture and tokenizer, none of its weights."""
+    directory = find_model(start.model, start.revision)
+    config, _ = read_config(directory)
+    return RandomEncoder(start.changes.applied_to(config), directory, start.changes.asked())
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartedModel:
+    """A model that can learn a task.
+
+    Args:
+        model: with a fresh head, or a kept one.
+        config: its architecture.
+        tokenizer: the one it was trained with.
+        tokenizer_directory: where that lies.
+        source: where the weights come from, in words.
+        changes: what was asked to change, as plain values.
+        changed: what became of it, in words.
+        trained_positions: positions that pre-training reached, or that were made of such; None: nobody said.
+        notes: all of it for people: which tensors are new, what changed.
+    """
+
+    model: nn.Module
+    config: AlbertConfig
+    tokenizer: Tokenizer
+    tokenizer_directory: Path
+    source: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    trained_positions: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> StartedModel:
+    """Build the model that a kind of target needs; what is drawn at random depends on the seed alone.
+
+    Raises:
+        MissingInput, DamagedData, Unavailable: the model directory or tokenizer cannot be opened, or do not belong
+            together.
+        InvalidConfiguration: the tokenizer of a random encoder has more pieces than the model has embeddings, the
+            architecture cannot be changed so, or there is no head to keep.
+    """
+    seed_torch("finetuning.head", seed)
+    if isinstance(start, RandomEncoder):
+        return _random(start, target, recipe)
+    opened = _open(start, target, recipe)
+    tokenizer = tokenizer_of(opened)
+    config = start.changes.applied_to(opened.config)
+    trained = trained_length(opened.extra)
+    model, changed = opened.model, ()
+    if config != opened.config or start.changes.extend_positions is not None:
+        model = _build(target, config)
+        result = warm_start(
+            opened.model.state_dict(),
+            opened.config,
+            model.state_dict(),
+            config,
+            extend_positions=start.changes.extend_positions,
+            trained_positions=trained,
+        )
+        model.load_state_dict(result.tensors)
+        changed, trained = result.notes, result.trained_positions
+    if start.keep_head:
+        changed = (*changed, f"the head of {_source(start)} is kept")
+    notes = (*_loading_notes(opened.loading_report), *changed)
+    if trained is not None and trained < min(recipe.max_length, config.max_position_embeddings):
+        notes += (f"positions from {trained} on were never trained: --extend-positions makes them of the others",)
+    return StartedModel(
+        model=model.train(),
+        config=config,
+        tokenizer=tokenizer,
+        tokenizer_directory=opened.directory,
+        source=_source(start),
+        changes=start.changes.asked() | ({"keep_head": True} if start.keep_head else {}),
+        changed=changed,
+        trained_positions=trained,
+        notes=notes,
+    )
+
+
+def _random(start: RandomEncoder, target: Target, recipe: TaskRecipe) -> StartedModel:
+    config = replace(start.config, **_dropout_overrides(recipe))
+    directory = start.tokenizer_directory
+    tokenizer = load_tokenizer(directory)
+    if tokenizer.vocab_size > config.vocab_size:
+        why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
+        raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
+    return StartedModel(
+        model=_build(target, config).train(),
+        config=config,
+        tokenizer=tokenizer,
+        tokenizer_directory=directory,
+        source="random weights",
+        changes=start.changes,
+        notes=("every tensor is drawn at random (no pre-training)",),
+    )
+
+
+def _open(start: PretrainedEncoder, target: Target, recipe: TaskRecipe) -> OpenedModel:
+    """The model as it is in the file but for dropout, with the head that the target needs."""
+    opened = open_model(
+        start.model,
+        head_kind(target),
+        None if start.keep_head else n_outputs(target),
+        revision=start.revision,
+        new_head=not start.keep_head,
+        overrides=_dropout_overrides(recipe),
+    )
+    if start.keep_head:
+        order_kept_head(opened, target, start.model)
+    return opened
+
+
+def _source(start: PretrainedEncoder) -> str:
+    """A Hub id with its revision, or the last two parts of a path: a card tells what, not where on which machine."""
+    short = "/".join(Path(start.model).parts[-2:])
+    return f"{short}@{start.revision}" if start.revision else short
+
+
+def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
+    state = "checked against its manifest" if report.verified else "unverified: it has no manifest"
+    lines = [f"{report.source}: {state}"]
+    if report.newly_initialised:
+        lines.append("new, drawn at random: " + ", ".join(report.newly_initialised))
+    if report.unexpected:
+        heads = Counter(name.split(".")[0] for name in report.unexpected)
+        lines.append("in the file, not used here: " + ", ".join(f"{n} of {head}" for head, n in heads.items()))
+    return (*lines, *report.notes)
+
+
+def head_kind(target: Target) -> Kind:
+    """The kind of model that a kind of target needs."""
+    match target:
+        case Choice() | Labels() | Score():
+            return "classification"
+        case Tags():
+            return "token_classification"
+        case Option():
+            return "multiple_choice"
+        case Span(head="joint"):
+            return "joint_question_answering"
+        case Span():
+            return "question_answering"
+
+
+def n_outputs(target: Target) -> int | None:
+    """How many numbers the head gives per sequence or token, None where its kind says so."""
+    match target:
+        case Choice(labels) | Labels(labels) | Tags(labels):
+            return len(labels)
+        case Score():
+            return 1
+        case _:
+            return None
+
+
+def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | None) -> dict[str, Any]:
+    """Keys of `config.json`: what the head's outputs mean, and how the text was cut when it was trained."""
+    lengths = {name: getattr(recipe, name) for name in LENGTHS}
+    kept: dict[str, Any] = {"finetuning": {"task": task.name, **lengths}}
+    if trained_positions is not None:
+        kept["trained_positions"] = max(trained_positions, recipe.max_length)
+    longest = {"max_sequence_length": recipe.max_length}
+    target = task.target
+    match target:
+        case Choice() | Labels():
+            names, problem = dict(enumerate(target.shown)), PROBLEM_TYPES[type(target)]
+            return {"id2label": names, "problem_type": problem, **kept, **longest}
+        case Tags():
+            return {"id2label": dict(enumerate(target.shown)), **kept, **longest}
+        case Score(column):
+            return {"id2label": {0: column}, "problem_type": PROBLEM_TYPES[Score], **kept, **longest}
+        case Option():
+            return {**kept, **longest}
+        case Span():
+            return kept
+
+
+def _build(target: Target, config: AlbertConfig) -> nn.Module:
+    return build_model(head_kind(target), config, n_outputs(target))
+
+
+def _dropout_overrides(recipe: TaskRecipe) -> Mapping[str, Any]:
+    overrides = {"classifier_dropout_prob": recipe.head_dropout}
+    if recipe.encoder_dropout is not None:
+        overrides["hidden_dropout_prob"] = recipe.encoder_dropout
+        overrides["attention_probs_dropout_prob"] = recipe.encoder_dropout
+    return overrides
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A fine-tuned model directory, opened to answer a task: the head that it has, its labels, lengths and threshold.
+
+_ANSWERING: tuple[Kind, ...] = ("question_answering", "joint_question_answering")
+
+
+@dataclass(frozen=True)
+class OpenedForTask:
+    """A model that can be asked a task.
+
+    Attributes:
+        model: with its head, on the CPU.
+        tokenizer: its own.
+        recipe: the task's, with the lengths that the model was trained with.
+        label_columns: see `label_columns`.
+        threshold: from where on a question has no answer.
+        directory: where it lies.
+        notes: how it was opened, for people.
+    """
+
+    model: nn.Module
+    tokenizer: Tokenizer
+    recipe: TaskRecipe
+    label_columns: list[int] | None
+    threshold: NullThreshold
+    directory: Path
+    notes: tuple[str, ...]
+
+
+def open_for_task(
+    task: Task,
+    model: str,
+    max_length: int | None = None,
+    revision: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    depth: int | None = None,
+) -> OpenedForTask:
+    """Open a model directory, a run of `albert finetune`, or a Hub id; for the rest see `evaluate_directory`.
+
+    Raises:
+        InvalidConfiguration: the model has no head for this kind of target, or other labels, or not that depth.
+        MissingInput, DamagedData: the model cannot be read, or the tokenizer is another one's.
+    """
+    opened = open_model(model, _kind(task.target, model, revision), revision=revision, overrides=overrides)
+    opened.loading_report.warn_if_unverified()
+    fresh = opened.loading_report.newly_initialised
+    if fresh:
+        remedy = "give a model of `albert finetune` for this task"
+        raise InvalidConfiguration(model, f"has no head for this task ({', '.join(fresh)} would be random)", remedy)
+    _refuse_another_problem(task.target, opened.extra.get("problem_type"), model)
+    columns = label_columns(task.target, opened.extra.get("id2label"), model)
+    tokenizer = tokenizer_of(opened)
+    recipe = _recipe_of_model(task, opened.extra, model)
+    if max_length is not None:
+        recipe = replace(recipe, max_length=max_length)
+    recipe.check()
+    recipe = fit_length(recipe, opened.config.max_position_embeddings)
+    threshold = stated_threshold(opened.extra, model)
+    notes = tuple(opened.loading_report.lines())
+    if depth is not None:
+        run_to_depth(opened.model, depth)
+        notes += (f"run at depth {depth} of {opened.config.num_hidden_layers}",)
+    return OpenedForTask(opened.model, tokenizer, recipe, columns, threshold, opened.directory, notes)
+
+
+def _kind(target: Target, model: str, revision: str | None) -> Kind:
+    """What a target needs; a model that answers questions does it with the head that it has."""
+    needed = head_kind(target)
+    if isinstance(target, Span):
+        found = kind_of(read_config(find_model(model, revision))[1])
+        return found if found in _ANSWERING else needed
+    return needed
+
+
+def _refuse_another_problem(target: Target, problem: Any, model: str) -> None:
+    """Outputs trained to exclude each other say nothing of several labels at once, nor the other way round."""
+    several = PROBLEM_TYPES[Labels]
+    if isinstance(target, Labels) and problem != several:
+        why = f"was not trained for several labels at once (its problem_type is {problem!r})"
+        raise InvalidConfiguration(model, why, "give another model")
+    if isinstance(target, Choice) and problem == several:
+        raise InvalidConfiguration(
+            model, "was trained for several labels at once, the task has one", "give another model"
+        )
+
+
+def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
+    """The recipe with its length limited to the positions that the model has."""
+    return replace(recipe, max_length=min(recipe.max_length, positions))
+
+
+def _recipe_of_model(task: Task, extra: Mapping[str, Any], model: str) -> TaskRecipe:
+    kept = extra.get("finetuning", {})
+    lengths = {name: kept[name] for name in LENGTHS if name in kept} if isinstance(kept, dict) else {}
+    if not all(isinstance(value, int) and value > 0 for value in lengths.values()):
+        raise InvalidConfiguration(f"{model}: finetuning", f"holds lengths that are no lengths: {lengths}")
+    return replace(task.recipe, **lengths)
+
+
+def label_columns(target: Target, id2label: Mapping[int, str] | None, model: str) -> list[int] | None:
+    """For each label of the task, which output of the model it is; None for targets without labels.
+
+    Labels are matched by name (as in the data, or in words). A model with the nameless labels `LABEL_0`, ...
+    is taken to have the task's order.
+
+    Raises:
+        InvalidConfiguration: the model has other labels than the task.
+    """
+    if not isinstance(target, Choice | Labels | Tags):
+        if id2label is not None and isinstance(target, Score) and len(id2label) != 1:
+            raise InvalidConfiguration(model, f"has {len(id2label)} outputs, a score needs 1", "give another model")
+        return None
+    names = [id2label[index] for index in sorted(id2label)] if id2label else []
+    for known in (target.labels, target.shown):
+        if sorted(names) == sorted(known):
+            return [names.index(label) for label in known]
+    if names == [f"LABEL_{index}" for index in range(len(target.labels))]:
+        return list(range(len(names)))
+    raise InvalidConfiguration(
+        model,
+        f"has the labels {', '.join(names)}; the task has {', '.join(target.shown)}",
+        "give another model",
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One head that learns to read the states after several layers, so that every one of those depths can be used.
+#
+# All exits share pooler and head: the model stays what it was, in parameters and on disk. Deeper exits weigh more
+# in the loss, in proportion to their depth (PABEE: Zhou et al., 2020, §3.3).
+
+Exits = Literal["every"] | tuple[int, ...]
+"""After which layers the head learns to answer; the last one is always among them."""
+
+
+def exit_depths(asked: Exits | None, config: AlbertConfig) -> tuple[int, ...]:
+    """The depths at which the head learns, ascending; None is the full depth alone.
+
+    Raises:
+        InvalidConfiguration: a depth that the model does not have.
+    """
+    layers = config.num_hidden_layers
+    if asked == "every":
+        return tuple(range(1, layers + 1))
+    for depth in asked or ():
+        if not 1 <= depth <= layers:
+            raise InvalidConfiguration("exits", f"names {depth}, the model has {layers} layers", "choose among them")
+    return tuple(sorted({*(asked or ()), layers}))
+
+
+def exit_weights(depths: tuple[int, ...]) -> tuple[float, ...]:
+    """How much each exit's loss counts: in proportion to its depth, 1 together."""
+    return tuple(depth / sum(depths) for depth in depths)
+
+
+def states_after(
+    backbone: AlbertModel, packed: PackedSequences, depths: tuple[int, ...]
+) -> list[Float[Tensor, "tokens H"]]:
+    """The states after some layers, of which each is `inner_group_num` applications."""
+    wanted = {depth * backbone.config.inner_group_num for depth in depths}
+    layers = backbone.encoder.each_layer(backbone.embeddings(packed), packed)
+    return [states for number, states in enumerate(layers, start=1) if number in wanted]
+
+
+class HeadAtDepths(nn.Module):
+    """A model whose head is asked after several layers.
+
+    Args:
+        model: one of the model classes with a task's head.
+        depths: after which layers, ascending.
+    """
+
+    def __init__(self, model: nn.Module, depths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.depths = depths
+
+    def forward(
+        self,
+        packed: PackedSequences,
+        told: tuple[Tensor, ...] = (),
+        states: Float[Tensor, "depths tokens H"] | None = None,
+    ) -> list[Any]:
+        """What the head gives at each depth.
+
+        Args:
+            packed: the sequences.
+            told: what the head needs to know beside the states.
+            states: after these depths, where they are known already.
+        """
+        found = self.states(packed) if states is None else states
+        return [self.model.head_outputs(each, packed, *told) for each in found]
+
+    def states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
+        """What the head reads at each depth."""
+        return states_after(self.model.albert, packed, self.depths)

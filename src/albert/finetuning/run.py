@@ -1,0 +1,481 @@
+"""`finetune`: an encoder learns a task. All input is read and checked first; then training, evaluation, writing."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from albert.checkpoints.model_directory import save_model_directory, write_model
+from albert.finetuning.data import PreparedSplit, Subset, TaskBatches, encode_split, prepare_split, read_examples
+from albert.finetuning.distillation import Said, Teacher, open_teacher
+from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, predict_split, write_predictions
+from albert.finetuning.learning_plan import AskedRecipe, LearningPlan, kept_recipe, plan_learning, recipe_basis
+from albert.finetuning.model import Start, StartedModel, exit_depths, fit_length, head_description, start_model
+from albert.finetuning.options import hold_out, threshold_for
+from albert.finetuning.report import advice
+from albert.finetuning.run_record import (
+    RESULTS_NAME,
+    BestModel,
+    FinetuningResult,
+    FinetuningSettings,
+    complete_run,
+    optimizer_of,
+    refuse_another_run,
+    run_card,
+    run_identity,
+    run_record,
+    run_report,
+    selection_of,
+)
+from albert.finetuning.setup import WayOfLearning, term_of, way_of_learning
+from albert.model.albert import EXITS_KEY
+from albert.optim.optimizer import build_optimizer
+from albert.optim.recipe import warmup_then_linear
+from albert.runtime.devices import pick_device
+from albert.runtime.distributed import process_group, wait_for_all
+from albert.runtime.environment import Precision, World, load_by_name, world
+from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.files import remove_directory
+from albert.runtime.json_files import read_json_object, save_json
+from albert.tasks.answers import NullThreshold
+from albert.tasks.custom import OwnTables
+from albert.tasks.features import SpanFeatures, TagFeatures
+from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
+from albert.tasks.race import OptionFeatures
+from albert.tasks.table_task import RecipeChanges, save_table_task
+from albert.tasks.task import Score, Span, Task, TaskRecipe
+from albert.text.tokenizer import Tokenizer
+from albert.training.logging import TrainingPlan, TrainingResult
+from albert.training.loop import train
+from albert.training.run_folder import RunFolder
+
+# --------------------------------------------------------------------------------------------------------------------
+# A fine-tuning run: training, evaluation, and the files it writes.
+#
+# RUN/recipe.json            the whole run as a value
+#     journal.jsonl          what happened, one event a line
+#     model/                 the Hugging Face model directory
+#     predictions-dev.jsonl  one object per example of the development set, and so for further splits of the task
+#     results.json           scores, baselines, counts, speed, seed; written last
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRun:
+    """Everything a run needs, put together once.
+
+    `scale` is that of numbers to predict, in whose standard scores `batches` and `teacher` are then.
+    """
+
+    task: Task
+    started: StartedModel
+    run: RunFolder
+    plan: LearningPlan
+    settings: FinetuningSettings
+    computing: Computing
+    here: World
+    train_split: PreparedSplit
+    dev_split: PreparedSplit
+    batches: TaskBatches
+    held_out: PreparedSplit | None
+    further: tuple[PreparedSplit, ...]
+    depths: tuple[int, ...]
+    teacher: Teacher | None = None
+    scale: NumberScale | None = None
+    announce: Callable[[Mapping[str, Any]], None] | None = None
+
+    @property
+    def recipe(self) -> TaskRecipe:
+        return self.plan.recipe
+
+    @property
+    def model(self) -> nn.Module:
+        return self.started.model
+
+    def complete(self) -> FinetuningResult:
+        """Train to the end, evaluate, and write everything; or return what an earlier call wrote."""
+        return self._with_scale()._complete()
+
+    def _with_scale(self) -> "TaskRun":
+        """This run with numbers as standard scores; a run of an earlier version goes on with the numbers themselves."""
+        if not isinstance(self.task.target, Score):
+            return self
+        if self.run.recipe_path.exists() and TARGET_SCALE_KEY not in read_json_object(self.run.recipe_path):
+            return self
+        scale = NumberScale.of(self.batches.targets)
+        batches = replace(self.batches, targets=scale.standardised(self.batches.targets))
+        teacher = None if self.teacher is None else replace(self.teacher, scale=scale)
+        return replace(self, batches=batches, teacher=teacher, scale=scale)
+
+    def _complete(self) -> FinetuningResult:
+        identity = run_identity(
+            self.task, self.started, self.batches, self.dev_split, self.recipe, self.settings, self.teacher
+        )
+        finished = complete_run(self.run.path, self.run.model_path, identity)
+        if finished is not None:
+            if self.here.is_first:
+                self._remove_needless()  # which the call that finished it may not have lived to do
+            return finished
+        self.model.to(self.computing.device)
+        best = None
+        if self.settings.select == "best":
+            best = BestModel(self.run.path / "best", self._save, identity["development set"])
+        latest: list[Evaluation] = []
+
+        def evaluate() -> dict[str, float]:
+            with self._folded():
+                latest[:] = [self._evaluated()]
+            if best is not None:
+                best.consider(latest[0].scores)
+            return latest[0].defined_scores
+
+        record = run_record(self.task, self.started, self.plan, self.settings)
+        if self.scale is not None:
+            record[TARGET_SCALE_KEY] = vars(self.scale)
+            if self.started.changes.get("keep_head"):
+                self.scale.take_out(self.started.model.classifier)
+        refuse_another_run(self.run, record)
+        if self.here.is_first:
+            save_json(self.run.recipe_path, record)
+        way = way_of_learning(
+            self.model,
+            self.batches,
+            self.depths,
+            self.computing,
+            freeze_encoder=self.settings.freeze_encoder,
+            teacher=self.teacher,
+            distillation=self.settings.distillation,
+        )
+        if self.announce is not None and self.here.is_first:
+            self.announce(self.figures)
+        training = self._train(way, identity, evaluate)
+        if not self.here.is_first:
+            wait_for_all(self.here)
+            report = read_json_object(self.run.path / RESULTS_NAME)
+            return FinetuningResult(report["scores"], report, self.run.model_path)
+        if best is not None:
+            self.model.load_state_dict(best.tensors(self.task.target))
+            latest.clear()
+        elif self.scale is not None:
+            self.scale.fold_in(self.model.classifier)
+        evaluation = latest[0] if latest else self._evaluated()
+        selection = selection_of(self.settings.select, evaluation.scores, self.run.journal_path)
+        further = {
+            split.split: evaluate_model(self.model, self.task, split, self.computing, threshold=evaluation.threshold)
+            for split in self.further
+        }
+        linear = self._linear_baseline()
+        report = {
+            **run_report(record, self.task, self.train_split, self.batches, training, evaluation, self._notes(way)),
+            "linear_baseline": linear,
+            "advice": advice(evaluation.scores, evaluation.baseline, linear),
+            "selection": selection.to_json(),
+            "further_scores": {split: dict(each.scores) for split, each in further.items()},
+            "identity": identity,
+        }
+        card = run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation, selection, linear)
+        self._write(evaluation, further, report, card)
+        wait_for_all(self.here)
+        return FinetuningResult(evaluation.scores, report, self.run.model_path)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """How the run learns: `learning_rate` at its peak, `rate_factor` (by which the recipe's was multiplied for the
+        model's width), `batch_size`, `epochs`, `steps` (updates), `examples`, `max_length` in tokens, `precision` and
+        `device`."""
+        plan = self.plan
+        return {
+            "learning_rate": optimizer_of(self.settings, self.recipe).learning_rate,
+            "rate_factor": plan.rate_factor,
+            "batch_size": self.recipe.batch_size,
+            "epochs": plan.epochs,
+            "steps": plan.updates,
+            "examples": plan.examples,
+            "max_length": self.recipe.max_length,
+            "precision": self.computing.precision,
+            "device": self.computing.device.type,
+        }
+
+    def _linear_baseline(self) -> dict[str, Any] | None:
+        """What a linear model reaches on the same rows, as plain values; None where the task has none."""
+        if not self.dev_split.labelled:
+            return None
+        started = time.perf_counter()
+        fit = load_by_name("albert.tasks.linear_baseline").linear_baseline
+        found = fit(self.task, self.train_split.examples, self.dev_split.examples)
+        return None if found is None else {**vars(found), "seconds": time.perf_counter() - started}
+
+    def _evaluated(self) -> Evaluation:
+        """The model as it stands, on the development set."""
+        return evaluate_model(self.model, self.task, self.dev_split, self.computing, threshold=self._threshold())
+
+    def _threshold(self) -> NullThreshold | None:
+        """From where on a question has no answer, as the questions held out say."""
+        if self.held_out is None:
+            return None
+        answers = predict_split(self.model, self.task.target, self.held_out, self.computing)
+        assert isinstance(answers, list)
+        held = self.held_out.examples
+        return threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
+
+    def _train(
+        self, way: WayOfLearning, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]
+    ) -> TrainingResult:
+        settings, steps, warmup = self.settings, self.plan.updates, self.plan.warmup_updates
+        optimizer = optimizer_of(settings, self.recipe)
+        return train(
+            way.module,
+            build_optimizer(optimizer, way.module),
+            lambda step, _: warmup_then_linear(step, optimizer.learning_rate, warmup, steps),
+            way.source,
+            way.objective,
+            TrainingPlan(
+                total_steps=steps,
+                seed=settings.seed,
+                precision=self.computing.precision,
+                evaluate_every=settings.evaluation_interval,
+                checkpoint_every=settings.checkpoint_every,
+                keep_checkpoints=1,
+                workers=settings.workers,
+            ),
+            self.run,
+            device=self.computing.device,
+            identity=identity,
+            save_model=self._save,
+            evaluate=evaluate if settings.evaluation_interval else None,
+            description=f"Fine-tuning {self.task.name}",
+        )
+
+    def _save(self, directory: Path) -> None:
+        """Write the model as it stands while it learns, for others to open."""
+        with self._folded():
+            write_model(directory, self.model, self.started.tokenizer_directory, extra=self._extra())
+
+    def _folded(self) -> AbstractContextManager[None]:
+        """The learning model with outputs in the unit of the data."""
+        return nullcontext() if self.scale is None else self.scale.folded(self.model.classifier)
+
+    def _extra(self) -> dict[str, Any]:
+        extra = head_description(self.task, self.recipe, self.started.trained_positions)
+        if len(self.depths) > 1:
+            extra[EXITS_KEY] = list(self.depths)
+        if self.scale is not None:
+            extra[TARGET_SCALE_KEY] = vars(self.scale)
+        return extra
+
+    def _notes(self, way: WayOfLearning) -> tuple[str, ...]:
+        told = [*self.started.notes, *way.notes]
+        if len(self.depths) > 1:
+            told.append(f"the head learnt to answer after layers {', '.join(map(str, self.depths))}")
+        if self.scale is not None:
+            told.append(
+                f"numbers are learnt as standard scores: training mean {self.scale.mean:.4g}, "
+                f"deviation {self.scale.deviation:.4g}, both in the saved head"
+            )
+        return tuple(told)
+
+    def _write(self, evaluation: Evaluation, further: dict[str, Evaluation], report: dict, card: str) -> None:
+        for split, each in {"dev": evaluation, **further}.items():
+            write_predictions(self.run.path / f"predictions-{split}.jsonl", each)
+        save_model_directory(
+            self.run.model_path,
+            self.model,
+            self.started.tokenizer_directory,
+            extra=self._extra() | (evaluation.threshold.keys if evaluation.threshold else {}),
+            card=card,
+            replace=True,
+        )
+        save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
+        self._remove_needless()
+
+    def _remove_needless(self) -> None:
+        """What only served to go on, or to choose the model."""
+        for needless in (self.run.checkpoints_path, self.run.path / "best"):
+            if needless.is_dir():
+                remove_directory(needless)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The training examples or windows that are used, and their batches.
+
+
+def task_batches(task: Task, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings) -> TaskBatches:
+    """The batches of a run.
+
+    Raises:
+        InvalidConfiguration: no window of the training set holds an answer, or no sentence a word; the numbers to learn
+            are all the same, or too large.
+    """
+    features = split.features
+    sequences, targets = features.sequences, features.targets
+    if isinstance(task.target, Score):
+        check_numbers(task.target, targets)
+    if isinstance(features, SpanFeatures):
+        learnt = learnt_windows(task, split, features)
+        sequences, targets = sequences.select(learnt), np.maximum(targets[learnt], 0)
+    if isinstance(features, TagFeatures):
+        learnt = features.learnable
+        if not len(learnt):
+            raise InvalidConfiguration(task.name, "no sentence of the training set has a word")
+        sequences, targets = sequences.select(learnt), targets[sequences.places(learnt)]
+    return TaskBatches(
+        sequences,
+        targets,
+        term_of(task.target),
+        recipe.batch_size,
+        settings.seed,
+        settings.micro_batch_tokens,
+        features.n_options if isinstance(features, OptionFeatures) else 1,
+        isinstance(features, TagFeatures),
+    )
+
+
+def learnt_windows(task: Task, split: PreparedSplit, features: SpanFeatures) -> np.ndarray:
+    """Indices of the windows that say something.
+
+    Where every question has an answer, those that hold it: the others have nothing to point at. Where it may be
+    absent, they all do, and those without it point at [CLS]; but not those of a question whose answer no window holds.
+    """
+    holds = features.targets[:, 0] >= 0
+    if not holds.any():
+        raise InvalidConfiguration(task.name, "no window of the training set holds an answer")
+    if not (isinstance(task.target, Span) and task.target.may_be_absent):
+        return np.flatnonzero(holds)
+    of_example = np.array([window.example for window in features.windows])
+    placed = np.array([not example.answers for example in split.examples])
+    placed[of_example[holds]] = True
+    return np.flatnonzero(placed[of_example])
+
+
+def finetune(
+    task: Task,
+    start: Start,
+    data: Path,
+    output: Path,
+    recipe: AskedRecipe = None,
+    settings: FinetuningSettings | None = None,
+    said: Said | None = None,
+    announce: Callable[[Mapping[str, Any]], None] | None = None,
+) -> FinetuningResult:
+    """Fine-tune an encoder on a task and evaluate it on the development set.
+
+    The same task, start and recipe give the same model and files here and from `albert finetune`.
+
+    Args:
+        task: the declaration.
+        start: where the weights come from.
+        data: the task's data folder.
+        output: the run directory. The same call goes on where an earlier one was stopped; a finished run is
+            returned as it is.
+        recipe: a `TaskRecipe` is taken as it is; `RecipeChanges` say what is to be another than the default, None
+            that nothing is. For the defaults see `learning_plan`.
+        settings: how to compute.
+        said: what teachers said in earlier runs, which need not be asked for again; what this run's teacher says is
+            added.
+        announce: told rate, batch size, epochs, updates and length before the first update; see `TaskRun.figures`.
+
+    Raises:
+        MissingInput, DamagedData: the model or the data cannot be read.
+        InvalidConfiguration: a setting that cannot work.
+        CannotCreate: `output` holds another run.
+        Diverged, Stopped: see `training.loop.train`.
+    """
+    settings, run = settings or FinetuningSettings(), RunFolder(output)
+    kept = kept_recipe(run, task)
+    basis = recipe_basis(task, recipe, kept)
+    if "train" not in task.source.splits:
+        remedy = "albert evaluate scores a model of another task on it"
+        raise InvalidConfiguration(task.name, "has no training set", remedy)
+    device = pick_device(settings.device, world().local_rank)
+    precision: Precision = settings.precision or ("bf16" if device.type == "cuda" else "fp32")
+    computing = Computing(device, precision, settings.micro_batch_tokens)
+    with process_group(device) as here:
+        started = start_model(start, task.target, basis.recipe, settings.seed)
+        positions = started.config.max_position_embeddings
+        basis = replace(basis, recipe=fit_length(basis.recipe, positions))
+        wanted = recipe_basis(task, recipe).recipe.max_length  # a run that goes on has kept the fitted length
+        if basis.recipe.max_length == positions < wanted:
+            note = (
+                f"sequences of at most {positions} tokens, not {wanted}: --max-position-embeddings makes more positions"
+            )
+            started = replace(started, notes=(*started.notes, note))
+        # Everything is read before anything is written: bad input leaves no directory behind.
+        number = settings.max_train_examples
+        subset = None if number is None else Subset(number, settings.seed)
+        examples, counts = read_examples(task, data, "train", subset)
+        held_out = None
+        if isinstance(task.target, Span) and task.target.may_be_absent and settings.null_threshold == "train":
+            examples, held = hold_out(examples, settings.seed)
+            counts["held_out"] = len(held)
+            held_out = encode_split(task, "what is held out", held, {}, started.tokenizer, basis.recipe)
+        plan = plan_learning(basis, started.config.hidden_size, len(examples))
+        recipe = plan.recipe
+        if recipe.batch_size < here.size:
+            why = f"{recipe.batch_size} sequences are fewer than {here.size} processes"
+            raise InvalidConfiguration("batch_size", why, "choose a larger batch")
+        settings = _complete_settings(settings, recipe, kept)
+        depths = exit_depths(settings.exits, started.config)
+        distillation = settings.distillation
+        teacher = None if distillation is None else open_teacher(task, distillation, examples, said)
+        train_split = encode_split(task, "train", examples, counts, started.tokenizer, recipe)
+        dev_split = prepare_split(task, data, "dev", started.tokenizer, recipe)
+        further, absent = _further_splits(task, data, started.tokenizer, recipe)
+        started = replace(started, notes=(*started.notes, *absent))
+        batches = task_batches(task, train_split, recipe, settings)
+        work = TaskRun(
+            task=task,
+            started=started,
+            run=run,
+            plan=plan,
+            settings=settings,
+            computing=computing,
+            here=here,
+            train_split=train_split,
+            dev_split=dev_split,
+            batches=batches,
+            held_out=held_out,
+            further=further,
+            depths=depths,
+            teacher=teacher,
+            announce=announce,
+        )
+        with run.locked() if here.is_first else nullcontext():
+            result = work.complete()
+            if here.is_first:
+                keep_own_task(task, recipe, output)
+            return result
+
+
+def keep_own_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:
+    """Write what a task on own tables is beside what was learnt, so that `albert evaluate` need not be told."""
+    if isinstance(task.source, OwnTables):
+        asked = task.source.asked
+        files = {name: place.resolve() for name in ("train", "dev") if (place := getattr(asked, name)) is not None}
+        save_table_task(directory, replace(asked, **files, recipe=RecipeChanges.of(recipe)))
+
+
+def _complete_settings(
+    settings: FinetuningSettings, recipe: TaskRecipe, kept: Mapping[str, Any] | None
+) -> FinetuningSettings:
+    """With an optimiser that is complete, unless the run that goes on was recorded without."""
+    before = kept.get("settings") if kept is not None else None
+    if settings.optimizer in (None, "adamw") and isinstance(before, dict) and before.get("optimizer", "") is None:
+        return replace(settings, optimizer=None)
+    return replace(settings, optimizer=optimizer_of(settings, recipe))
+
+
+def _further_splits(
+    task: Task, data: Path, tokenizer: Tokenizer, recipe: TaskRecipe
+) -> tuple[tuple[PreparedSplit, ...], tuple[str, ...]]:
+    """The splits that are scored beside dev, and lines on those whose files are not there."""
+    found, absent = [], []
+    for split in task.further_splits:
+        try:
+            found.append(prepare_split(task, data, split, tokenizer, recipe))
+        except MissingInput as error:
+            absent.append(f"{split} is not scored: {error}")
+    return tuple(found), tuple(absent)

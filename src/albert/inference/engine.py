@@ -1,0 +1,540 @@
+"""The inference engine: packed batches, a faster encoder and attention, prepared and int8 matrices, precision."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, Protocol, cast, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Int8, UInt8
+from torch import Tensor, nn
+from torch.nn import functional
+
+from albert.model.albert import PreTrainingLogits, output_rows
+from albert.model.attention import AttentionBlock, window_attention
+from albert.model.config import covers
+from albert.model.encoder import Encoder, FeedForwardBlock
+from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, pack, to_rectangles, with_spare_rows
+from albert.runtime.devices import default_precision, multiplies_bf16, multiplies_int8
+from albert.runtime.errors import Unavailable
+
+# --------------------------------------------------------------------------------------------------------------------
+# Attention without a backward pass, over the rectangles of a packed batch, by whichever kernel is faster.
+
+SCORES_AT_ONCE = 1 << 20
+"""Most scores that are computed at a time, so that they stay in the cache; those of one sequence are not divided."""
+
+
+def attend(
+    joined: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int, window: int | None
+) -> Float[Tensor, "tokens H"]:
+    """What every token makes of its own sequence.
+
+    Args:
+        joined: queries, divided by the root of their width already, keys and values.
+        packed: the batch.
+        heads: attention heads.
+        window: tokens to either side that one sees; None: all.
+    """
+    mixed = [
+        _attend_group(cells, group, heads, window)
+        for cells, group in zip(to_rectangles(joined, packed), packed.groups, strict=True)
+    ]
+    return from_rectangles(mixed, packed, packed.n_tokens)
+
+
+def _attend_group(
+    cells: Float[Tensor, "sequences length three_H"], group: AttentionGroup, heads: int, window: int | None
+) -> Float[Tensor, "sequences length H"]:
+    query, key, value = cells.unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+    if window is not None and not covers(window, cells.shape[1]):
+        mixed = window_attention(query, key, value, group.padded, window, dense_attention)
+    else:
+        there = None if group.padded is None else ~group.padded[:, None, None, :]
+        mixed = dense_attention(query, key, value, there)
+    return mixed.transpose(1, 2).flatten(2)
+
+
+def dense_attention(
+    query: Float[Tensor, "sequences heads rows head_size"],
+    key: Float[Tensor, "sequences heads columns head_size"],
+    value: Float[Tensor, "sequences heads columns head_size"],
+    mask: Bool[Tensor, "sequences_or_one 1 rows_or_one columns"] | None,
+) -> Float[Tensor, "sequences heads rows head_size"]:
+    """softmax(query keyᵀ) value; the mask is true where a row sees a column.
+
+    torch's own kernel, except for bfloat16 on CPUs, where two products and a softmax (in float32 inside) take less
+    time at all lengths.
+    """
+    if query.device.type != "cpu" or query.dtype != torch.bfloat16:
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0)
+    sequences, heads, rows, _ = query.shape
+    together = max(1, SCORES_AT_ONCE // (heads * rows * key.shape[2]))
+    hidden = None if mask is None else query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+    if sequences <= together:
+        return _plain(query, key, value, hidden)
+    mixed = torch.empty_like(query)
+    for first in range(0, sequences, together):
+        part = slice(first, first + together)
+        of_part = hidden if hidden is None or len(hidden) == 1 else hidden[part]
+        mixed[part] = _plain(query[part], key[part], value[part], of_part)
+    return mixed
+
+
+def _plain(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor:
+    scores = query @ key.transpose(2, 3)
+    if hidden is not None:
+        scores += hidden
+    return scores.softmax(-1) @ value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Weights as 8-bit integers, one scale for each output channel, symmetric around zero.
+
+LARGEST = 127
+"""−128 is left out, so that a weight and its negative are equally well told."""
+_SCALE_BITS = 16
+"""Significant bits of a scale: with the 7 of a value they fit a float32, so that a value times its scale is exact."""
+
+
+def quantize_matrix(
+    weight: Float32[Tensor, "outputs inputs"],
+) -> tuple[Int8[Tensor, "outputs inputs"], Float32[Tensor, " outputs"]]:
+    """Integers in −127…127 and the scale of each row: `values * scales[:, None]` is the weight, nearly.
+
+    The largest of each row becomes ±127. What `values * scales[:, None]` gives has exactly these values and scales
+    again, so a file of either form opens to the same model. A row of zeros has scale 1.
+    """
+    largest = weight.abs().amax(dim=1)
+    mantissa, exponent = torch.frexp(largest / LARGEST)
+    scales = torch.ldexp((mantissa * 2**_SCALE_BITS).ceil() / 2**_SCALE_BITS, exponent)
+    scales = torch.where(largest > 0, scales, torch.ones_like(scales))
+    return (weight / scales[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8), scales
+
+
+def restore_matrix(
+    values: Int8[Tensor, "outputs inputs"], scales: Float32[Tensor, " outputs"]
+) -> Float32[Tensor, "outputs inputs"]:
+    """The weight that `quantize_matrix` told in integers."""
+    return values * scales[:, None]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# At which precision a trained model computes its answers, and which of them this machine is made for.
+
+InferencePrecision = Literal["fp32", "bf16", "int8"]
+PrecisionAsked = Literal["auto", "fp32", "bf16", "int8"]
+
+
+def choose_precision(asked: PrecisionAsked, device: torch.device) -> InferencePrecision:
+    """What was asked for; "auto" is bf16 where the device multiplies such numbers in hardware, else fp32.
+
+    "auto" is never int8, which can move scores: `albert evaluate --precision fp32 int8` tells by how much.
+
+    Raises:
+        Unavailable: int8 where it cannot be had (see `check_int8`).
+    """
+    if asked == "int8":
+        check_int8(device)
+    if asked != "auto":
+        return asked
+    return default_precision(device)
+
+
+def check_int8(device: torch.device) -> None:
+    """Raises Unavailable where products of 8-bit integers are not computed, or not exactly.
+
+    x86 without VNNI adds pairs of products in 16 bits, which overflow: it would be slower, and wrong.
+    """
+    if device.type != "cpu":
+        raise Unavailable("precision int8", f"is made for CPUs, not for {device.type}", "use bf16, or --device cpu")
+    if not torch.backends.mkldnn.is_available():
+        raise Unavailable(
+            "precision int8", "this build of torch has no oneDNN, which multiplies it", "use bf16 or fp32"
+        )
+    if not multiplies_int8(device):
+        raise Unavailable("precision int8", "this processor has no instructions for it (VNNI, AMX)", "use fp32")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Linear maps made once for many uses: cast, laid out as the processor's kernels read them, or as 8-bit integers.
+#
+# What it costs to prepare a weight is paid when a model is opened, and every layer that shares the weight gains.
+# oneDNN reads weights in blocks that fit its registers; with them in that order a product is up to a third faster
+# than one by `functional.linear`, and what follows it element by element (activation, residual) is computed while
+# its result is still in the registers.
+
+_FUSED: dict[tuple[type[nn.Module], str], tuple[str, str]] = {
+    (nn.GELU, "tanh"): ("gelu", "tanh"),
+    (nn.GELU, "none"): ("gelu", "none"),
+    (nn.ReLU, ""): ("relu", ""),
+    (nn.Tanh, ""): ("tanh", ""),
+}
+"""Activation, its approximation -> oneDNN's names of both."""
+_ZERO = 128
+"""What stands for 0 in unsigned bytes; oneDNN multiplies those by signed ones, and is slow for any other pair."""
+_SMALLEST = 1e-30
+"""Stands for the largest number of a row of zeros, which has no scale."""
+
+
+@runtime_checkable
+class LinearMap(Protocol):
+    """A weight and a bias, applied to rows [tokens, inputs] of the type that the encoder's states have."""
+
+    def __call__(self, rows: Float[Tensor, "tokens inputs"]) -> Float[Tensor, "tokens outputs"]:
+        """The product and the bias."""
+        ...
+
+    def activated(self, rows: Float[Tensor, "tokens inputs"]) -> Float[Tensor, "tokens outputs"]:
+        """Then the activation."""
+        ...
+
+    def added(
+        self, rows: Float[Tensor, "tokens inputs"], residual: Float[Tensor, "tokens outputs"]
+    ) -> Float[Tensor, "tokens outputs"]:
+        """The product and the bias, and what went past them."""
+        ...
+
+
+class PlainMap:
+    """`functional.linear` in one type: for GPUs, and for builds of torch without oneDNN."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
+        self._weight, self._bias, self._activation = weight.to(dtype), bias.to(dtype), activation
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """See `LinearMap`."""
+        return functional.linear(rows, self._weight, self._bias)
+
+    def activated(self, rows: Tensor) -> Tensor:
+        """See `LinearMap`."""
+        assert self._activation is not None, "a map without an activation"
+        return self._activation(self(rows))
+
+    def added(self, rows: Tensor, residual: Tensor) -> Tensor:
+        """See `LinearMap`."""
+        return self(rows) + residual
+
+
+class PrepackedMap:
+    """A product of oneDNN with its weight in blocks."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype).contiguous())
+        self._bias = bias.to(dtype)
+        self._attribute, self._algorithm = "none", ""
+        if activation is not None:
+            self._attribute, self._algorithm = _FUSED[type(activation), getattr(activation, "approximate", "")]
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """See `LinearMap`."""
+        return torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
+
+    def activated(self, rows: Tensor) -> Tensor:
+        """See `LinearMap`."""
+        return torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, self._attribute, [], self._algorithm)
+
+    def added(self, rows: Tensor, residual: Tensor) -> Tensor:
+        """See `LinearMap`."""
+        return torch.ops.mkldnn._linear_pointwise.binary(rows, residual, self._weight, self._bias, "add")
+
+
+class Int8Map:
+    """Products of 8-bit integers: weights with a scale for each output, rows with one for each, taken from themselves.
+
+    A row's scale is its own, so what a token becomes depends on nothing else in the batch. Rows come and go in float32
+    (`dtype` is what `__call__` gives).
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
+        values, self._scales = quantize_matrix(weight.float())
+        self._weight = torch.ops.onednn.qlinear_prepack(values, None)
+        self._zeros = torch.zeros(len(values), dtype=torch.int64)
+        self._bias, self._rounded_bias, self._dtype = bias.float(), bias.to(dtype), dtype
+        # The tanh form lies within 0.0005 of the exact one, a fraction of a step of what is made of it; torch takes
+        # three times as long for it.
+        is_gelu = isinstance(activation, nn.GELU)
+        self._activation = nn.GELU() if is_gelu else activation
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """See `LinearMap`."""
+        product, steps = self._product(rows, self._dtype)
+        return torch.addcmul(self._rounded_bias, product, steps.to(self._dtype))
+
+    def activated(self, rows: Tensor) -> Tensor:
+        """See `LinearMap`."""
+        assert self._activation is not None, "a map without an activation"
+        product, steps = self._product(rows, torch.float32)
+        return self._activation(torch.addcmul(self._bias, product, steps))
+
+    def added(self, rows: Tensor, residual: Tensor) -> Tensor:
+        """See `LinearMap`."""
+        product, steps = self._product(rows, torch.float32)
+        return torch.addcmul(self._bias, product, steps).add_(residual)
+
+    def _product(self, rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        integers, steps = quantize_rows(rows)
+        product = torch.ops.onednn.qlinear_pointwise(
+            integers, 1.0, _ZERO, self._weight, self._scales, self._zeros, None, 1.0, 0, dtype, "none", [], ""
+        )
+        return product, steps
+
+
+def quantize_rows(
+    rows: Float[Tensor, "tokens inputs"],
+) -> tuple[UInt8[Tensor, "tokens inputs"], Float[Tensor, "tokens 1"]]:
+    """Each row as bytes around 128, and what a step of them is worth: `(bytes - 128) * steps` is the row, nearly."""
+    rows = rows.float()
+    steps = rows.abs().amax(dim=1, keepdim=True).clamp_min_(_SMALLEST).div_(LARGEST)
+    signed = (rows * steps.reciprocal()).round_().to(torch.int8)
+    return signed.view(torch.uint8).bitwise_xor_(_ZERO), steps
+
+
+def make_map(
+    weight: Float[Tensor, "outputs inputs"],
+    bias: Float[Tensor, " outputs"],
+    precision: InferencePrecision,
+    dtype: torch.dtype,
+    activation: nn.Module | None = None,
+) -> LinearMap:
+    """The fastest form of a linear map on the device that it is on.
+
+    Args:
+        weight, bias: copied, not kept.
+        precision: of its products.
+        dtype: of what `__call__` gives.
+        activation: what `activated` applies.
+    """
+    if precision == "int8":
+        return Int8Map(weight, bias, dtype, activation)
+    if why_not_prepacked(weight.device, dtype) is None:
+        return PrepackedMap(weight, bias, dtype, activation)
+    return PlainMap(weight, bias, dtype, activation)
+
+
+def why_not_prepacked(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why products do without oneDNN's prepared weights here; None: they have them."""
+    if device.type != "cpu":
+        return f"oneDNN is for CPUs, this is {device.type}"
+    if not torch.backends.mkldnn.is_available():
+        return "this build of torch has no oneDNN"
+    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return "oneDNN has no bfloat16 products for this processor"
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The encoder for answers alone: what its layers multiply by is prepared once, and nothing is kept for gradients.
+#
+# ALBERT applies the same few matrices L times. They are joined (query, key and value), cast and laid out for the
+# processor when the model is opened; in int8 those of ALBERT-base take 7 MB, which stays in the cache from layer to
+# layer. States between layers are bfloat16 at bf16 and float32 else; LayerNorm and softmax count in float32
+# throughout.
+
+
+class FastEncoder(nn.Module):
+    """A trained encoder's layers, in its place: the same methods, shapes and, in fp32, the same numbers to 1e-5.
+
+    States go in and come out in float32.
+
+    Args:
+        encoder: on the device where it will compute.
+        precision: of matrix products.
+
+    Attributes:
+        plan: which blocks each layer applies (see `sharing_plan`).
+        attentions, feed_forwards: the blocks of the encoder, for who looks into them; what was prepared from their
+            weights stays as it is when these change.
+        precision: as asked for.
+        without_prepacking: why weights are not laid out for oneDNN; None: they are.
+
+    Raises:
+        Unavailable: int8 where it cannot be had.
+    """
+
+    def __init__(self, encoder: Encoder, precision: InferencePrecision = "fp32") -> None:
+        super().__init__()
+        device = next(encoder.parameters()).device
+        if precision == "int8":
+            check_int8(device)
+        self.plan, self.precision = encoder.plan, precision
+        self.attentions, self.feed_forwards = encoder.attentions, encoder.feed_forwards
+        self._states = torch.bfloat16 if precision == "bf16" else torch.float32
+        self.without_prepacking = why_not_prepacked(device, self._states)
+        with torch.inference_mode():
+            attentions = [cast(AttentionBlock, block) for block in encoder.attentions]
+            feed_forwards = [cast(FeedForwardBlock, block) for block in encoder.feed_forwards]
+            self._attentions = [_FastAttention(block, precision, self._states) for block in attentions]
+            self._feed_forwards = [_FastFeedForward(block, precision, self._states) for block in feed_forwards]
+
+    def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
+        """The output of the last layer."""
+        with torch.inference_mode():
+            rows = with_spare_rows(hidden.to(self._states))
+            for number in range(len(self.plan)):
+                rows = self._layer(number, rows, packed)
+            return rows[: len(hidden)].float()
+
+    def hidden_states(
+        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
+    ) -> list[Float[Tensor, "tokens H"]]:
+        """What goes into the first layer, then every layer's output."""
+        return [hidden, *self.each_layer(hidden, packed)]
+
+    def each_layer(
+        self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences, done: int = 0
+    ) -> Iterator[Float[Tensor, "tokens H"]]:
+        """Every layer's output as soon as it is there; see `Encoder.each_layer`."""
+        tokens = len(hidden)
+        with torch.inference_mode():
+            rows = with_spare_rows(hidden.to(self._states))
+        for number in range(done, len(self.plan)):
+            with torch.inference_mode():
+                rows = self._layer(number, rows, packed)
+                given = rows[:tokens].float()
+            yield given
+
+    def _layer(self, number: int, hidden: Tensor, packed: PackedSequences) -> Tensor:
+        application = self.plan[number]
+        return self._feed_forwards[application.feed_forward](self._attentions[application.attention](hidden, packed))
+
+
+def use_fast_encoders(model: nn.Module, precision: InferencePrecision) -> None:
+    """Put a `FastEncoder` in the place of every encoder in a model; one that is there already stays as it is."""
+    for part in list(model.modules()):
+        for name, child in part.named_children():
+            if isinstance(child, Encoder):
+                setattr(part, name, FastEncoder(child, precision))
+
+
+class _FastAttention:
+    def __init__(self, block: AttentionBlock, precision: InferencePrecision, states: torch.dtype) -> None:
+        self._heads, self._window, self._norm = block.heads, block.window, _Norm(block.layer_norm)
+        joined = block.matrices()
+        width = block.query.out_features
+        # Scores are divided by the root of the head's width: here, once, in the queries' weights.
+        divisors = torch.ones_like(joined.joined_bias)
+        divisors[:width] = (width // block.heads) ** -0.5
+        products = torch.bfloat16 if precision == "int8" and multiplies_bf16(divisors.device) else states
+        self._joined = make_map(joined.joined * divisors[:, None], joined.joined_bias * divisors, precision, products)
+        self._dense = make_map(joined.dense, joined.dense_bias, precision, states)
+
+    def __call__(self, hidden: Tensor, packed: PackedSequences) -> Tensor:
+        tokens = len(packed.token_ids)
+        mixed = attend(self._joined(hidden)[:tokens], packed, self._heads, self._window)
+        if len(hidden) > tokens:
+            mixed = with_spare_rows(mixed)
+        return self._norm(self._dense.added(mixed, hidden))
+
+
+class _FastFeedForward:
+    def __init__(self, block: FeedForwardBlock, precision: InferencePrecision, states: torch.dtype) -> None:
+        self._norm = _Norm(block.layer_norm)
+        self._intermediate = make_map(
+            block.intermediate.weight, block.intermediate.bias, precision, states, block.activation
+        )
+        self._output = make_map(block.output.weight, block.output.bias, precision, states)
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        return self._norm(self._output.added(self._intermediate.activated(hidden), hidden))
+
+
+class _Norm:
+    """A LayerNorm; torch takes means and variances of bfloat16 numbers in float32."""
+
+    def __init__(self, norm: nn.LayerNorm) -> None:
+        self._shape, self._epsilon = list(norm.normalized_shape), norm.eps
+        self._weight, self._bias = norm.weight.detach().clone(), norm.bias.detach().clone()
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        return functional.layer_norm(hidden, self._shape, self._weight, self._bias, self._epsilon)
+
+
+_TOKENS_A_THREAD = 512
+"""Tokens that each thread of a CPU has at once: what a layer computes of so many stays in the cache."""
+_TOKENS_ON_A_GPU = 16384
+_LOGIT_ROWS = 1024
+"""Rows of vocabulary logits that are computed at once: of 30,000 pieces they take 120 MB."""
+
+BETWEEN_BATCHES: ContextVar[Callable[[], None]] = ContextVar("between_batches", default=lambda: None)
+"""Called before each batch that goes through a model at once. A server sets it in its threads, to let others compute
+in between, or to stop by an exception."""
+
+
+class PackedModel:
+    """A model in evaluation mode, the device it computes on, and how much goes through it at once.
+
+    Args:
+        model: one of the model classes. It is moved to the device, and its encoder is replaced by a `FastEncoder`.
+        device: where it computes.
+        micro_batch_tokens: tokens that go through the model at once; a longer single sequence goes alone. None: as
+            many as are fast there.
+        precision: of the encoder's matrix products; heads compute in fp32.
+
+    Raises:
+        Unavailable: the device does not compute at that precision.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        device: torch.device,
+        micro_batch_tokens: int | None = None,
+        precision: InferencePrecision = "fp32",
+    ) -> None:
+        self.model: Any = model.eval().to(device)
+        use_fast_encoders(model, precision)
+        fast = _TOKENS_A_THREAD * torch.get_num_threads() if device.type == "cpu" else _TOKENS_ON_A_GPU
+        self.device, self.micro_batch_tokens = device, micro_batch_tokens or fast
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Without gradients: for whoever calls the model's parts himself."""
+        with torch.inference_mode():
+            yield
+
+    def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[Any]:
+        """What the head gives for each sequence, in the order they came (see `output_rows`)."""
+        rows: list[Any] = [None] * len(token_ids)
+        for members in self._micro_batches([len(ids) for ids in token_ids]):
+            BETWEEN_BATCHES.get()()
+            packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
+            with self.computing():
+                found = output_rows(self.model(packed.to(self.device)), packed.lengths)
+            for member, row in zip(members, found, strict=True):
+                rows[member] = row
+        return rows
+
+    def at(
+        self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray], places: Sequence[np.ndarray]
+    ) -> Iterator[tuple[int, Tensor, Tensor | None]]:
+        """What a model with a masked-token head gives for each sequence at these places in it.
+
+        Logits of the vocabulary are long, so they come as they are computed: a sequence's number, its logits
+        [places, V], and those of its order [2] if there is a head for it.
+        """
+        for members in self._micro_batches([len(ids) for ids in token_ids], [len(each) for each in places]):
+            BETWEEN_BATCHES.get()()
+            packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
+            starts = packed.first_positions.tolist()
+            asked = [places[member] + start for member, start in zip(members, starts, strict=True)]
+            with self.computing():
+                found = self.model(packed.to(self.device), torch.from_numpy(np.concatenate(asked)).to(self.device))
+            masked, order = found if isinstance(found, PreTrainingLogits) else (found, None)
+            rows = masked.split([len(each) for each in asked])
+            for place, (member, row) in enumerate(zip(members, rows, strict=True)):
+                yield member, row, None if order is None else order[place]
+
+    def _micro_batches(self, lengths: Sequence[int], rows: Sequence[int] | None = None) -> list[list[int]]:
+        """Places of sequences that go through together, of like length; `rows` of logits are asked of each."""
+        batches: list[list[int]] = []
+        total = asked = 0
+        for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
+            own = rows[place] if rows is not None else 0
+            total, asked = total + lengths[place], asked + own
+            if not batches or total > self.micro_batch_tokens or asked > _LOGIT_ROWS:
+                batches.append([])
+                total, asked = lengths[place], own
+            batches[-1].append(place)
+        return batches

@@ -1,1 +1,0 @@
-"""A file of texts to a file of answers: streamed, told, and resumed."""

@@ -1,0 +1,271 @@
+"""Model directories with 8-bit matrices, a quarter of the size; and the comparison of outputs before and after.
+
+Every matrix gets a scale for each of its rows (an output of a map or a piece of the vocabulary); biases, LayerNorms and
+the few rows of a small head stay as they are. What only transformers needs is left out: copies of tied matrices, and
+the identity map of a model whose embeddings have no projection. `albert.checkpoints.tensor_files` has the format."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from albert.checkpoints.card import ModelCard
+from albert.checkpoints.config_file import CONFIG_NAME
+from albert.checkpoints.hub import find_model
+from albert.checkpoints.huggingface import Kind
+from albert.checkpoints.model_directory import CARD_NAME, FINGERPRINT_KEY, refuse_foreign_tokenizer
+from albert.checkpoints.tensor_files import (
+    FORMAT,
+    INT8_WEIGHTS_NAME,
+    QUANTIZATION_KEY,
+    stored_names,
+    stored_tensors,
+    write_tensors,
+)
+from albert.inference.engine import quantize_matrix
+from albert.inference.predictor import TrainedModel, open_trained
+from albert.model.albert import IMPOSSIBLE, SpanBeamRow, output_rows
+from albert.model.config import AlbertConfig
+from albert.model.packing import pack
+from albert.runtime.errors import UsageError
+from albert.runtime.files import new_directory, write_text
+from albert.runtime.json_files import read_json_object, save_json
+from albert.runtime.random_streams import stream
+from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a model gives for random batches of mixed lengths, by the names that its outputs have elsewhere.
+
+LONGEST = 512
+"""Tokens; a check of longer sequences would take memory by their square in other runtimes."""
+_LENGTHS = ((1 / 64, 1 / 16), (1 / 64, 1 / 8, 1 / 16, 1 / 4, 1 / 32, 3 / 16, 1 / 8, 1 / 4), (1.0, 1 / 3))
+"""Of the sequences of each batch, as shares of the longest."""
+SHORTEST = 5
+
+Outputs = dict[str, list[np.ndarray]]
+"""Name -> an array for each sequence."""
+
+
+@dataclass(frozen=True)
+class SampleBatch:
+    """Sequences of random tokens in two segments: int64 [length] each."""
+
+    ids: list[np.ndarray]
+    types: list[np.ndarray]
+
+
+def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
+    """Batches of an even number of sequences, from a few tokens to as many as the model has positions, at most 512."""
+    draws = stream("sample outputs", 0)
+    longest = min(config.max_position_embeddings, LONGEST)
+    batches = []
+    for shares in _LENGTHS:
+        lengths = [max(min(SHORTEST, longest), round(share * longest)) for share in shares]
+        ids = [draws.integers(min(5, config.vocab_size - 1), config.vocab_size, length) for length in lengths]
+        second = 1 if config.type_vocab_size > 1 else 0
+        types = [second * (np.arange(n) >= draws.integers(1, n + 1)).astype(np.int64) for n in lengths]
+        batches.append(SampleBatch(ids, types))
+    return batches
+
+
+def model_outputs(model: nn.Module, kind: Kind, batch: SampleBatch) -> Outputs:
+    """What one of the model classes gives, in the precision it has."""
+    packed = pack(batch.ids, batch.types)
+    with torch.inference_mode():
+        if kind in ("pretraining", "masked_lm"):
+            found = model(packed, torch.arange(packed.n_tokens))
+            masked, order = found if isinstance(found, tuple) else (found, None)
+            logits: list[Any] = output_rows(masked, packed.lengths)
+            return {"logits": logits} | ({} if order is None else {"sentence_logits": [row.numpy() for row in order]})
+        given: Any = model(packed)
+        rows: list[Any] = output_rows(given, packed.lengths)
+        if kind == "encoder":
+            encoder: Any = model
+            pooled = {} if encoder.pooler is None else {"pooler_output": encoder.pool(given, packed).unbind(0)}
+            return {"last_hidden_state": rows} | {name: [row.numpy() for row in each] for name, each in pooled.items()}
+    if kind == "question_answering":
+        return {"start_logits": [row[:, 0] for row in rows], "end_logits": [row[:, 1] for row in rows]}
+    if kind == "joint_question_answering":
+        return _joint(rows)
+    return {"logits": rows}
+
+
+@dataclass(frozen=True)
+class OutputDifferences:
+    """How far outputs are from those of the model, output by output.
+
+    Args:
+        largest: the largest absolute difference.
+        relative: the root of the mean squared difference, as a share of the output's standard deviation.
+    """
+
+    largest: dict[str, float]
+    relative: dict[str, float]
+
+
+def output_differences(mine: Sequence[Outputs], theirs: Sequence[Outputs]) -> OutputDifferences:
+    """Compare the outputs of batches; of answers, the ends of the same starts.
+
+    Two starts of almost the same logit may stand in either order in a beam; what is in one beam alone is not compared.
+    """
+    pairs = [_pairs(*each) for each in zip(mine, theirs, strict=True)]
+    largest, relative = {}, {}
+    for name in pairs[0]:
+        rows = [pair for each in pairs for pair in each[name]]
+        ours = np.concatenate([row.ravel() for row, _ in rows]).astype(np.float64)
+        absolute = np.abs(ours - np.concatenate([row.ravel() for _, row in rows]))
+        spread = ours[ours > IMPOSSIBLE / 2].std()
+        largest[name] = float(absolute.max(initial=0))
+        relative[name] = float(np.sqrt(np.mean(absolute**2)) / max(spread, np.finfo(np.float32).tiny))
+    return OutputDifferences(largest, relative)
+
+
+def _pairs(mine: Outputs, theirs: Outputs) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
+    pairs = {name: list(zip(mine[name], theirs[name], strict=True)) for name in mine if name != "start_places"}
+    if "start_places" in mine:
+        rows = zip(mine["start_places"], theirs["start_places"], mine["start_logits"], pairs["end_logits"], strict=True)
+        pairs["end_logits"] = [_same_starts(*row) for row in rows]
+    return pairs
+
+
+def _joint(rows: Sequence[SpanBeamRow]) -> Outputs:
+    return {
+        "start_logits": [row.starts for row in rows],
+        "start_places": [row.beam for row in rows],
+        "end_logits": [row.ends for row in rows],
+        "unanswerable_logits": [row.unanswerable for row in rows],
+    }
+
+
+def _same_starts(
+    mine: np.ndarray, theirs: np.ndarray, starts: np.ndarray, ends: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    there: Mapping[int, int] = {int(place): column for column, place in enumerate(theirs)}
+    columns = [
+        (column, there[int(place)])
+        for column, place in enumerate(mine)
+        if int(place) in there and starts[int(place)] > IMPOSSIBLE / 2
+    ]
+    return ends[0][:, [one for one, _ in columns]], ends[1][:, [other for _, other in columns]]
+
+
+FEWEST_ROWS = 16
+_USE = """```python
+import albert
+
+model = albert.load("{name}")
+print(model.abilities)
+```
+
+albert restores the matrices when it opens them. transformers finds no weights here: the integers lie in
+`model.int8.safetensors`, under names that no other library takes for weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantized:
+    """What became of a model.
+
+    Args:
+        matrices: how many are integers now.
+        bytes_before, bytes_after: of the weights, as they were stored and as they are.
+        moved: how far the outputs are from those of the original, over random batches.
+    """
+
+    matrices: int
+    bytes_before: int
+    bytes_after: int
+    moved: OutputDifferences
+
+
+def is_worth_quantizing(weight: Tensor) -> bool:
+    """Whether it is a matrix of at least 16 rows and columns: fewer save nothing, and a head's decide."""
+    return weight.ndim == 2 and min(weight.shape) >= FEWEST_ROWS
+
+
+def quantize_directory(
+    source: str | Path, output: Path, *, revision: str | None = None, replace: bool = False
+) -> Quantized:
+    """Write a model again, with integers for matrices.
+
+    Args:
+        source: a model directory, a run, or a Hub id.
+        output: the directory to write.
+        revision: a branch, tag or commit of a Hub repository.
+        replace: whether an existing output may give way.
+
+    Raises:
+        MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened.
+        UsageError: it is quantised already.
+        CannotCreate: the output exists.
+    """
+    directory = find_model(source, revision)
+    content = read_json_object(directory / CONFIG_NAME)
+    if QUANTIZATION_KEY in content:
+        raise UsageError(directory, "is quantised already")
+    before = open_trained(directory)
+    stored = stored_tensors(directory)
+    with new_directory(output, replace=replace) as made:
+        if vocabulary_file(directory).is_file():
+            tokenizer = load_tokenizer(directory)
+            refuse_foreign_tokenizer(tokenizer, directory, before.opened.config, before.opened.extra)
+            tokenizer.save(made)
+        # Rounded, the identity map of a model without a projection would be the identity no more.
+        needless = before.opened.loading_report.dropped
+        tensors, matrices = _quantized(stored.read([name for name in stored.by_name if name not in needless]))
+        write_tensors(made / INT8_WEIGHTS_NAME, tensors)
+        save_json(made / CONFIG_NAME, content | {QUANTIZATION_KEY: {"format": FORMAT, "matrices": matrices}})
+        report = Quantized(
+            matrices=matrices,
+            bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),
+            bytes_after=(made / INT8_WEIGHTS_NAME).stat().st_size,
+            moved=_moved(before, open_trained(made)),
+        )
+        write_text(made / CARD_NAME, _card(output.name, before, directory, report))
+    return report
+
+
+def _moved(before: TrainedModel, after: TrainedModel) -> OutputDifferences:
+    mine, theirs = (
+        [model_outputs(each.opened.model, each.kind, batch) for batch in sample_batches(each.opened.config)]
+        for each in (before, after)
+    )
+    return output_differences(mine, theirs)
+
+
+def _quantized(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], int]:
+    """The tensors as they are stored, and how many are integers."""
+    made: dict[str, Tensor] = {}
+    matrices = [name for name, tensor in tensors.items() if tensor.is_floating_point() and is_worth_quantizing(tensor)]
+    for name, tensor in tensors.items():
+        if name in matrices:
+            values, scale = stored_names(name)
+            made[values], made[scale] = quantize_matrix(tensor.float())
+        elif tensor.is_floating_point():  # what is not is a relic that says nothing of the model
+            made[name] = tensor
+    return made, len(matrices)
+
+
+def _card(name: str, model: TrainedModel, source: Path, report: Quantized) -> str:
+    told = ", ".join(
+        f"{output} by {largest:.3g} at most, {report.moved.relative[output]:.2%} of its spread as a rule"
+        for output, largest in report.moved.largest.items()
+    )
+    return ModelCard(
+        name=name,
+        architecture=str((model.opened.extra.get("architectures") or ["AlbertModel"])[0]),
+        description=f"{source.name} with its matrices as 8-bit integers, one scale for each row: "
+        f"{report.bytes_after / 1e6:,.1f} MB of weights in place of {report.bytes_before / 1e6:,.1f} MB.",
+        parameters={"all": sum(parameter.numel() for parameter in model.opened.model.parameters())},
+        recipe={"format": FORMAT, "matrices": report.matrices, "tokenizer": model.opened.extra.get(FINGERPRINT_KEY)},
+        limits=(
+            f"Over random tokens its outputs differ from those of the original: {told}. What that does to a task's "
+            "score, `albert evaluate` says.",
+            "transformers does not open this directory: it finds no weights that it knows.",
+        ),
+        location="path/to/this/directory",
+        use=_USE,
+    ).render()

@@ -1,0 +1,341 @@
+"""The server process: time limits of connections, listening while the model loads, and draining at the end."""
+
+import asyncio
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable
+from enum import Enum
+from http import HTTPStatus
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from albert.inference.predictor import Predictor
+from albert.inference.server.batching import Measurements
+from albert.inference.server.limits import LOOPBACK, Hosts, Limits
+from albert.inference.server.routes import application
+from albert.inference.server.service import Service
+from albert.runtime.errors import AlbertError, Unavailable
+
+# --------------------------------------------------------------------------------------------------------------------
+# Time limits of connections: for a header, a body, and the reading of a reply.
+#
+# uvicorn's protocol times idle connections alone. This one knows what each connection waits for, gives each wait a
+# deadline, and lets the longest waiting one make room for another when all are taken.
+
+DRAINED_BYTES = 65_536
+"""What is still read of a body after its reply, so that the sender finds the reply and no broken connection."""
+LINGER_SECONDS = 0.5
+"""How long the last words to a connection may take to leave."""
+
+
+class BoundedConfig(uvicorn.Config):
+    """uvicorn's settings and what its connections need besides."""
+
+    def __init__(self, app: Any, limits: Limits, measurements: Measurements, **settings: Any) -> None:
+        super().__init__(
+            app,
+            http=BoundedConnection,
+            ws="none",
+            h11_max_incomplete_event_size=limits.header_bytes,
+            **settings,
+        )
+        self.limits, self.measurements = limits, measurements
+
+
+class Waiting(Enum):
+    """What a connection waits for."""
+
+    REQUEST = "the next request"
+    HEADER = "the request's header"
+    BODY = "the request's body"
+    ANSWER = "its answer"
+    READER = "the reply to be read"
+
+
+class BoundedConnection(H11Protocol):
+    """One connection with its deadlines."""
+
+    config: BoundedConfig
+
+    def __init__(
+        self,
+        config: BoundedConfig,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._limits, self._measurements = config.limits, config.measurements
+        self.waiting_for, self.since = Waiting.HEADER, self.loop.time()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._drained = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a header; when there are too many connections, another makes room, or this one goes."""
+        super().connection_made(transport)
+        self._measurements.connections.set(len(self.connections))
+        self._wait_for(Waiting.HEADER)
+        if len(self.connections) > self._limits.connections:
+            waiting = (Waiting.REQUEST, Waiting.HEADER, Waiting.BODY)
+            others = [one for one in self.connections if isinstance(one, BoundedConnection) and one is not self]
+            idle = [one for one in others if one.waiting_for in waiting]
+            if idle:
+                min(idle, key=lambda one: one.since).make_room()
+            else:
+                self._refuse(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "connections", "all connections are taken, try again later"
+                )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        super().connection_lost(exc)
+        self._silence()
+        self._measurements.connections.set(len(self.connections))
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; what comes after a reply that did not wait for the body is counted, and soon enough."""
+        if self.waiting_for is Waiting.REQUEST:
+            self._wait_for(Waiting.HEADER)
+        late = self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY
+        self._drained = self._drained + len(data) if late else 0
+        if self._drained > DRAINED_BYTES:
+            self.transport.abort()
+            return
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, for what is left of the body, or for the reply to be read."""
+        super().on_response_complete()
+        self._look()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close, when nothing came; never wait long for what cannot be written."""
+        super().timeout_keep_alive_handler()
+        self._look()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        super().pause_writing()
+        self._look()
+
+    def resume_writing(self) -> None:
+        """It does."""
+        super().resume_writing()
+        self._look()
+
+    def shutdown(self) -> None:
+        """The server ends: close when nothing is to be answered."""
+        super().shutdown()
+        self._look()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say what kind of request cannot be read, and close; called by uvicorn where h11 gave up."""
+        error = sys.exc_info()[1]
+        status = HTTPStatus(getattr(error, "error_status_hint", HTTPStatus.BAD_REQUEST))
+        if status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            self._refuse(status, "header", f"the header is longer than {self._limits.header_bytes} bytes")
+        else:
+            self._refuse(status, "protocol", "this is no HTTP/1.1 request")
+
+    def make_room(self) -> None:
+        """Close for the sake of another connection."""
+        if self.waiting_for is Waiting.REQUEST:
+            self.transport.close()
+        else:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "room", "the request came too slowly, and others wait")
+
+    def _look(self) -> None:
+        """Find out what is waited for now."""
+        if self.transport.is_closing() or self.flow.write_paused:
+            found = Waiting.READER
+        elif self.conn.their_state is h11.SEND_BODY:
+            found = Waiting.BODY
+        elif self.cycle is not None and not self.cycle.response_complete:
+            found = Waiting.ANSWER
+        elif self.cycle is None or self.conn.trailing_data[0]:
+            found = Waiting.HEADER
+        else:
+            found = Waiting.REQUEST
+        if found is not self.waiting_for:
+            self._wait_for(found)
+
+    def _wait_for(self, what: Waiting) -> None:
+        self._silence()
+        self.waiting_for, self.since = what, self.loop.time()
+        if what is Waiting.HEADER:
+            self._alarm = self.loop.call_later(self._limits.header_seconds, self._too_late)
+        elif what in (Waiting.BODY, Waiting.READER):
+            self._alarm = self.loop.call_later(self._limits.body_seconds, self._too_late)
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _too_late(self) -> None:
+        if self.waiting_for is Waiting.READER:
+            self._measurements.refused.labels("reader").inc()
+            self.transport.abort()
+        else:
+            seconds = self._limits.header_seconds if self.waiting_for is Waiting.HEADER else self._limits.body_seconds
+            what = self.waiting_for.value
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "slow", f"{what} did not come within {seconds:g} seconds")
+
+    def _refuse(self, status: HTTPStatus, reason: str, why: str) -> None:
+        """One sentence where no reply was begun, and the end of the connection."""
+        self._measurements.refused.labels(reason).inc()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE, h11.ERROR):
+            body = json.dumps({"error": why}).encode()
+            header = (
+                f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n"
+            )
+            retry = "retry-after: 1\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else ""
+            self.transport.write(f"{header}{retry}\r\n".encode() + body)
+        self._silence()
+        self.transport.close()
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+
+SWITCH_SECONDS = 2e-4
+"""How long the event loop may keep Python's lock while the model's thread waits for it; torch asks for it after every
+product, and under a load of refused requests Python's own 5 ms would cost more than the products."""
+
+
+class NotDrained(AlbertError):
+    """The server ended before everything that it had accepted was answered."""
+
+    def __init__(self, number: int, open_requests: int) -> None:
+        super().__init__("server", f"ended with {open_requests} requests unanswered", "allow more --drain-timeout")
+        self.exit_code = 128 + number
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn, with another way to begin and to end.
+
+    Args:
+        service: what is served.
+        open_predictor: loads the model; it runs in a thread while the server says that it is starting.
+        drain_seconds: how long accepted requests may take after the first signal.
+        started: told when the model is loaded.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        open_predictor: Callable[[], Predictor],
+        drain_seconds: float = 30.0,
+        started: Callable[[Predictor], None] = lambda predictor: None,
+    ) -> None:
+        config = BoundedConfig(
+            application(service),
+            service.limits,
+            service.measurements,
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+        )
+        super().__init__(config)
+        self.service, self._open, self._drain_seconds, self._started = service, open_predictor, drain_seconds, started
+        self._loading: asyncio.Task[None] | None = None
+        self._end = float("inf")
+        self._signal = 0
+        self.failure: BaseException | None = None
+        """Why the server ended, when it should not have."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and begin to load."""
+        await super().startup(sockets)
+        self._loading = asyncio.create_task(self._load())
+
+    async def _load(self) -> None:
+        try:
+            predictor = await asyncio.to_thread(self._open)
+            self.service.start(predictor)
+            self._started(predictor)
+        except asyncio.CancelledError:  # a signal came first
+            raise
+        except BaseException as error:
+            self.failure, self.should_exit = error, True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal asks to end well, the second to end."""
+        if self.service.draining:
+            self._end = 0.0
+        else:
+            self.drain(sig)
+
+    def drain(self, number: int) -> None:
+        """Take nothing new, and end when what was accepted is answered."""
+        self._signal, self._end = number, time.monotonic() + self._drain_seconds
+        self.service.draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to end now; asked ten times a second."""
+        over = await super().on_tick(counter)
+        if self.service.draining and not over:
+            late = time.monotonic() >= self._end
+            if late and self.service.in_progress:
+                self.failure = NotDrained(self._signal, self.service.in_progress)
+            over = late or not self.service.in_progress
+        if over:
+            self.config.timeout_graceful_shutdown = 1  # replies are out; nobody is waited for to close
+        return over
+
+
+def serve(
+    limits: Limits,
+    open_predictor: Callable[[], Predictor],
+    listening: socket.socket,
+    drain_seconds: float,
+    started: Callable[[Predictor], None],
+    hosts: Hosts = LOOPBACK,
+) -> None:
+    """Run until a signal comes, and until what was accepted is answered.
+
+    Args:
+        limits: what is taken on at most.
+        open_predictor, drain_seconds, started: see `DrainingServer`.
+        listening: where connections come in (`listen`).
+        hosts: what the `Host` header of a request may say.
+
+    Raises:
+        NotDrained: answering took too long; the worker may still compute.
+        AlbertError: the model could not be loaded.
+    """
+    server = DrainingServer(Service(limits, hosts), open_predictor, drain_seconds, started)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        server.run([listening])
+    finally:
+        sys.setswitchinterval(before)
+        listening.close()
+    if server.failure is not None:
+        raise server.failure
+    server.service.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections.
+
+    Raises:
+        Unavailable: the address is in use, not this machine's, or none.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except (OSError, OverflowError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise Unavailable(f"{host}:{port}", why, "choose another --port or --host") from error

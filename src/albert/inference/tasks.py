@@ -1,0 +1,606 @@
+"""The abilities of a model: which head gives which, and how each is computed from texts.
+
+Also: texts to token ids, the lengths that a model reads, and the checks of what callers hand in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+
+from albert.checkpoints.model_directory import OBJECTIVE_KEY, Kind, OpenedModel
+from albert.inference.early_exit import EarlyExit
+from albert.inference.engine import PackedModel
+from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.tasks.answers import Answers, NullThreshold, best_answers, decide
+from albert.tasks.examples import Example
+from albert.tasks.features import best_windows, cut_windows, keep_longest_first, span_features, word_sequences
+from albert.tasks.race import join_option, question_with_option
+from albert.text.tokenizer import Tokenizer
+
+CLASSIFYING = "classify texts"
+SCORING = "score texts"
+FILLING = "fill masks"
+ORDERING = "judge the order of segments"
+ANSWERING = "answer questions"
+TAGGING = "tag words"
+CHOOSING = "choose among options"
+
+Prediction = dict[str, Any]
+"""One answer, under the keys of transformers' pipelines."""
+
+_HEADS: dict[Kind, dict[str, tuple[str, ...]]] = {
+    "pretraining": {FILLING: ("predictions.",), ORDERING: ("sop_classifier.", "albert.pooler.")},
+    "masked_lm": {FILLING: ("predictions.",)},
+    "classification": {CLASSIFYING: ("classifier.", "albert.pooler.")},
+    "question_answering": {ANSWERING: ("qa_outputs.",)},
+    "joint_question_answering": {ANSWERING: ("joint_qa_outputs.",)},
+    "token_classification": {TAGGING: ("classifier.",)},
+    "multiple_choice": {CHOOSING: ("classifier.", "albert.pooler.")},
+    "encoder": {},
+}
+"""Kind -> ability -> the tensors that it rests on, beside the encoder."""
+
+
+def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:
+    """What a model opened as this kind can do; a head that was drawn at random, or never trained, does not count."""
+    drawn = opened.loading_report.newly_initialised
+    untrained = {ORDERING} if opened.extra.get(OBJECTIVE_KEY) == "none" else set()
+    can = tuple(
+        ability
+        for ability, tensors in _HEADS[kind].items()
+        if ability not in untrained and not any(name.startswith(tensors) for name in drawn)
+    )
+    return (SCORING,) if can == (CLASSIFYING,) and _predicts_numbers(opened) else can
+
+
+def is_number(n_labels: int, problem_type: str | None) -> bool:
+    """Whether a head's outputs are numbers to predict: it says so, or it has one output and says nothing else."""
+    return problem_type == "regression" or (n_labels == 1 and problem_type != "multi_label_classification")
+
+
+def _predicts_numbers(opened: OpenedModel) -> bool:
+    model: Any = opened.model
+    return is_number(model.classifier.out_features, opened.extra.get("problem_type"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Texts to the ids that a model reads, many at once, and ids back to words.
+
+MASK = "[MASK]"
+
+
+class UnansweredTexts(UsageError):
+    """Some of many texts cannot be answered, and why not.
+
+    Args:
+        subject: what they are: "text", "context".
+        reasons: for each of them, by its number among the texts, what is wrong with it and what to do.
+    """
+
+    def __init__(self, subject: str, reasons: Mapping[int, tuple[str, str | None]]) -> None:
+        self.reasons = dict(reasons)
+        number, (why, remedy) = min(self.reasons.items())
+        super().__init__(subject if number == 0 else f"{subject} {number + 1}", why, remedy)
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """`[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, one for each text or pair.
+
+    `ids` and `token_types` are int64 [length]; `cut` counts the tokens that did not fit.
+    """
+
+    ids: list[np.ndarray]
+    token_types: list[np.ndarray]
+    cut: list[int]
+
+
+def encode_texts(tokenizer: Tokenizer, parts: Sequence[Sequence[str]], max_length: int) -> EncodedTexts:
+    """Many texts, or pairs of texts, cut longest-first to `max_length` tokens with the special ones.
+
+    Args:
+        tokenizer: the model's.
+        parts: one list of texts, or two equally long ones.
+        max_length: tokens of a sequence at most.
+    """
+    runs = [_split(*tokenizer.encode_joined(texts)) for texts in parts]
+    cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
+    encoded = EncodedTexts([], [], [])
+    for texts in zip(*runs, strict=True):
+        kept = keep_longest_first([len(text) for text in texts], max_length - 1 - len(texts))
+        pieces = [cls]
+        for text, count in zip(texts, kept, strict=True):
+            pieces += [text[:count], sep]
+        ids = np.concatenate(pieces)
+        encoded.ids.append(ids)
+        encoded.token_types.append((np.arange(len(ids)) >= kept[0] + 2).astype(np.int64))
+        encoded.cut.append(sum(map(len, texts)) - sum(kept))
+    return encoded
+
+
+def encode_with_masks(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
+    """Ids (int64 [length]) of texts in which a literal `[MASK]` is the mask; blanks around it say nothing.
+
+    Raises:
+        UnansweredTexts: no mask, or more tokens than fit.
+    """
+    divided = [text.split(MASK) for text in texts]
+    runs = iter(_split(*tokenizer.encode_joined([part for parts in divided for part in parts])))
+    cls, sep, mask = (
+        np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+    )
+    encoded: list[np.ndarray] = []
+    reasons: dict[int, tuple[str, str | None]] = {}
+    for number, parts in enumerate(divided):
+        pieces = [cls]
+        for _ in parts:
+            pieces += [next(runs), mask]
+        encoded.append(np.concatenate([*pieces[:-1], sep]))
+        if len(parts) == 1:
+            reasons[number] = (f"has no {MASK} to fill", f'write one, as in "The cat {MASK} on the mat."')
+        elif len(encoded[-1]) > max_length:
+            why = f"has {len(encoded[-1])} tokens, the model reads {max_length}"
+            reasons[number] = (why, f"leave only what is near the {MASK}")
+    if reasons:
+        raise UnansweredTexts("text", reasons)
+    return encoded
+
+
+def said_of_cut(cut: int) -> dict[str, Any]:
+    """What a result says of tokens that its text had and nobody read; of none it says nothing."""
+    return {"tokens_cut": cut} if cut else {}
+
+
+def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """The normalised text of some ids, special pieces written out."""
+    return tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def _split(joined: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+    """The ids of each text, int64."""
+    return np.split(joined.astype(np.int64), np.cumsum(counts)[:-1]) if len(counts) else []
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How many tokens of what a model reads: as many as when it was fine-tuned, which `config.json` says.
+
+SHORTEST = 5  # [CLS] a [SEP] b [SEP]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of a sequence with its special ones, of a question in it, and from one window of a context to the next."""
+
+    max_length: int
+    question_length: int
+    stride: int
+
+
+_QUESTIONS = Lengths(384, 64, 128)  # of the paper's recipe for SQuAD (Table 14)
+_DEFAULTS: dict[Kind, Lengths] = {
+    "question_answering": _QUESTIONS,
+    "joint_question_answering": _QUESTIONS,
+    "multiple_choice": Lengths(512, 128, 128),  # and for RACE
+}
+
+
+def lengths_of(kind: Kind, opened: OpenedModel) -> Lengths:
+    """The lengths that a model was fine-tuned with, or the paper's where it does not say, and no more than it has
+    positions.
+
+    Raises:
+        InvalidConfiguration: a length that is none, or too short for any text.
+    """
+    positions = opened.config.max_position_embeddings
+    default = _DEFAULTS.get(kind, Lengths(positions, 64, 128))
+    stated = dict(opened.extra.get("finetuning") or {})
+    if "max_sequence_length" in opened.extra:
+        stated["max_length"] = opened.extra["max_sequence_length"]
+    place = opened.directory / "config.json"
+    lengths = Lengths(
+        _length(stated, "max_length", default.max_length, SHORTEST, place),
+        _length(stated, "question_length", default.question_length, 1, place),
+        _length(stated, "stride", default.stride, 1, place),
+    )
+    return replace(lengths, max_length=min(lengths.max_length, positions))
+
+
+def _length(stated: dict[str, Any], name: str, default: int, least: int, place: object) -> int:
+    value = stated.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        shown = "max_sequence_length" if name == "max_length" else f"finetuning: {name}"
+        raise InvalidConfiguration(f"{place}: {shown}", f"is {value!r}, at least {least} tokens are needed")
+    return value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Questions and contexts to answers: windows, logits, the best spans and their probabilities, or no answer.
+
+ANSWER_TOKENS = 30
+
+
+def find_answers(
+    model: PackedModel,
+    tokenizer: Tokenizer,
+    lengths: Lengths,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    top_k: int,
+    threshold: NullThreshold | None,
+) -> list[list[Prediction]]:
+    """For each question its best `top_k` answers with their probabilities and how many of its tokens were cut.
+
+    An empty answer, from 0 to 0, says that there is none. The probability is among all spans of at most 30 tokens in
+    all windows, and no answer where there may be none. A threshold decides whether that comes first; None: every
+    question has an answer.
+
+    Raises:
+        UnansweredTexts: contexts without text.
+    """
+    length = lengths.max_length
+    question_length = min(lengths.question_length, max(1, (length - 3) // 3))
+    stride = max(1, min(lengths.stride, (length - 3 - question_length) // 2))
+    examples = [Example("question", "question", texts) for texts in zip(questions, contexts, strict=True)]
+    features = span_features(examples, tokenizer, length, question_length, stride)
+    sequences = features.sequences
+    everything = range(len(sequences))
+    rows = model.rows([sequences.token_ids(i) for i in everything], [sequences.token_type_ids(i) for i in everything])
+    found = best_answers(examples, features, rows, ANSWER_TOKENS, top_k, threshold is not None)
+    empty = {number: ("holds no text to answer from", None) for number, each in enumerate(found) if not each.candidates}
+    if empty:
+        raise UnansweredTexts("context", empty)
+    asked = tokenizer.encode_batch(questions)
+    cut = [said_of_cut(max(len(ids) - question_length, 0)) for ids in asked]
+    return [
+        [answer | said for answer in _ranked(each, threshold)[:top_k]] for each, said in zip(found, cut, strict=True)
+    ]
+
+
+def _ranked(answers: Answers, threshold: NullThreshold | None) -> list[Prediction]:
+    found = [_answer(each.text, each.start, each.end, each.probability) for each in answers.candidates]
+    if threshold is None:
+        return found
+    none = _answer("", 0, 0, answers.no_answer_probability)
+    answered = decide([answers], threshold)[0].answered
+    first, *others = found
+    likeliest = sorted([none, *others], key=lambda each: -each["score"])
+    return [first, *likeliest] if answered else [none, *found]
+
+
+def _answer(text: str, start: int, end: int, probability: float) -> Prediction:
+    return {"score": probability, "start": start, "end": end, "answer": text}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Options to probabilities: each is read with the context, and a softmax decides between their scores.
+
+
+def rank_options(
+    model: PackedModel | EarlyExit,
+    tokenizer: Tokenizer,
+    max_length: int,
+    question_length: int,
+    contexts: Sequence[str],
+    questions: Sequence[str],
+    options: Sequence[Sequence[str]],
+) -> list[list[Prediction]]:
+    """The options of each question, the likeliest first: `option`, its `index`, and its probability, `score`.
+
+    They are read as `tasks/options.py` says; `question_length` is the most that question and option take, and at most
+    half of what the model reads. A question that was decided early has its `depth`.
+    """
+    question_length = min(question_length, max(1, (max_length - 3) // 2))
+    passages = tokenizer.encode_batch(contexts)
+    read = [
+        question_with_option(question, option)
+        for question, own in zip(questions, options, strict=True)
+        for option in own
+    ]
+    bounds = list(pairwise(accumulate(map(len, options), initial=0)))
+    passage_of = [passage for passage, own in zip(passages, options, strict=True) for _ in own]
+    joined = [
+        join_option(passage, text, tokenizer, max_length, question_length)
+        for passage, text in zip(passage_of, tokenizer.encode_batch(read), strict=True)
+    ]
+    ids = [np.asarray(ids, np.int64) for ids, *_ in joined]
+    types = [(np.arange(len(ids)) >= first).astype(np.int64) for ids, first, *_ in joined]
+    said: list[Prediction] = [said_of_cut(sum(cut)) for _, _, *cut in joined]
+    if isinstance(model, EarlyExit):
+        found = model.rows(ids, types, [stop - start for start, stop in bounds])
+        rows, said = (
+            [row for row, _ in found],
+            [each | {"depth": deep} for each, (_, deep) in zip(said, found, strict=True)],
+        )
+    else:
+        rows = model.rows(ids, types)
+    scores = np.array(rows, np.float64)
+    return [
+        _ranked_of_choosing(own, _softmax(scores[start:stop]).tolist(), said[start:stop])
+        for own, (start, stop) in zip(options, bounds, strict=True)
+    ]
+
+
+def _ranked_of_choosing(options: Sequence[str], scores: list[float], said: list[Prediction]) -> list[Prediction]:
+    return [
+        {"option": options[index], "index": index, "score": scores[index], **said[index]}
+        for index in sorted(range(len(options)), key=lambda index: -scores[index])
+    ]
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(scores - scores.max())
+    return exponentials / exponentials.sum()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Texts, or pairs of texts, to the probabilities of labels, or to numbers.
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What a head says of many texts.
+
+    Attributes:
+        scores: probabilities, or the numbers of a regression.
+        cut: tokens of each text that did not fit.
+        depths: layers that each went through; None where all go through all.
+    """
+
+    scores: Float[np.ndarray, "texts labels"]
+    cut: list[int]
+    depths: list[int] | None
+
+
+def classify_texts(
+    model: PackedModel | EarlyExit,
+    tokenizer: Tokenizer,
+    max_length: int,
+    parts: Sequence[Sequence[str]],
+    n_labels: int,
+    problem_type: str | None,
+) -> Classified:
+    """Judge every text, or pair of texts.
+
+    Args:
+        model: a classifier, or one that ends early.
+        tokenizer: its tokenizer.
+        max_length: tokens of a sequence, special ones included.
+        parts: one list of texts, or two equally long ones.
+        n_labels: outputs of the head.
+        problem_type: as in `config.json`: labels that exclude each other, independent ones, or a number.
+    """
+    encoded = encode_texts(tokenizer, parts, max_length)
+    depths = None
+    if isinstance(model, EarlyExit):
+        found = model.rows(encoded.ids, encoded.token_types)
+        rows, depths = [row for row, _ in found], [depth for _, depth in found]
+    else:
+        rows = model.rows(encoded.ids, encoded.token_types)
+    logits = torch.from_numpy(np.stack(rows) if rows else np.zeros((0, n_labels), np.float32))
+    if problem_type == "multi_label_classification":
+        logits = logits.sigmoid()
+    elif not is_number(n_labels, problem_type):
+        logits = logits.softmax(dim=-1)
+    return Classified(logits.numpy(), encoded.cut, depths)
+
+
+def ranked_labels(found: Classified, names: Sequence[str]) -> list[list[Prediction]]:
+    """The labels of each text, the likeliest first, with what else is to be said of it."""
+    orders = np.argsort(-found.scores, axis=1, kind="stable").tolist()
+    results = []
+    for number, (order, row) in enumerate(zip(orders, found.scores.tolist(), strict=True)):
+        said = said_of_cut(found.cut[number])
+        if found.depths is not None:
+            said["depth"] = found.depths[number]
+        results.append([{"label": names[label], "score": row[label], **said} for label in order])
+    return results
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The likeliest pieces for the masks of texts.
+
+
+def fill_masks(
+    model: PackedModel, tokenizer: Tokenizer, max_length: int, texts: Sequence[str], top_k: int
+) -> list[list[list[Prediction]]]:
+    """For each mask of each text its `top_k` pieces, under the keys of transformers' pipeline; other masks stay masked.
+
+    Raises:
+        UnansweredTexts: no mask, or more text than fits.
+    """
+    ids = encode_with_masks(tokenizer, texts, max_length)
+    masked = [np.flatnonzero(each == tokenizer.mask_id) for each in ids]
+    decoded = cache(partial(_piece_text, tokenizer))
+    filled: list[list[list[Prediction]]] = [[] for _ in texts]
+    for number, logits, _ in model.at(ids, [np.zeros_like(each) for each in ids], masked):
+        probabilities = logits.float().softmax(dim=-1)[:, : tokenizer.vocab_size]
+        scores, tokens = probabilities.topk(min(top_k, tokenizer.vocab_size), dim=-1)
+        for place, *row in zip(masked[number].tolist(), tokens.tolist(), scores.tolist(), strict=True):
+            left, right, unfilled = _around(tokenizer, ids[number].tolist(), place)
+            predictions = []
+            for token, score in zip(*row, strict=True):
+                special, shown, first, later = decoded(token)
+                sequence = unfilled if special else f"{left}{later if left else first}{right}".strip()
+                predictions.append({"score": score, "token": token, "token_str": shown, "sequence": sequence})
+            filled[number].append(predictions)
+    return filled
+
+
+def _around(tokenizer: Tokenizer, ids: Sequence[int], place: int) -> tuple[str, str, str]:
+    """The text before a mask and after it, and both without anything between.
+
+    They are decoded once for all pieces that may fill the mask: decoding whole texts anew took almost all of the time.
+    """
+    dropped = {*tokenizer.special_ids} - {tokenizer.mask_id}
+    before, after = ([piece for piece in part if piece not in dropped] for part in (ids[:place], ids[place + 1 :]))
+    mask = tokenizer.piece(tokenizer.mask_id)
+    left = words(tokenizer, [*before, tokenizer.mask_id]).removesuffix(mask).removesuffix(" ")
+    right = words(tokenizer, [tokenizer.mask_id, *after]).removeprefix(mask)
+    return left, right, words(tokenizer, [*before, *after])
+
+
+def _piece_text(tokenizer: Tokenizer, piece: int) -> tuple[bool, str, str, str]:
+    """Of a piece: whether it is special, its text alone, at the beginning of a text, and after other words."""
+    mask_id, mask = tokenizer.mask_id, tokenizer.piece(tokenizer.mask_id)
+    first = words(tokenizer, [piece, mask_id]).removesuffix(mask).removesuffix(" ")
+    later = words(tokenizer, [mask_id, piece, mask_id]).removeprefix(mask).removesuffix(mask).removesuffix(" ")
+    return piece in tokenizer.special_ids, words(tokenizer, [piece]), first, later
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether two segments are in their order, or the second one follows the first: what pre-training's head says.
+
+_ORDERS = {
+    "sop": ("in order", "swapped", "probability_in_order"),
+    "nsp": ("next", "foreign", "probability_next"),
+}
+
+
+def order_labels(objective: object) -> tuple[str, str]:
+    """The names of the head's two classes; `objective` is what it learnt, "nsp" or sentence order."""
+    return _ORDERS["nsp" if objective == "nsp" else "sop"][:2]
+
+
+def judge_orders(
+    model: PackedModel,
+    tokenizer: Tokenizer,
+    max_length: int,
+    firsts: Sequence[str],
+    seconds: Sequence[str],
+    objective: object,
+) -> list[Prediction]:
+    """For each pair what the head says: `label`, its `score`, the probability of the head's first class.
+
+    `objective` is what the head learnt, "nsp" or sentence order.
+    """
+    encoded = encode_texts(tokenizer, (firsts, seconds), max_length)
+    nowhere = [np.zeros(0, np.int64)] * len(firsts)
+    yes, no, key = _ORDERS["nsp" if objective == "nsp" else "sop"]
+    found: list[Prediction] = [{}] * len(firsts)
+    for number, _, order in model.at(encoded.ids, encoded.token_types, nowhere):
+        assert order is not None, "built without a head for the order"
+        first_class = float(order.float().softmax(dim=-1)[0])
+        label, score = (yes, first_class) if first_class >= 0.5 else (no, 1 - first_class)
+        found[number] = {"label": label, "score": score, key: first_class, **said_of_cut(encoded.cut[number])}
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A label for every word of a text, with the word's place in it; or of a sentence that comes in words.
+
+
+def tag_words(
+    model: PackedModel,
+    tokenizer: Tokenizer,
+    word_starts: Bool[np.ndarray, " pieces"],
+    max_length: int,
+    texts: Sequence[str],
+    names: Sequence[str],
+) -> list[list[Prediction]]:
+    """Judge every word by its first piece, as token classifiers are trained (Devlin et al. 2019, §5.3).
+
+    A text longer than the model reads goes through in overlapping windows; a piece is judged in the one where it has
+    most context.
+
+    Args:
+        model: a token classifier.
+        tokenizer: its tokenizer.
+        word_starts: which of its pieces begin a word.
+        max_length: tokens of a sequence, `[CLS]` and `[SEP]` included.
+        texts: any texts; one without words has none to tag.
+        names: of the labels.
+    """
+    room = max_length - 2
+    encoded = tokenizer.encode_batch_with_offsets(texts)
+    windows = [cut_windows(len(ids), room, max(1, room // 2)) for ids, _ in encoded]
+    sequences = [
+        np.asarray([tokenizer.cls_id, *ids[start:stop], tokenizer.sep_id], np.int64)
+        for (ids, _), pieces in zip(encoded, windows, strict=True)
+        for start, stop in pieces
+    ]
+    rows = iter(model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
+    found = []
+    for text, (ids, spans), pieces in zip(texts, encoded, windows, strict=True):
+        own = [next(rows)[1:-1] for _ in pieces]
+        logits = np.zeros((len(ids), own[0].shape[1]))
+        for (start, stop), best, row in zip(pieces, best_windows(pieces, len(ids)), own, strict=True):
+            logits[start:stop][best] = row[best]
+        begins = word_starts[np.asarray(ids, np.int64)]
+        found.append(_tagged(text, np.asarray(spans, np.int64).reshape(-1, 2), begins, logits, names))
+    return found
+
+
+def tag_given_words(
+    model: PackedModel,
+    tokenizer: Tokenizer,
+    max_length: int,
+    sentences: Sequence[Sequence[str]],
+    names: Sequence[str],
+) -> list[list[Prediction]]:
+    """Judge every word of sentences that come in words, as an evaluation does (see `albert.tasks.features`)."""
+    read = word_sequences(sentences, tokenizer, max_length)
+    sequences = [read.sequences.token_ids(index) for index in range(len(read.sequences))]
+    logits = read.judged(model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
+    found = []
+    for words, rows in zip(sentences, read.by_sentence(logits.astype(np.float64)), strict=True):
+        said = zip(words, *_likeliest(rows), strict=True)
+        found.append([{"word": word, "entity": names[label], "score": score} for word, label, score in said])
+    return found
+
+
+def _tagged(
+    text: str, spans: np.ndarray, begins: np.ndarray, logits: np.ndarray, names: Sequence[str]
+) -> list[Prediction]:
+    """Pieces to words: one begins with a piece that says so, and after a blank, which alone is no part of a word."""
+    shown = spans[:, 1] > spans[:, 0]
+    blank_before = np.append(True, ~shown[:-1])[: len(shown)]
+    first = np.flatnonzero(shown & (begins | blank_before))
+    ends = np.maximum.reduceat(np.where(shown, spans[:, 1], 0), first) if len(first) else first
+    judged = np.where((first > 0) & ~shown[first - 1], first - 1, first)  # its blank, where that is a piece of its own
+    words = zip(spans[first, 0].tolist(), ends.tolist(), *_likeliest(logits[judged]), strict=True)
+    return [
+        {"word": text[start:end], "entity": names[label], "score": score, "start": start, "end": end}
+        for start, end, label, score in words
+    ]
+
+
+def _likeliest(logits: np.ndarray) -> tuple[list[int], list[float]]:
+    """The best label of each word, and its probability."""
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+    return probabilities.argmax(axis=1).tolist(), probabilities.max(axis=1).tolist()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Input validation: a predictor takes texts, and as many pairs as texts.
+
+
+def check_texts(name: str, texts: Sequence[Any]) -> None:
+    """Refuse one text in place of many, and what is no text among them.
+
+    Raises:
+        UsageError: with the place of the first that is none; it is what pandas makes of an empty cell, say.
+    """
+    if isinstance(texts, str):
+        raise UsageError(name, "is one text, a list of them is expected", "put it into brackets")
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            remedy = "methods that end in _batch take lists" if isinstance(text, list | tuple) else None
+            raise UsageError(f"{name}, number {number}", f"is {type(text).__name__}, a text is expected", remedy)
+
+
+def check_pairs(name: str, texts: Sequence[Any], other: str, others: Sequence[Any]) -> None:
+    """Refuse two lists that do not go together.
+
+    Raises:
+        UsageError: one holds more than the other, or something that is no text.
+    """
+    check_texts(name, texts)
+    check_texts(other, others)
+    if len(texts) != len(others):
+        raise UsageError(name, f"{len(texts)} for {len(others)} {other}", "give one for each")

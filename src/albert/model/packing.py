@@ -1,0 +1,257 @@
+"""Packed sequences: a batch as one run of tokens with boundaries; padding exists in attention alone.
+
+Everything that works token by token (embeddings, projections, feed-forward, heads) sees only real tokens. Attention
+needs rectangles, so sequences of like length are grouped, and each group is gathered into one padded block.
+`rows_for` rounds the number of rows up, because oneDNN compiles each matrix shape anew."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+WASTE = 0.15
+"""At most this share of a group's rectangle may be padding, before a new group is opened."""
+FREE_SCORES = 4096
+"""Padded cells, times the length, that a group may have in any case: a group of its own costs more than they do, since
+each of its products is a call, and on a CPU in bfloat16 a kernel that is made for this very shape."""
+LENGTH_STEP = 8
+"""Padded rectangles are multiples of this long, so that the same shapes come again and again."""
+
+
+@dataclass(frozen=True)
+class AttentionGroup:
+    """Sequences of like length, as a rectangle of token positions."""
+
+    positions: Int[Tensor, "sequences length"]
+    """Where in the run of tokens each cell comes from; a padded cell repeats the sequence's first token."""
+    padded: Bool[Tensor, "sequences length"] | None
+    """The cells that are padding; None when the group has none."""
+
+
+@dataclass(frozen=True)
+class PackedSequences:
+    """A batch.
+
+    Attributes:
+        token_ids, token_type_ids, position_ids: one entry a token, sequences one after the other.
+        lengths: tokens of each sequence, special tokens included.
+        first_positions: where each sequence begins, that is, its [CLS].
+        groups: how attention sees the batch.
+        cells: where each token lies in the groups' rectangles, flattened and put one after the other.
+    """
+
+    token_ids: Int[Tensor, " tokens"]
+    token_type_ids: Int[Tensor, " tokens"]
+    position_ids: Int[Tensor, " tokens"]
+    lengths: tuple[int, ...]
+    first_positions: Int[Tensor, " sequences"]
+    groups: tuple[AttentionGroup, ...]
+    cells: Int[Tensor, " tokens"]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in the batch."""
+        return sum(self.lengths)
+
+    @property
+    def n_sequences(self) -> int:
+        """Sequences in the batch."""
+        return len(self.lengths)
+
+    @property
+    def is_rectangle(self) -> bool:
+        """Whether all sequences have one length, so that the run of tokens is the rectangle of the only group."""
+        return len(self.groups) == 1 and self.groups[0].padded is None
+
+    def to(self, device: torch.device) -> "PackedSequences":
+        """The same batch on a device."""
+        if self.token_ids.device == device:
+            return self
+        groups = tuple(
+            AttentionGroup(group.positions.to(device), None if group.padded is None else group.padded.to(device))
+            for group in self.groups
+        )
+        return PackedSequences(
+            self.token_ids.to(device),
+            self.token_type_ids.to(device),
+            self.position_ids.to(device),
+            self.lengths,
+            self.first_positions.to(device),
+            groups,
+            self.cells.to(device),
+        )
+
+
+def pack(token_ids: Sequence[np.ndarray], token_type_ids: Sequence[np.ndarray]) -> PackedSequences:
+    """Put sequences one after the other.
+
+    Args:
+        token_ids: of each sequence, its tokens with the special ones.
+        token_type_ids: of each sequence, 0 for its first segment and 1 for its second.
+    """
+    return pack_run(
+        np.concatenate(token_ids).astype(np.int64),
+        np.concatenate(token_type_ids).astype(np.int64),
+        np.array([len(ids) for ids in token_ids], dtype=np.int64),
+    )
+
+
+def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndarray) -> PackedSequences:
+    """Sequences that stand one after the other already; their memory is taken over.
+
+    Args:
+        token_ids, token_type_ids: int64, one entry a token.
+        lengths: int64, tokens of each sequence.
+    """
+    starts = np.cumsum(lengths) - lengths
+    groups, cells = _attention_groups(lengths, starts, len(token_ids))
+    return PackedSequences(
+        token_ids=torch.from_numpy(token_ids),
+        token_type_ids=torch.from_numpy(token_type_ids),
+        position_ids=torch.from_numpy(np.arange(len(token_ids)) - np.repeat(starts, lengths)),
+        lengths=tuple(lengths.tolist()),
+        first_positions=torch.from_numpy(starts),
+        groups=groups,
+        cells=torch.from_numpy(cells),
+    )
+
+
+def _attention_groups(
+    lengths: np.ndarray, starts: np.ndarray, total: int
+) -> tuple[tuple[AttentionGroup, ...], np.ndarray]:
+    order = np.argsort(-lengths, kind="stable")
+    descending = lengths[order].tolist()
+    groups, first, offset = [], 0, 0
+    first_cells = np.empty_like(starts)
+    while first < len(order):
+        last = _end_of_group(descending, first)
+        members, ragged = order[first:last], descending[last - 1] < descending[first]
+        length = _padded_length(descending[first]) if ragged else descending[first]
+        columns = np.arange(length)
+        padded = columns >= lengths[members, None]
+        positions = np.where(padded, 0, columns) + starts[members, None]
+        groups.append(AttentionGroup(torch.from_numpy(positions), torch.from_numpy(padded) if ragged else None))
+        first_cells[members] = offset + length * np.arange(len(members))
+        first, offset = last, offset + positions.size
+    return tuple(groups), np.repeat(first_cells - starts, lengths) + np.arange(total)
+
+
+def _end_of_group(descending: list[int], first: int) -> int:
+    longest, real = descending[first], 0
+    for last in range(first, len(descending)):
+        real += descending[last]
+        if descending[last] < longest:
+            length = _padded_length(longest)
+            cells = length * (last - first + 1)
+            if cells - real > max(FREE_SCORES / length, WASTE * cells):
+                return last
+    return len(descending)
+
+
+def _padded_length(longest: int) -> int:
+    return -(-longest // LENGTH_STEP) * LENGTH_STEP
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A run of tokens as the rectangles that attention needs, and back: copies of whole rows in both directions.
+#
+# Every token has one cell, so both gradients are copies too. A padded cell holds no token: what it repeats counts
+# for nothing, so it passes no gradient on and gets none. Nor do spare rows, which a run may have behind its tokens.
+
+
+def to_rectangles(run: Float[Tensor, "rows width"], packed: PackedSequences) -> tuple[Tensor, ...]:
+    """Of each group of sequences, its cells [sequences, length, width]; a view where the batch is one full group."""
+    if packed.is_rectangle:
+        return (run.view(packed.n_sequences, packed.lengths[0], run.shape[1]),)
+    return _ToRectangles.apply(run, packed)
+
+
+def from_rectangles(
+    cells: Sequence[Float[Tensor, "_ _ width"]], packed: PackedSequences, rows: int
+) -> Float[Tensor, "rows width"]:
+    """The tokens of the groups' cells, as one run with so many rows; those behind the tokens are 0.
+
+    A full group has no rows behind its tokens.
+    """
+    if packed.is_rectangle:
+        return cells[0].flatten(0, 1)
+    return _FromRectangles.apply(packed, rows, *cells)
+
+
+def _gather(run: Tensor, packed: PackedSequences) -> tuple[Tensor, ...]:
+    return tuple(
+        run.index_select(0, group.positions.flatten()).unflatten(0, group.positions.shape) for group in packed.groups
+    )
+
+
+def _put_back(cells: Sequence[Tensor], packed: PackedSequences, rows: int) -> Tensor:
+    every = torch.cat([group.flatten(0, 1) for group in cells])
+    run = every.new_empty(rows, every.shape[1])
+    torch.index_select(every, 0, packed.cells, out=run[: packed.n_tokens])
+    run[packed.n_tokens :] = 0
+    return run
+
+
+class _ToRectangles(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, run: Tensor, packed: PackedSequences) -> tuple[Tensor, ...]:
+        ctx.packed, ctx.rows = packed, len(run)
+        return _gather(run, packed)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return _put_back(gradients, ctx.packed, ctx.rows), None
+
+
+class _FromRectangles(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, packed: PackedSequences, rows: int, *cells: Tensor) -> Tensor:
+        ctx.packed = packed
+        return _put_back(cells, packed, rows)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (of_run,) = gradients
+        of_cells = _gather(of_run, ctx.packed)
+        for of_group, group in zip(of_cells, ctx.packed.groups, strict=True):
+            if group.padded is not None:
+                of_group.masked_fill_(group.padded[:, :, None], 0)
+        return None, None, *of_cells
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Padding rows: oneDNN compiles a product for each number of rows (1 ms and nearly 1 MB), so there should be few.
+#
+# Batches have hundreds of different numbers of tokens. Rows without a token behind the others bring them to few;
+# they go through the products alone, nobody reads what becomes of them, and no gradient comes back to them.
+
+EXACT = 64
+"""Up to so many rows there is one shape for each number: a single short text has no row in vain."""
+STEP = 16
+"""Beyond, their number is a multiple of this."""
+
+
+def rows_for(tokens: int) -> int:
+    """How many rows so many tokens take."""
+    return tokens if tokens <= EXACT else -(-tokens // STEP) * STEP
+
+
+def with_spare_rows(states: Float[Tensor, "tokens width"]) -> Float[Tensor, "rows width"]:
+    """Zeros behind the tokens, or the states themselves where no row is missing, or products are not oneDNN's."""
+    missing = rows_for(len(states)) - len(states)
+    return functional.pad(states, (0, 0, 0, missing)) if missing and spares_rows(states.device) else states
+
+
+def rows_for_products(states: Float[Tensor, "tokens width"], packed: PackedSequences) -> Float[Tensor, "rows width"]:
+    """`with_spare_rows` of a batch that is learnt; one of equal lengths has the same size each time and needs none."""
+    return states if packed.is_rectangle else with_spare_rows(states)
+
+
+def spares_rows(device: torch.device) -> bool:
+    """Whether products are oneDNN's."""
+    return device.type == "cpu" and torch.backends.mkldnn.is_available()

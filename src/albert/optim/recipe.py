@@ -1,0 +1,102 @@
+"""The optimizer and its learning-rate schedule as values: warm-up, then linear decay (paper §4.1, A.4)."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from albert.runtime.errors import InvalidConfiguration
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerRecipe:
+    """Which optimiser, with which constants (paper §4.1: LAMB, peak learning rate 0.00176 at batch 4096).
+
+    Raises:
+        InvalidConfiguration: a value outside its range.
+    """
+
+    kind: Literal["lamb", "adamw"] = "lamb"
+    learning_rate: float = 0.00176
+    """Peak learning rate, reached at the end of the warm-up."""
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-6
+    bias_correction: bool = False
+    """LAMB only: correct the moments' bias, which the reference does not. AdamW always does."""
+    clamp: tuple[float, float] | None = None
+    """LAMB only: bounds of the weight norm in the trust ratio; the reference has none."""
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "eps"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
+        if not self.weight_decay >= 0:
+            raise InvalidConfiguration("weight_decay", f"is {self.weight_decay}, at least 0 is needed")
+        if self.clamp is not None and not 0 <= self.clamp[0] <= self.clamp[1]:
+            low, high = self.clamp
+            raise InvalidConfiguration("clamp", f"is {low} to {high}, two bounds from 0 upwards are needed")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a value from 0 to below 1 is needed")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The learning rate as a pure function of the step (paper §4.1; appendix A.4).
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleRecipe:
+    """How long to train and how the learning rate moves.
+
+    Raises:
+        InvalidConfiguration: a warm-up longer than the training; a share outside its range.
+    """
+
+    total_steps: int = 125_000
+    warmup_steps: int = 3_125
+    anneal: Literal["steps", "budget"] = "steps"
+    """What the rate falls with: the steps taken, or whatever part of max_tokens, max_minutes or total_steps is used up
+    the most, so that a run that ends by its budget ends at a rate of zero."""
+    decay_share: float = 1.0
+    """The last share of the run in which the rate falls, linearly to zero; before, it stays at its peak. 1: it falls
+    from the end of the warm-up on, as in the paper."""
+
+    def __post_init__(self) -> None:
+        if self.total_steps < 1:
+            raise InvalidConfiguration("total_steps", f"is {self.total_steps}, at least 1 is needed")
+        if not 0 <= self.warmup_steps <= self.total_steps:
+            why = f"is {self.warmup_steps}, a number from 0 to total_steps {self.total_steps} is needed"
+            raise InvalidConfiguration("warmup_steps", why)
+        if not 0 < self.decay_share <= 1:
+            raise InvalidConfiguration("decay_share", f"is {self.decay_share}, a share above 0 and up to 1 is needed")
+
+    def learning_rate(self, step: int, peak: float, budget_used: float = 0.0) -> float:
+        """The rate of update number `step`, counted from 0.
+
+        Args:
+            step: updates taken before it.
+            peak: the highest rate.
+            budget_used: the share of the run's tokens or minutes that is used up, 0 where neither is limited.
+        """
+        if self.anneal == "budget" and budget_used > step / self.total_steps:
+            warm = min(1.0, (step + 1) / max(1, self.warmup_steps))
+            return peak * min(warm, max(0.0, 1 - budget_used) / self.decay_share)
+        start = max(self.warmup_steps, round(self.total_steps * (1 - self.decay_share)))
+        if self.warmup_steps <= step < start:
+            return peak
+        if step < self.warmup_steps:
+            return warmup_then_linear(step, peak, self.warmup_steps, self.total_steps)
+        return warmup_then_linear(step, peak, start, self.total_steps)
+
+
+def warmup_then_linear(step: int, peak: float, warmup_steps: int, total_steps: int) -> float:
+    """The learning rate of update number `step`, counted from 0.
+
+    It rises linearly to `peak` over `warmup_steps` updates, the first of which already moves, and falls linearly to
+    reach 0 just after the last. The two lines meet at the peak: the reference lets the rate drop there by
+    warmup_steps / total_steps, because it counts the decay from step 0.
+    """
+    if step < warmup_steps:
+        return peak * (step + 1) / warmup_steps
+    return peak * (total_steps - step) / max(1, total_steps - warmup_steps)

@@ -1,0 +1,254 @@
+"""n-gram masking of whole words (paper §4.1, equation 1: p(n) ∝ 1/n, n up to 3; SpanBERT, Joshi et al., 2019).
+
+`MaskingRecipe` has the settings, `NgramMasking` draws the masks of a batch, `Words` says where words begin."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.random_streams import below, draw, high, low
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where words lie in a run of sequences.
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of all sequences, by position in the run; special tokens belong to none.
+
+    Attributes:
+        begin, end: int64 [words], the tokens of each, `end` one too far.
+        to_segment_end: int64 [words], words from each to the end of its segment, itself counted.
+        first, count: int64 [sequences], the first word of each sequence and how many it has.
+    """
+
+    begin: np.ndarray
+    end: np.ndarray
+    to_segment_end: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+
+    @classmethod
+    def find(cls, token_ids: np.ndarray, lengths: np.ndarray, begins: np.ndarray, special: np.ndarray) -> "Words":
+        """Find them.
+
+        Args:
+            token_ids: int64 [tokens], one sequence after the other.
+            lengths: int64 [sequences], tokens of each.
+            begins: bool [V], which pieces begin a word; the first of a sequence or segment does whatever it is.
+            special: bool [V], which pieces are special.
+        """
+        starts = np.cumsum(lengths) - lengths
+        special = special[token_ids]
+        opens = np.zeros(len(token_ids), dtype=bool)  # a segment
+        opens[1:] = special[:-1]
+        opens[starts] = True
+        opens &= ~special
+        stops = np.flatnonzero((begins[token_ids] | opens) | special)
+        is_word = ~special[stops]
+        begin, end = stops[is_word], np.append(stops[1:], len(token_ids))[is_word]
+        segments = np.append(np.flatnonzero(opens[begin]), len(begin))
+        sizes = np.diff(segments)
+        to_segment_end = np.repeat(segments[1:], sizes) - np.arange(len(begin))
+        first = np.searchsorted(begin, starts)
+        return cls(begin, end, to_segment_end, first, np.diff(first, append=len(begin)))
+
+
+MaskingUnit = Literal["word", "token"]
+Replacement = Literal["token", "span"]
+_FATES = 1 << 32
+"""A sequence's draws: number i is for its word i, and this many and p for its token p."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskingRecipe:
+    """How much is masked, and how.
+
+    Raises:
+        InvalidConfiguration: a share or number outside its range.
+    """
+
+    share: float = 0.15
+    """Of the tokens of a sequence, special ones counted as the reference does."""
+    max_predictions: int | None = None
+    """Most masked tokens of a sequence. The reference's 20 are 4 % of 512 tokens; None: the share alone decides."""
+    unit: MaskingUnit = "word"
+    """What an n-gram is made of: whole words, or single tokens as in the first BERT."""
+    max_ngram: int = 3
+    """N, most words (or tokens) that one draw masks; 1 masks them one by one."""
+    favor_shorter: bool = True
+    """n is drawn with p(n) ∝ 1/n; if not, with the same probabilities in reverse."""
+    replacement: Replacement = "token"
+    """Whether [MASK], a random token or the token itself is drawn for every token, or once for a span (SpanBERT)."""
+    replace_with_mask: float = 0.8
+    """Share of the chosen tokens that become [MASK]."""
+    replace_with_random: float = 0.1
+    """Share that becomes a random token; the rest stays as it is."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InvalidConfiguration("masking.share", f"is {self.share}, a number between 0 and 1 is needed")
+        for name in ("max_predictions", "max_ngram"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidConfiguration(f"masking.{name}", f"is {value}, at least 1 is needed")
+        kept = 1 - self.replace_with_mask - self.replace_with_random
+        if min(self.replace_with_mask, self.replace_with_random, kept + 1e-9) < 0:
+            raise InvalidConfiguration("masking", "the shares of [MASK] and random tokens do not fit into 1")
+
+    def budgets(self, lengths: np.ndarray) -> np.ndarray:
+        """Most masked tokens of sequences of these lengths, int64."""
+        budgets = np.maximum(1, np.rint(self.share * lengths).astype(np.int64))
+        return budgets if self.max_predictions is None else np.minimum(budgets, self.max_predictions)
+
+
+class Spans(NamedTuple):
+    """What is masked together, by position in the run of all sequences; spans never overlap."""
+
+    begin: np.ndarray
+    """int64, ascending."""
+    end: np.ndarray
+    """int64, one too far."""
+    words: np.ndarray
+    """int64, n."""
+
+
+class MaskedTokens(NamedTuple):
+    """Sequences with holes."""
+
+    token_ids: np.ndarray
+    """int64 [tokens], with replacements."""
+    positions: np.ndarray
+    """int64 [masked], ascending, in the run of all sequences: what is to be predicted."""
+    labels: np.ndarray
+    """int64 [masked]: the tokens that were there."""
+    spans: Spans
+
+
+class NgramMasking:
+    """Chooses words and replaces their tokens, in many sequences at once.
+
+    Args:
+        recipe: how much, and how.
+        word_starts: bool [V], which pieces begin a word.
+        mask_id: the id of [MASK].
+        special_ids: never masked, never drawn as replacement.
+
+    Attributes:
+        recipe, mask_id: as given.
+        word_starts: bool [V], which pieces begin what an n-gram is made of.
+        special: bool [V].
+        replacements: int64, the ids that random tokens are drawn from.
+        ngram_shares: float64 [N], the probabilities of n = 1 to N.
+    """
+
+    def __init__(
+        self, recipe: MaskingRecipe, word_starts: np.ndarray, mask_id: int, special_ids: Sequence[int]
+    ) -> None:
+        self.recipe = recipe
+        self.word_starts = word_starts if recipe.unit == "word" else np.ones(len(word_starts), dtype=bool)
+        self.mask_id = mask_id
+        self.special = np.zeros(len(word_starts), dtype=bool)
+        self.special[list(special_ids)] = True
+        self.replacements = np.flatnonzero(~self.special)
+        weights = 1 / np.arange(1, recipe.max_ngram + 1)
+        weights = weights if recipe.favor_shorter else weights[::-1]
+        self.ngram_shares = weights / weights.sum()
+        self._thresholds = [_of_32_bits(share) for share in np.cumsum(self.ngram_shares)[:-1].tolist()]
+
+    def __call__(self, token_ids: np.ndarray, lengths: np.ndarray, keys: np.ndarray) -> MaskedTokens:
+        """Mask sequences with their special tokens in place.
+
+        Args:
+            token_ids: int64 [tokens], one sequence after the other.
+            lengths: int64 [sequences], tokens of each, at least 1.
+            keys: uint64 [sequences], of the draws of each: masks of a sequence depend on its key and tokens alone.
+        """
+        spans = self.choose_spans(token_ids, lengths, keys)
+        sizes = spans.end - spans.begin
+        positions = np.repeat(spans.begin - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+        labels = token_ids[positions]
+        starts = np.cumsum(lengths) - lengths
+        sequence = np.searchsorted(starts, positions, side="right") - 1
+        bits = draw(keys[sequence], positions - starts[sequence] + _FATES)
+        strangers = self.replacements[below(low(bits), len(self.replacements))]
+        fates = high(bits)
+        if self.recipe.replacement == "span":  # that of its first token
+            fates = np.repeat(fates[np.cumsum(sizes) - sizes], sizes)
+        mask, random = self.recipe.replace_with_mask, self.recipe.replace_with_mask + self.recipe.replace_with_random
+        replaced = token_ids.copy()
+        replaced[positions] = np.where(
+            fates < _of_32_bits(mask), self.mask_id, np.where(fates < _of_32_bits(random), strangers, labels)
+        )
+        return MaskedTokens(replaced, positions, labels, spans)
+
+    def choose_spans(self, token_ids: np.ndarray, lengths: np.ndarray, keys: np.ndarray) -> Spans:
+        """Token ranges of whole words to mask, none of them across a special token, within each sequence's budget.
+
+        Start words are taken in random order. Each has its n drawn with p(n) ∝ 1/n; the span shrinks, word by word,
+        where the segment ends or the budget would be exceeded, and is left out where it meets an earlier one.
+        All sequences take their next start word in the same round.
+
+        Args:
+            token_ids, lengths, keys: as of a call.
+        """
+        longest = self.recipe.max_ngram
+        words = Words.find(token_ids, lengths, self.word_starts, self.special)
+        order, n = self.drawn(words, keys)
+        n = np.minimum(n, words.to_segment_end)
+        ends = np.append(words.end, np.full(longest, len(token_ids)))  # room to look beyond the last word
+        covered = np.zeros(len(ends), dtype=bool)
+        reach = np.arange(longest)
+        left = self.recipe.budgets(lengths)
+        going = np.flatnonzero(words.count)
+        left, turn, last = left[going], words.first[going], (words.first + words.count)[going]
+        found = [np.empty((2, 0), dtype=np.int64)]
+        while len(left):
+            start = order[turn]
+            within = start[:, None] + reach
+            fits = ends[within] - words.begin[start][:, None] <= left[:, None]
+            fits &= reach < n[start][:, None]
+            size = fits.sum(axis=1)
+            taken = (size > 0) & ~(covered[within] & fits).any(axis=1)
+            covered[within[fits & taken[:, None]]] = True
+            start, size = start[taken], size[taken]
+            found.append(np.stack((start, size)))
+            left[taken] -= ends[start + size - 1] - words.begin[start]
+            turn += 1
+            going = (left > 0) & (turn < last)
+            if not going.all():
+                left, turn, last = left[going], turn[going], last[going]
+        start, size = np.concatenate(found, axis=1)
+        ascending = np.argsort(start)
+        start, size = start[ascending], size[ascending]
+        return Spans(words.begin[start], ends[start + size - 1], size)
+
+    def drawn(self, words: Words, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of all sequences, their words in the order in which they are taken, and the n of each word.
+
+        Raises:
+            ValueError: more and longer sequences than can be masked at a time: 2^32 words.
+        """
+        first = np.repeat(words.first, words.count)
+        number = np.arange(len(first)) - first
+        sequence = np.repeat(np.arange(len(keys), dtype=np.uint64), words.count)
+        bits = draw(np.repeat(keys, words.count), number)
+        # Sorting whole numbers is several times faster than sorting places by them.
+        digits = int(words.count.max(initial=0)).bit_length()
+        if len(keys).bit_length() + digits > 32:
+            raise ValueError(f"{len(keys)} sequences of up to {words.count.max()} words at a time")
+        order = (sequence << np.uint64(32 + digits)) | (high(bits) << np.uint64(digits)) | number.astype(np.uint64)
+        order.sort()
+        order = (order & np.uint64((1 << digits) - 1)).astype(np.int64) + first
+        n = np.ones(len(first), dtype=np.int64)
+        for threshold in self._thresholds:
+            n += low(bits) >= threshold
+        return order, n
+
+
+def _of_32_bits(share: float) -> np.uint64:
+    """How many of all 32-bit numbers are below a share."""
+    return np.uint64(round(min(max(share, 0.0), 1.0) * 2**32))

@@ -1,0 +1,396 @@
+"""Pre-training recipes: a complete run as a value, the named recipes, and the record of what a run started from.
+
+Dropout that changes during a run (paper §4.8) and the weighting of hard examples (§5) are parts of a recipe."""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from albert.model.config import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE, AlbertConfig, Extension
+from albert.optim.recipe import OptimizerRecipe, ScheduleRecipe
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.sampling import SequenceRecipe
+from albert.pretraining.segments import SentenceObjective
+from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
+from albert.runtime.errors import InvalidConfiguration, MissingInput
+from albert.runtime.json_files import load_json, to_json
+from albert.training.run_folder import RunFolder
+
+# --------------------------------------------------------------------------------------------------------------------
+# Dropout that changes while a model is pre-trained (Lan et al. 2019, §4.8): a pure function of the step.
+#
+# The paper's Fig. 2b switches dropout off after a million steps, when the model still fits its data too little. A
+# recipe holds the changes, so that a run which was changed on its way can be run again as a whole.
+
+DropoutChanges = tuple[tuple[int, float], ...]
+"""(update, probability): from that update on, counted from 0, dropout is that, of hidden values and of attention."""
+
+
+def check_dropout_changes(changes: DropoutChanges) -> None:
+    """Raises InvalidConfiguration when updates do not ascend or a probability is none."""
+    steps = [step for step, _ in changes]
+    if any(step < 0 for step in steps) or steps != sorted(set(steps)):
+        raise InvalidConfiguration("dropout_changes", f"are at updates {steps}, ascending ones are needed")
+    for _, probability in changes:
+        if not 0 <= probability < 1:
+            why = f"has the probability {probability}, a share from 0 to below 1 is needed"
+            raise InvalidConfiguration("dropout_changes", why)
+
+
+def dropout_at(changes: DropoutChanges, step: int) -> float | None:
+    """The probability that the changes give an update, None before the first of them."""
+    reached = [probability for first, probability in changes if first <= step]
+    return reached[-1] if reached else None
+
+
+def with_change(changes: DropoutChanges, step: int, probability: float) -> DropoutChanges:
+    """The changes with another one, in place of any at the same update."""
+    return tuple(sorted([change for change in changes if change[0] != step] + [(step, probability)]))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Masked tokens that the model finds hard count more: loss-weighted mining of hard examples (paper §5).
+#
+# A token to which the model gives probability p has weight (1 − p)^focus, the modulating factor of the focal loss
+# (Lin et al., "Focal Loss for Dense Object Detection", ICCV 2017, equation 4), held constant for the gradient. The
+# weight depends on the token's own loss alone, and the sum is divided by the number of all masked tokens as before,
+# so neither accumulation nor world size changes the numbers. The top share of a batch would depend on both.
+#
+# Hard questions of order are made where sequences are cut: see `SequenceRecipe.neighbours_probability`.
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardExamplesRecipe:
+    """How much more a hard masked token counts than an easy one.
+
+    Raises:
+        InvalidConfiguration: a number out of range.
+    """
+
+    focus: float = 0.0
+    """A token to which the model gives probability p counts (1 - p)^focus; 0: all count alike."""
+    warmup_steps: int = 0
+    """Updates before which all count alike."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.focus <= 10:
+            raise InvalidConfiguration("hard_examples.focus", f"is {self.focus}, a number from 0 to 10 is needed")
+        if self.warmup_steps < 0:
+            raise InvalidConfiguration("hard_examples.warmup_steps", f"is {self.warmup_steps}, at least 0 is needed")
+
+    def focus_of(self, step: int) -> float:
+        """The focus of update number `step`, counted from 0."""
+        return self.focus if step >= self.warmup_steps else 0.0
+
+
+ALL_ALIKE = HardExamplesRecipe()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingRecipe:
+    """Everything that makes a pre-training run, but where its data are and where it writes.
+
+    Raises:
+        InvalidConfiguration: parts that do not fit together.
+    """
+
+    model: AlbertConfig = field(default_factory=AlbertConfig)
+    """The network. Its vocab_size is taken from the prepared corpus."""
+    sinusoidal_positions: float | None = None
+    """Begin the position embeddings as sinusoids of this root mean square, and learn them from there; None: random
+    numbers, as in the paper. A small network finds neighbours sooner so (LOG.md)."""
+    equal_queries_and_keys: float | None = None
+    """Begin the key maps as copies of the query maps, drawn so wide that a token's score for its like is this number
+    on average: attention then finds words that occur twice from the start (after Trockman & Kolter, 2023). None: both
+    at random, as in the paper."""
+    sequences: SequenceRecipe = field(default_factory=SequenceRecipe)
+    masking: MaskingRecipe = field(default_factory=MaskingRecipe)
+    hard_examples: HardExamplesRecipe = field(default_factory=HardExamplesRecipe)
+    mixture: tuple[float, ...] = ()
+    """With several corpora: how often a sequence comes from each, relative to the others; empty: by their sizes."""
+    optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
+    schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)
+    max_tokens: int | None = None
+    """The run ends with the update that reaches so many tokens, however many steps are left."""
+    max_minutes: float | None = None
+    """The run ends after so many minutes in updates, over all parts of the run (paper Table 6). With
+    schedule.anneal "budget" the learning rate falls to zero by then. A finished run goes on when it is given more."""
+    batch_size: int = 4096
+    """Sequences per update, over all processes."""
+    micro_batch_size: int = 32
+    """Sequences that one process holds at a time; the rest of the batch is accumulated."""
+    activation_checkpointing: bool = False
+    """Keep what goes into each layer and compute the rest again in the backward pass: a third more work, for a fraction
+    of the memory and the same numbers."""
+    clip_norm: float = 1.0
+    on_divergence: Literal["stop", "skip", "rollback"] = "stop"
+    """What is done about an update whose loss or gradient is not finite: end, leave it out (at most 10 in a row), or go
+    back to the newest checkpoint and pass over the data since then."""
+    spike_deviations: float | None = None
+    """Do the same about one whose loss or gradient norm is so many deviations (robust, of logarithms) above the median
+    of the last 128; None: about none."""
+    max_rollbacks: int = 10
+    """Most returns to a checkpoint."""
+    dropout_changes: DropoutChanges = ()
+    """Pairs of an update and a probability: from that update on dropout is that, in place of the model's."""
+    precision: PrecisionChoice = "auto"
+    """"auto" takes bf16 where the device has instructions for it; the saved recipe says which it was."""
+    seed: int = 0
+    log_every: int = 10
+    """Updates between lines of the journal."""
+    evaluate_every: int | None = None
+    """Updates between held-out evaluations; None: ten times a run."""
+    evaluation_sequences: int = 1000
+    """Most held-out sequences of an evaluation."""
+    evaluation_objectives: tuple[SentenceObjective, ...] = ()
+    """What an evaluation asks the sentence head, all on the same texts (Table 5); empty: what it learns."""
+    checkpoint_minutes: float = 10.0
+    """Minutes between checkpoints."""
+    checkpoint_every: int | None = None
+    """Updates between checkpoints, beside those by time."""
+    keep_checkpoints: int = 2
+    workers: int = 0
+    """Processes that make batches; the batches are the same for any number."""
+    parallelism: Literal["data", "sharded"] = "data"
+    """On several processes: "data" keeps all weights and moments on each; "sharded" keeps a share on each (FSDP2), for
+    models as large as xxlarge. A run may go on with the other, and on another number of processes."""
+    peer_timeout_minutes: float = PEER_TIMEOUT_MINUTES
+    """On several processes: minutes to wait for one that hangs. One that died is noticed at once."""
+
+    @property
+    def settled_precision(self) -> Precision:
+        """The precision of a recipe that `pretrain` has settled."""
+        assert self.precision != "auto", "not settled yet"
+        return self.precision
+
+    def __post_init__(self) -> None:
+        if self.sequences.max_length > self.model.max_position_embeddings:
+            positions = self.model.max_position_embeddings
+            why = f"{self.sequences.max_length} is more than model.max_position_embeddings {positions}"
+            raise InvalidConfiguration("sequences.max_length", why)
+        if self.model.type_vocab_size < 2:
+            why = f"is {self.model.type_vocab_size}, a sequence has two segments"
+            raise InvalidConfiguration("model.type_vocab_size", why)
+        for name in (
+            "max_tokens",
+            "batch_size",
+            "micro_batch_size",
+            "log_every",
+            "evaluate_every",
+            "evaluation_sequences",
+            "checkpoint_every",
+            "keep_checkpoints",
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
+        for name in ("workers", "max_rollbacks"):
+            if getattr(self, name) < 0:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 0 is needed")
+        if self.sequences.objective == "none" and set(self.evaluation_objectives) - {"none"}:
+            why = 'ask a sentence head, which sequences.objective "none" does not train'
+            raise InvalidConfiguration("evaluation_objectives", why, "leave them out")
+        for name in (
+            "clip_norm",
+            "checkpoint_minutes",
+            "peer_timeout_minutes",
+            "max_minutes",
+            "spike_deviations",
+            "sinusoidal_positions",
+            "equal_queries_and_keys",
+        ):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")
+        check_dropout_changes(self.dropout_changes)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The named recipes; a variant is `dataclasses.replace` of another, `scaled_recipe`, or flags over it.
+
+
+def scaled_recipe(recipe: PretrainingRecipe, batch_size: int) -> PretrainingRecipe:
+    """A recipe with another batch and the learning rate that goes with it, by the square root of the batches' ratio.
+
+    The rule is that of LAMB's authors (You et al., 2019, §4 and Table 4, whose row of batch 4096 is ALBERT's 0.00176),
+    and holds for Adam as well (Malladi et al., 2022). Their warm-up is the same number of steps at every batch. The
+    steps stay: a smaller batch then sees as many sequences fewer, and `schedule.total_steps` can make up for it.
+
+    Args:
+        recipe: with the batch and the rate that are known to go together.
+        batch_size: sequences per update.
+
+    Raises:
+        InvalidConfiguration: no sequences.
+    """
+    rate = recipe.optimizer.learning_rate * math.sqrt(max(batch_size, 0) / recipe.batch_size)
+    optimizer = replace(recipe.optimizer, learning_rate=rate) if rate else recipe.optimizer
+    micro_batch_size = min(recipe.micro_batch_size, max(batch_size, 1))
+    return replace(recipe, optimizer=optimizer, batch_size=batch_size, micro_batch_size=micro_batch_size)
+
+
+PAPER_BASE = PretrainingRecipe()
+"""Paper §4.1: LAMB, batch 4096, peak rate 0.00176, 125,000 steps, 3,125 of warm-up, length 512.
+
+Dropout is 0, as in the released version 2 and, in version 1, of xxlarge alone; version 1 of the others had 0.1
+(--model.hidden-dropout-prob 0.1 --model.attention-probs-dropout-prob 0.1). The paper's last models took 1 M and 1.5 M
+steps (Tables 9 and 10; --schedule.total-steps)."""
+
+QUICKSTART = PretrainingRecipe(
+    model=AlbertConfig(
+        vocab_size=4000,
+        embedding_size=64,
+        hidden_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=512,
+        max_position_embeddings=128,
+    ),
+    sequences=SequenceRecipe(max_length=64),
+    optimizer=OptimizerRecipe(learning_rate=1.5e-2, beta2=0.99),
+    schedule=ScheduleRecipe(total_steps=1500, warmup_steps=100),
+    batch_size=32,
+    evaluate_every=300,
+    evaluation_sequences=400,
+    checkpoint_minutes=1.0,
+)
+"""A few minutes on two cores; see `albert quickstart`."""
+
+SMALL = PretrainingRecipe(
+    model=replace(ALBERT_BASE, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024),
+    sequences=SequenceRecipe(max_length=128),
+    optimizer=OptimizerRecipe(learning_rate=8e-3, beta2=0.99),
+    schedule=ScheduleRecipe(total_steps=9500, warmup_steps=300),
+    batch_size=32,
+    micro_batch_size=32,
+    checkpoint_minutes=5.0,
+)
+"""About an hour on two cores, 25 million tokens, kept as it was run: LOG.md says what it did not learn. It never left
+the bag of words; `TWO_CORES` did."""
+
+TWO_CORES = PretrainingRecipe(
+    model=replace(
+        ALBERT_BASE,
+        vocab_size=4000,
+        hidden_size=256,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        intermediate_size=1024,
+    ),
+    sequences=SequenceRecipe(max_length=64),
+    masking=MaskingRecipe(max_ngram=1),
+    optimizer=OptimizerRecipe(kind="adamw", learning_rate=1e-3, beta2=0.98),
+    schedule=ScheduleRecipe(total_steps=20_000, warmup_steps=1_000),
+    batch_size=32,
+    evaluate_every=1000,
+    checkpoint_minutes=5.0,
+)
+"""What two cores can learn, with a vocabulary of 4,000 pieces: a pilot left the bag of words after about 4 million
+tokens, and was at 25.0 % of held-out masked tokens at step 3,000, 31.8 % at 7,000, where it was stopped (LOG.md).
+Not ALBERT's recipe: AdamW for LAMB, single words for n-grams, 64 tokens. Sentence order was at chance by then."""
+
+ONE_GPU = replace(scaled_recipe(PAPER_BASE, 256), precision="bf16", micro_batch_size=64, workers=4)
+"""ALBERT-base on one GPU: the paper's recipe at a sixteenth of its batch, with 0.00176·√(256/4096) = 0.00044. Its
+125,000 steps see a sixteenth of the paper's sequences. It has not been run to its end by us."""
+
+CONTINUE = replace(scaled_recipe(PAPER_BASE, 256), schedule=ScheduleRecipe(total_steps=12_500, warmup_steps=750))
+"""Go on with a pre-trained model on text of its new field: the model's own architecture (`continue_recipe`), as many
+updates as Gururangan et al. (2020, §3.1) take, a fresh warm-up, and the paper's peak rate scaled to the batch,
+0.00176·√(256/4096)."""
+
+RECIPES: dict[str, PretrainingRecipe] = {
+    "quickstart": QUICKSTART,
+    "small": SMALL,
+    "two-cores": TWO_CORES,
+    "one-gpu": ONE_GPU,
+    "base": PAPER_BASE,
+    "large": replace(PAPER_BASE, model=ALBERT_LARGE),
+    "xlarge": replace(PAPER_BASE, model=ALBERT_XLARGE),
+    "xxlarge": replace(PAPER_BASE, model=ALBERT_XXLARGE),
+    "continue": CONTINUE,
+}
+"""The named recipes. base to xxlarge are the paper's, to be run on a cluster."""
+
+
+def continue_recipe(
+    config: AlbertConfig, trained_length: int | None, objective: SentenceObjective
+) -> PretrainingRecipe:
+    """`CONTINUE` for a model: its architecture, the length it was trained with, its sentence objective.
+
+    Args:
+        config: its configuration.
+        trained_length: tokens of its longest sequences; None: as many as it has positions, at most 512.
+        objective: what its sentence head was trained on.
+    """
+    length = min(trained_length or 512, config.max_position_embeddings)
+    sequences = replace(CONTINUE.sequences, max_length=length, objective=objective)
+    return replace(CONTINUE, model=config, sequences=sequences)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a run was started from, kept in its `start.json` and compared when it goes on.
+
+Head = Literal["masked_tokens", "sentence_order"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartRecord:
+    """A start from a trained model."""
+
+    source: str
+    """The model's name: a Hub id, or the end of a path."""
+    weights: str
+    """SHA-256 of its numbers."""
+    tokenizer: str | None
+    """The fingerprint of its tokenizer, None where the corpus has the same."""
+    extend_positions: Extension | None
+    drop_heads: tuple[Head, ...]
+    trained_positions: int
+    """Positions that training has reached before this run."""
+    notes: tuple[str, ...]
+    """What was changed, drawn anew or left out."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that decides what the weights are when the run begins, beside recipe and corpus."""
+        kept = to_json(self)
+        decisive = {key: kept[key] for key in ("weights", "tokenizer", "extend_positions", "drop_heads")}
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        return f"{self.source} (weights {self.weights[:12]})"
+
+    def lines(self) -> list[str]:
+        """The start for people."""
+        return [f"started from {self}", *self.notes]
+
+
+def kept_start(run: RunFolder) -> StartRecord | None:
+    """The record of a run that has begun; None for one that began from random weights, or has not."""
+    return load_json(StartRecord, run.start_path) if run.start_path.exists() else None
+
+
+def refuse_another_start(run: RunFolder, start: StartRecord | None) -> None:
+    """See to it that a run that has begun goes on from what it was started from.
+
+    Args:
+        run: the folder.
+        start: what is asked for; None: whatever the run has.
+
+    Raises:
+        InvalidConfiguration: it was another model, or none.
+        MissingInput: nothing is asked for, and the weights are not in the run yet.
+    """
+    kept = kept_start(run)
+    if start is None:
+        if kept is not None and not run.checkpoints():
+            why = f"was to start from {kept} and has no checkpoint yet"
+            raise MissingInput(run.path, why, "give --init again, or choose another output")
+        return
+    remedy = "choose another output, or leave --init out to go on"
+    if kept is None and run.recipe_path.exists():
+        raise InvalidConfiguration(run.path, f"this run was started from random weights, not from {start}", remedy)
+    if kept is not None and kept.fingerprint != start.fingerprint:
+        differ = "" if kept.weights != start.weights else " in another way"
+        raise InvalidConfiguration(run.path, f"this run was started from {kept}{differ}, now it is {start}", remedy)

@@ -1,0 +1,278 @@
+"""JSON files: frozen dataclasses to JSON and back, strictly, and the journal of a run.
+
+An unknown key, a repeated key or a wrong type is an error, never ignored. A journal has one JSON object a line and is
+only ever appended to; a last line that a crash cut off is dropped."""
+
+import dataclasses
+import json
+import math
+import os
+import time
+import types
+import typing
+from collections import Counter
+from pathlib import Path
+from typing import Any, TypeVar
+
+from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, WriteFailed, did_you_mean
+from albert.runtime.files import write_bytes, write_text
+from albert.runtime.input_files import open_input, read_input
+
+T = TypeVar("T")
+LARGEST_JSON = 2**27
+"""Bytes; the tokenizer.json of a million pieces has half of that."""
+
+
+def to_json(value: Any) -> Any:
+    """Plain dicts, lists and scalars of a dataclass tree."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def from_json(cls: type[T], data: Any, where: str) -> T:
+    """The dataclass that `to_json` wrote.
+
+    Args:
+        cls: the dataclass to build.
+        data: what `json.loads` gave.
+        where: how to call it in an error: a file, then a dotted key.
+
+    Raises:
+        InvalidConfiguration: unknown key, missing key, wrong type, or a value the class refuses.
+    """
+    if not isinstance(data, dict):
+        raise InvalidConfiguration(where, f"is {_kind(data)}, an object is expected")
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    for key in data:
+        if key not in fields:
+            raise InvalidConfiguration(f"{where}: {key}", "unknown key", did_you_mean(key, fields))
+    for key, f in fields.items():
+        if key not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise InvalidConfiguration(f"{where}: {key}", "is missing")
+    hints = typing.get_type_hints(cls)
+    values = {key: _convert(hints[key], item, f"{where}: {key}") for key, item in data.items()}
+    try:
+        return cls(**values)
+    except AlbertError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidConfiguration(where, str(error)) from error
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        MissingInput: no such file.
+        DamagedData: not JSON, or not an object, or far larger than any that is written here.
+    """
+    with open_input(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > LARGEST_JSON:
+            raise DamagedData(path, f"has {size:,} bytes, {LARGEST_JSON:,} are read at most")
+    try:
+        data = json.loads(read_input(path), object_pairs_hook=each_key_once)
+    except (ValueError, RecursionError) as error:
+        raise DamagedData(path, f"is not JSON ({error})") from error
+    if not isinstance(data, dict):
+        raise DamagedData(path, f"holds {_kind(data)}, an object is expected")
+    return data
+
+
+class RepeatedKey(ValueError):
+    """An object of JSON with two values under one key: nobody can know which was meant."""
+
+    def __init__(self, key: str) -> None:
+        self.msg = f"the key {key[:40]!r} stands there twice"
+        super().__init__(self.msg)
+
+
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What `json.loads` is to make of an object, as its `object_pairs_hook`.
+
+    Raises:
+        RepeatedKey: a key is there twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise RepeatedKey(next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1))
+    return found
+
+
+def load_json(cls: type[T], path: Path) -> T:
+    """`from_json` of a file."""
+    return from_json(cls, read_json_object(path), str(path))
+
+
+def save_json(path: Path, value: Any) -> None:
+    """Write `to_json(value)` durably, keys in the order of the fields."""
+    write_text(path, json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(typing.get_args(hint), value, where)
+    if origin is typing.Literal:
+        if value not in typing.get_args(hint):
+            choices = [str(choice) for choice in typing.get_args(hint)]
+            raise InvalidConfiguration(where, f"{value!r} is not a choice", did_you_mean(str(value), choices))
+        return value
+    if dataclasses.is_dataclass(hint):
+        return from_json(typing.cast(type, hint), value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise InvalidConfiguration(where, f"is {_kind(value)}, a list is expected")
+        items = typing.get_args(hint)
+        if len(items) == 2 and items[1] is Ellipsis:
+            return tuple(_convert(items[0], item, where) for item in value)
+        if len(items) != len(value):
+            raise InvalidConfiguration(where, f"has {len(value)} items, {len(items)} are expected")
+        return tuple(_convert(kind, item, where) for kind, item in zip(items, value, strict=True))
+    if origin in (dict, Counter):
+        if not isinstance(value, dict):
+            raise InvalidConfiguration(where, f"is {_kind(value)}, an object is expected")
+        kind = typing.get_args(hint)[1] if origin is dict else int
+        return origin({key: _convert(kind, item, f"{where}: {key}") for key, item in value.items()})
+    if hint is Path and isinstance(value, str):
+        return _path(value, where)
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return _finite(value, where)
+    if hint is Any:
+        return value
+    if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
+        raise InvalidConfiguration(where, f"is {_kind(value)}, {hint.__name__} is expected")
+    return value
+
+
+def _path(value: str, where: str) -> Path:
+    try:
+        named = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        named = False
+    if not named:
+        raise InvalidConfiguration(where, "is no name that a file can have")
+    return Path(value)
+
+
+def _finite(value: float, where: str) -> float:
+    """JSON has no other numbers, but Python reads 1e999 and NaN."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidConfiguration(where, f"is {number}, a finite number is expected")
+    return number
+
+
+def _convert_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in choices:
+        return None
+    refusals = []
+    for choice in choices:
+        if choice is type(None):
+            continue
+        try:
+            return _convert(choice, value, where)
+        except InvalidConfiguration as refusal:
+            refusals.append(refusal)
+    raise refusals[0]
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
+    return names.get(type(value), f"{type(value).__name__} {value!r}")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The journal of a run: one JSON object a line, only ever appended to.
+#
+# A run that was killed and resumed repeats the steps after its last checkpoint, so the journal may tell one step
+# twice; both tellings are equal up to timings, and `read_journal` keeps the last.
+
+
+class Journal:
+    """Append events to a file; each is on the disk's queue when `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.exists():
+            write_bytes(path, b"")  # so that its name is on the disk
+        try:
+            _drop_torn_line(path)
+            # Without a buffer, or closing would try again what a full disk refused.
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the run)
+        except OSError as error:
+            raise WriteFailed(path, error.strerror or str(error)) from error
+
+    def write(self, event: str, **values: Any) -> None:
+        """Append one event with the time (Unix seconds).
+
+        Raises:
+            WriteFailed: the disk is full or failed.
+        """
+        line = json.dumps({"event": event, "time": round(time.time(), 3), **values}, allow_nan=True)
+        rest = memoryview((line + "\n").encode())
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            raise WriteFailed(self.path, error.strerror or str(error)) from error
+
+    def sync(self) -> None:
+        """Flush what was written to the disk: a loss of power takes the rest.
+
+        Raises:
+            WriteFailed: the disk is full or failed.
+        """
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise WriteFailed(self.path, error.strerror or str(error)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """All events in order; of several with the same event and step, the last one.
+
+    Raises:
+        DamagedData: a line other than a torn last one is not an event.
+    """
+    records: dict[Any, dict[str, Any]] = {}
+    lines = read_input(path).split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == len(lines):  # a process died while appending it
+                break
+            raise DamagedData(f"{path}:{number}", "is not JSON") from error
+        if not isinstance(record, dict) or not isinstance(record.get("event"), str):
+            raise DamagedData(f"{path}:{number}", "is not an event")
+        if not isinstance(record.get("step", 0), int):
+            raise DamagedData(f"{path}:{number}", "is of a step that is no number")
+        key = (record["event"], record["step"]) if "step" in record else number
+        records.pop(key, None)
+        records[key] = record
+    return list(records.values())
+
+
+def _drop_torn_line(path: Path) -> None:
+    with open(path, "rb+") as file:
+        content = file.read()
+        end = content.rfind(b"\n") + 1
+        if end != len(content):
+            file.truncate(end)
+            os.fsync(file.fileno())

@@ -1,0 +1,489 @@
+"""A task on the user's tables as plain values (options, task file, `task.json`), and statistics of its rows.
+
+A user's file may leave out all that can be inferred from the rows; the file in a run's directory holds everything. What
+each kind of task is made of (inputs, target, metrics, recipe) is here too."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from albert.runtime.errors import InvalidConfiguration, did_you_mean
+from albert.runtime.json_files import load_json, save_json, to_json
+from albert.runtime.progress import progress
+from albert.runtime.random_streams import stream
+from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
+from albert.tasks.examples import text_columns
+from albert.tasks.metrics import (
+    accuracy,
+    entity_scores,
+    f1,
+    macro_f1,
+    matthews_correlation,
+    mean_absolute_error,
+    multi_label_scores,
+    pearson,
+    run_scores,
+    spearman,
+    tag_metrics,
+    word_scores,
+)
+from albert.tasks.race import question_with_option
+from albert.tasks.task import (
+    Choice,
+    Field,
+    Inputs,
+    Labels,
+    Metric,
+    Option,
+    Pair,
+    QuestionInContext,
+    Row,
+    Rows,
+    Score,
+    Single,
+    Span,
+    Tags,
+    Target,
+    Task,
+    TaskRecipe,
+    Words,
+)
+from albert.text.tokenizer import Tokenizer
+
+TASK_FILE = "task.json"
+Kind = Literal[
+    "classification",
+    "regression",
+    "multi-label",
+    "token-classification",
+    "multiple-choice",
+    "question-answering",
+]
+OptionLabels = Literal["name", "letter", "from-0", "from-1", "text"]
+"""How a label names an option: by its column, by a letter or a number in their order, or as its own text."""
+NEEDED: dict[Kind, tuple[str, ...]] = {
+    "classification": ("text", "label"),
+    "regression": ("text", "label"),
+    "multi-label": ("text", "label"),
+    "token-classification": ("words", "tags"),
+    "multiple-choice": ("options", "label"),
+    "question-answering": ("question", "context", "answer"),
+}
+ALLOWED: dict[Kind, tuple[str, ...]] = {
+    "classification": ("pair",),
+    "regression": ("pair",),
+    "multi-label": ("pair",),
+    "token-classification": (),
+    "multiple-choice": ("text", "question"),
+    "question-answering": ("answer_start",),
+}
+COLUMNS = (
+    *("text", "pair", "label", "words", "tags", "options"),
+    *("question", "context", "answer", "answer_start"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeChanges:
+    """What of a recipe is another than the kind's own; what is None stays. At most one of `epochs` and `steps`."""
+
+    learning_rate: float | None = None
+    batch_size: int | None = None
+    epochs: float | None = None
+    steps: int | None = None
+    warmup_share: float | None = None
+    weight_decay: float | None = None
+    max_length: int | None = None
+    question_length: int | None = None
+    stride: int | None = None
+    encoder_dropout: float | None = None
+    head_dropout: float | None = None
+
+    def applied_to(self, recipe: TaskRecipe) -> TaskRecipe:
+        """The recipe wanted.
+
+        Raises:
+            InvalidConfiguration: both epochs and steps.
+        """
+        chosen: dict[str, Any] = {name: value for name, value in to_json(self).items() if value is not None}
+        if "steps" in chosen or "epochs" in chosen:
+            if "steps" in chosen and "epochs" in chosen:
+                raise InvalidConfiguration("recipe", "steps and epochs say the same thing twice", "give one of them")
+            chosen = {"steps": None, "epochs": None, "examples": None, **chosen}
+        return replace(recipe, **chosen)
+
+    @classmethod
+    def of(cls, recipe: TaskRecipe) -> "RecipeChanges":
+        """All that a recipe says."""
+        return cls(**{one.name: getattr(recipe, one.name) for one in fields(cls)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Rows of the training file that are kept back as development set: a share of them, drawn by a seed.
+
+    `digest` is that of the file's rows; None before they were read.
+    """
+
+    share: float = 0.1
+    seed: int = 0
+    digest: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InvalidConfiguration("held-out share", f"is {self.share:g}, must be above 0 and below 1")
+
+
+UNNAMED = "custom"
+"""The name of a table's task that was given none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTask:
+    """A task on tables. Columns are named; what is None is not used, or to be inferred (`kind`, `labels`, `metrics`).
+
+    `train` and `dev` are files, beside the task file when they are relative. `label_names` says labels in words, where
+    the file has only digits. `separator` stands between several labels in a text. `option_labels` says what the label
+    of a multiple choice is, `may_be_absent` whether a question may have no answer.
+    """
+
+    name: str = UNNAMED
+    kind: Kind | None = None
+    train: Path | None = None
+    dev: Path | None = None
+    text: str | None = None
+    pair: str | None = None
+    label: str | None = None
+    words: str | None = None
+    tags: str | None = None
+    options: tuple[str, ...] | None = None
+    question: str | None = None
+    context: str | None = None
+    answer: str | None = None
+    answer_start: str | None = None
+    id: str | None = None
+    separator: str | None = None
+    labels: tuple[str, ...] | None = None
+    label_names: dict[str, str] | None = None
+    option_labels: OptionLabels | None = None
+    may_be_absent: bool | None = None
+    metrics: tuple[str, ...] | None = None
+    held_out: HeldOut = field(default_factory=HeldOut)
+    recipe: RecipeChanges = field(default_factory=RecipeChanges)
+
+    def __post_init__(self) -> None:
+        if self.labels is not None and len(set(self.labels)) != len(self.labels):
+            raise InvalidConfiguration("labels", "one of them is there twice")
+
+    @property
+    def given_columns(self) -> tuple[str, ...]:
+        """The fields that name columns and are set."""
+        return tuple(name for name in COLUMNS if getattr(self, name) is not None)
+
+
+def load_table_task(path: Path) -> TableTask:
+    """The task in a file.
+
+    Raises:
+        MissingInput, DamagedData: it cannot be read, or is not JSON.
+        InvalidConfiguration: an unknown key, a value of a wrong type.
+    """
+    task = load_json(TableTask, path)
+    beside = path.resolve().parent
+    return replace(
+        task,
+        train=None if task.train is None else beside / task.train,
+        dev=None if task.dev is None else beside / task.dev,
+    )
+
+
+def save_table_task(directory: Path, task: TableTask) -> None:
+    """Write the task into a run's directory, without what is None."""
+    plain = to_json(task)
+    plain |= {name: {k: v for k, v in plain[name].items() if v is not None} for name in ("held_out", "recipe")}
+    save_json(directory / TASK_FILE, {name: value for name, value in plain.items() if value is not None})
+
+
+def table_task_of(model_directory: Path) -> TableTask | None:
+    """The task that a run kept beside its model, None when it kept none."""
+    for place in (model_directory, model_directory.parent):
+        if (place / TASK_FILE).is_file():
+            return load_table_task(place / TASK_FILE)
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What each kind of task on a table is made of: inputs, target, metrics, and the recipe to begin with.
+
+NO_QUESTION, NO_TEXT = "(no question)", "(no text)"
+"""Columns that are empty in every row, where a multiple choice has no question, or nothing to read."""
+OWN_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=512)
+SPAN_RECIPE = TaskRecipe(
+    learning_rate=3e-5, batch_size=32, epochs=2.0, max_length=384, question_length=64, stride=128, encoder_dropout=0.0
+)
+OPTION_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, max_length=512, question_length=128)
+MOST_NAMED = 10
+"""Labels that a description names; of more it gives the number."""
+METRICS: dict[Kind, tuple[Metric, ...]] = {
+    "classification": (accuracy, f1, macro_f1, matthews_correlation),
+    "regression": (pearson, spearman, mean_absolute_error),
+    "multi-label": (multi_label_scores,),
+    "token-classification": (entity_scores, run_scores, word_scores),
+    "multiple-choice": (accuracy,),
+    "question-answering": (span_f1, span_exact_match),
+}
+"""What a kind can be scored by; `f1` is that of the second label of two."""
+
+
+def inputs_of(task: TableTask) -> Inputs:
+    """What a model reads of a row."""
+    match task:
+        case TableTask(kind="token-classification", words=str(words)):
+            return Words(words)
+        case TableTask(kind="question-answering", question=str(question), context=str(context)):
+            return QuestionInContext(question, context)
+        case TableTask(kind="multiple-choice"):
+            return QuestionInContext(task.question or NO_QUESTION, task.text or NO_TEXT)
+        case TableTask(text=str(text), pair=str(pair)):
+            return Pair(text, pair)
+        case TableTask(text=str(text)):
+            return Single(text)
+    raise InvalidConfiguration("task", "no columns are named", "say which with --text and --label")
+
+
+def target_of(task: TableTask, options: tuple[str, ...]) -> Target:
+    """What is asked. `options` are the columns of a multiple choice, of lists one for each place."""
+    match task:
+        case TableTask(kind="classification", labels=tuple(labels), label=str(label)):
+            names = task.label_names
+            return Choice(labels, label, tuple(names.get(one, one) for one in labels) if names else None)
+        case TableTask(kind="regression", label=str(label)):
+            return Score(label)
+        case TableTask(kind="multi-label", labels=tuple(labels), label=str(label)):
+            return Labels(labels, label, task.separator or "|")
+        case TableTask(kind="token-classification", labels=tuple(labels), tags=str(tags)):
+            return Tags(labels, tags)
+        case TableTask(kind="multiple-choice", label=str(label)):
+            return Option(options, label)
+        case TableTask(kind="question-answering"):
+            absent = bool(task.may_be_absent)
+            return Span(absent, head="joint" if absent else "independent")
+    raise InvalidConfiguration("task", f"lacks labels or columns of a {task.kind}", "say them, or give a training file")
+
+
+def description_of(task: TableTask) -> str:
+    """One sentence for people: what is predicted from which columns."""
+    texts = " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
+    n_labels = len(task.labels or ())
+    match task.kind:
+        case "token-classification":
+            said = f"Predicts the tag of each word of `{task.words}`, one of {n_labels}"
+        case "question-answering":
+            said = f"Answers `{task.question}` with a part of `{task.context}`"
+        case "multiple-choice":
+            given = " and ".join(f"`{name}`" for name in (task.question, task.text) if name)
+            said = f"Chooses among options, given {given}" if given else "Chooses among options"
+        case "regression":
+            said = f"Predicts the number `{task.label}` from {texts}"
+        case "multi-label":
+            said = f"Predicts which of {n_labels} labels `{task.label}` has, from {texts}"
+        case _:
+            names = [(task.label_names or {}).get(label, label) for label in task.labels or ()]
+            classes = f"({', '.join(names)})" if n_labels <= MOST_NAMED else f"(one of {n_labels} classes)"
+            said = f"Predicts `{task.label}` {classes} from {texts}"
+    return f"{said}, learnt from a table."
+
+
+def metrics_of(task: TableTask) -> tuple[Metric, ...]:
+    """The metrics asked for, or the usual ones of the kind; a model is chosen by the first.
+
+    Raises:
+        InvalidConfiguration: one that the kind cannot be scored by.
+    """
+    assert task.kind is not None
+    labels = task.labels or ()
+    possible = (open_question_scores,) if task.may_be_absent else METRICS[task.kind]
+    if task.kind == "classification" and len(labels) != 2:
+        possible = tuple(metric for metric in possible if metric is not f1)
+    known = {metric.__name__: metric for metric in possible}
+    for name in task.metrics or ():
+        if name not in known:
+            why = f"does not go with {task.kind}" + (f" of {len(labels)} labels" if labels else "")
+            raise InvalidConfiguration(f"metric {name}", why, did_you_mean(name, known))
+    if task.metrics is not None:
+        return tuple(known[name] for name in task.metrics)
+    if task.kind == "token-classification":
+        return tag_metrics(labels)
+    if task.kind == "classification":
+        return (accuracy, f1) if len(labels) == 2 else (accuracy, macro_f1)
+    return possible
+
+
+def recipe_of(task: TableTask) -> TaskRecipe:
+    """The kind's recipe, with what the task says of it."""
+    kinds: dict[Kind | None, TaskRecipe] = {"multiple-choice": OPTION_RECIPE, "question-answering": SPAN_RECIPE}
+    return task.recipe.applied_to(kinds.get(task.kind, OWN_RECIPE))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a task's rows are like, before anything is learnt from them: how many, how long, how balanced, how clean.
+
+MEASURED = 10_000
+"""Rows of a split whose tokens are counted; of more a sample is drawn, the same every time."""
+_CHUNK = 2048
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of a sequence, special ones included, uncut: of how many rows, and the share longer than a length."""
+
+    measured: int
+    median: float
+    high: float
+    """95 % are not longer."""
+    longest: int
+    cut: float
+
+
+@dataclass(frozen=True)
+class SplitStatistics:
+    """A split in numbers.
+
+    Attributes:
+        rows: how many.
+        counts: what was noticed: `empty texts`, `missing labels`, `duplicates` (rows whose texts an earlier row has),
+            `contradictions` (such with another label), `in train`, `labels unknown to train`; and what was counted when
+            the file was read.
+        labels: how often each label is there, most frequent first; for a score and for spans none.
+        numbers: smallest, mean and largest number to predict, where that is the task.
+        lengths: None without a tokenizer.
+    """
+
+    rows: int
+    counts: Mapping[str, int]
+    labels: Mapping[str, int]
+    numbers: tuple[float, float, float] | None
+    lengths: Lengths | None
+
+
+def table_statistics(
+    task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer | None = None, max_length: int = 512
+) -> dict[str, SplitStatistics]:
+    """Every split in numbers; rows that cannot be used are counted like others.
+
+    Args:
+        task: the declaration.
+        tables: rows by split; "train" is what others are compared with.
+        tokenizer: to measure lengths.
+        max_length: tokens from which on a sequence is cut.
+    """
+    train = tables.get("train")
+    known = set() if train is None else {_texts(task, row) for row in train.rows}
+    known_labels = set() if train is None else {label for row in train.rows for label in labels_of(task, row)}
+    found = {}
+    for split, rows in tables.items():
+        counts = {**_noticed(task, rows.rows), **_others(rows.counts)}
+        if split != "train" and train is not None:
+            counts["in train"] = sum(_texts(task, row) in known for row in rows.rows)
+            unknown = (set(labels_of(task, row)) - known_labels for row in rows.rows)
+            if not isinstance(task.target, Score | Span):
+                counts["labels unknown to train"] = sum(map(bool, unknown))
+        labels = Counter(label for row in rows.rows for label in labels_of(task, row))
+        values = np.array([number for row in rows.rows if (number := _number(task, row)) is not None], np.float64)
+        numbers = (float(values.min()), float(values.mean()), float(values.max())) if len(values) else None
+        lengths = None if tokenizer is None else sequence_lengths(task, rows.rows, tokenizer, max_length)
+        shown = {} if isinstance(task.target, Score) else dict(labels.most_common())
+        found[split] = SplitStatistics(len(rows.rows), counts, shown, numbers, lengths)
+    return found
+
+
+def labels_of(task: Task, row: Row) -> tuple[str, ...]:
+    """The labels in a row, as they are there: one, several, or one a word; none where it says none."""
+    target = task.target
+    if isinstance(target, Span) or target.column not in row.fields:
+        return ()
+    if isinstance(target, Labels | Tags):
+        return row.texts(target.column, target.separator if isinstance(target, Labels) else None)
+    value = row.fields[target.column]
+    return (value,) if isinstance(value, str) and value.strip() else ()
+
+
+def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_length: int) -> Lengths:
+    """How long sequences are before they are cut, or a context is divided; of options the longest counts."""
+    chosen = rows
+    if len(rows) > MEASURED:
+        members = stream("tables.measured", 0).permutation(len(rows))[:MEASURED]
+        chosen = [rows[place] for place in sorted(members.tolist())]
+    texts = [_read_texts(task, row) for row in chosen]
+    tokens = np.zeros(len(chosen), np.int64)
+    with progress("Measuring", total=len(chosen), unit="rows") as bar:
+        for start in range(0, len(chosen), _CHUNK):
+            part = texts[start : start + _CHUNK]
+            counted = iter([len(ids) for ids in tokenizer.encode_batch([text for row in part for text in _flat(row)])])
+            for place, row in enumerate(part, start=start):
+                fixed = sum(next(counted) for _ in row[0])
+                tokens[place] = fixed + max((next(counted) for _ in row[1]), default=0)
+            bar.advance(len(part))
+    tokens += 2 + isinstance(task.inputs, Pair | QuestionInContext)
+    cut = float((tokens > max_length).mean())
+    return Lengths(len(chosen), float(np.median(tokens)), float(np.quantile(tokens, 0.95)), int(tokens.max()), cut)
+
+
+def _noticed(task: Task, rows: Sequence[Row]) -> dict[str, int]:
+    """Empty texts, missing labels, duplicates and contradictions."""
+    columns = text_columns(task)
+    asked = [column for column in columns if any(row.fields.get(column) for row in rows)]
+    counts: Counter[str] = Counter({"empty texts": 0, "missing labels": 0, "duplicates": 0, "contradictions": 0})
+    first: dict[tuple[Field | None, ...], object] = {}
+    for row in rows:
+        counts["empty texts"] += any(_is_empty(row.fields.get(column)) for column in asked)
+        if not isinstance(task.target, Span | Labels):
+            counts["missing labels"] += not labels_of(task, row)
+        texts, answer = _texts(task, row), row.answers if isinstance(task.target, Span) else labels_of(task, row)
+        counts["duplicates"] += texts in first
+        counts["contradictions"] += first.setdefault(texts, answer) != answer
+    return dict(counts)
+
+
+def _others(counts: Mapping[str, int]) -> dict[str, int]:
+    """What was counted while reading; rows are told already."""
+    return {name.replace("_", " "): count for name, count in counts.items() if name != "rows" and count}
+
+
+def _is_empty(value: Field | None) -> bool:
+    return not value or (isinstance(value, str) and not value.strip())
+
+
+def _texts(task: Task, row: Row) -> tuple[Field | None, ...]:
+    """What a model reads of a row, to know it again; options belong to it."""
+    options = task.target.options if isinstance(task.target, Option) else ()
+    return tuple(row.fields.get(column) for column in (*text_columns(task), *options))
+
+
+def _read_texts(task: Task, row: Row) -> tuple[list[str], list[str]]:
+    """Texts that are all read in one sequence, and such of which one is."""
+    values = map(row.fields.get, text_columns(task))
+    plain = [value if isinstance(value, str) else " ".join(value or ()) for value in values]
+    if not isinstance(task.target, Option):
+        return plain, []
+    question, context = plain
+    options = (row.fields.get(option) for option in task.target.options)
+    return [context], [question_with_option(question, option) for option in options if isinstance(option, str)]
+
+
+def _flat(row: tuple[list[str], list[str]]) -> list[str]:
+    return [*row[0], *row[1]]
+
+
+def _number(task: Task, row: Row) -> float | None:
+    """The number to predict, None where there is none that can be."""
+    value = row.fields.get(task.target.column) if isinstance(task.target, Score) else None
+    try:
+        number = float(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return number if number is not None and np.isfinite(number) else None

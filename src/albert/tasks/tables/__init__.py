@@ -1,1 +1,0 @@
-"""A table of the user's own: read as it is, its task inferred, its rows checked and counted."""

@@ -1,0 +1,386 @@
+"""Deduplication of documents, exact or near: fingerprints, the search, and what is left out. The first copy stays.
+
+*exact*: the same text but for white space; case, punctuation and accents count.
+*near*: also documents that are 80 % the same: the share of common runs of five words among all runs of both, as
+MinHash signatures estimate it (see `albert.text.minhash`).
+
+The text is read once more for that, before it is encoded, by the same workers. Then one process looks for duplicates
+among all documents; the result depends on the text and its order alone. For a million documents it takes 0.07 GB of
+memory and 3 s (measured), and 0.2 GB on disk until the corpus is whole, 0.5 GB for *near*. Corpora that are merged
+afterwards are not compared with each other."""
+
+import hashlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64, UInt64
+
+from albert.runtime.environment import load_by_name
+from albert.runtime.errors import OutOfResources
+from albert.runtime.files import new_file, write_bytes
+from albert.runtime.manifest import FileSum, file_hash
+from albert.runtime.progress import progress
+from albert.text.assembly import SHOWN_NAME
+from albert.text.executors import STAYING_NAME, Stage, UnitJob, UnitNotes, Workforce, batches, documents_of, run_stage
+from albert.text.readers import CorpusReport, size_in_bytes
+
+# --------------------------------------------------------------------------------------------------------------------
+# Fingerprints of documents: a hash of the text and, for near duplicates, a MinHash signature.
+#
+# WORK/fingerprints/UNIT-BATCH.keys.npy        [documents, 3] uint64: a 128-bit hash of the text, and its bytes
+#                   UNIT-BATCH.bands.npy       [bands, documents] uint32, and
+#                   UNIT-BATCH.signatures.npy  [documents, hashes] uint16: see `albert.text.minhash`
+#                   UNIT-BATCH.places.jsonl    where each document comes from, and how it begins
+
+FINGERPRINTS = "fingerprints"
+KEYS_NAME, BANDS_NAME, SIGNATURES_NAME, PLACES_NAME = (
+    f"fingerprints/{{}}.{end}" for end in ("keys.npy", "bands.npy", "signatures.npy", "places.jsonl")
+)
+BEGINNING = 120
+"""Characters of a document that are kept to show it."""
+
+
+@dataclass(frozen=True)
+class FingerprintJob:
+    """Some documents to remember; with `near`, by signatures too."""
+
+    name: str
+    sources: tuple[str, ...]
+    texts: tuple[bytes, ...]
+    near: bool
+    directory: Path
+
+    @property
+    def digest(self) -> str:
+        """A hash of the documents, and of where they are."""
+        digest = hashlib.blake2b(digest_size=16)
+        for source, text in zip(self.sources, self.texts, strict=True):
+            for part in (source.encode("utf-8", "surrogatepass"), text):
+                digest.update(len(part).to_bytes(8, "little"))
+                digest.update(part)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """What was kept of some documents.
+
+    Attributes:
+        name: of the batch of documents.
+        digest: of the job.
+        documents: how many.
+        files: what was written, by names below the work folder.
+    """
+
+    name: str
+    digest: str
+    documents: int
+    files: dict[str, FileSum]
+
+
+@dataclass
+class UnitFingerprints(UnitNotes):
+    """What was kept of a unit."""
+
+    shards: tuple[Fingerprints, ...] = ()
+
+
+def text_key(text: str) -> bytes:
+    """A 128-bit hash of a text; runs of white space are one blank, and those at its ends nothing."""
+    collapsed = " ".join(text.split())
+    return hashlib.blake2b(collapsed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def fingerprint_jobs(
+    job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None
+) -> Iterator[FingerprintJob]:
+    """The documents of a unit in batches; `read` counts them."""
+    near = job.settings.duplicates == "near"
+    for number, (sources, texts) in enumerate(batches(documents_of(job, read, advance), job.settings.shard_bytes)):
+        yield FingerprintJob(f"{job.name}-{number:05d}", sources, texts, near, job.directory)
+
+
+def fingerprint_arrays(texts: Sequence[str], near: bool) -> dict[str, np.ndarray]:
+    """What is kept of some documents, by the pattern of a file's name.
+
+    Raises:
+        Unavailable: near duplicates are asked for, and the library is not installed.
+    """
+    keys = np.frombuffer(b"".join(map(text_key, texts)), dtype="<u8").reshape(-1, 2)
+    sizes = np.array([size_in_bytes(text) for text in texts], dtype="<u8")
+    arrays = {KEYS_NAME: np.column_stack((keys, sizes))}
+    if near:
+        sketches = load_by_name("albert.text.minhash", "duplicates")
+        signatures = sketches.signatures_of(texts)
+        arrays |= {BANDS_NAME: sketches.bands_of(signatures), SIGNATURES_NAME: sketches.shortened(signatures)}
+    return arrays
+
+
+def fingerprint(job: FingerprintJob) -> Fingerprints:
+    """Write down what is kept of some documents.
+
+    Raises:
+        Unavailable: as `fingerprint_arrays`.
+    """
+    texts = [text.decode("utf-8", "surrogatepass") for text in job.texts]
+    files: dict[str, FileSum] = {}
+    for pattern, array in fingerprint_arrays(texts, job.near).items():
+        with new_file(job.directory / (name := pattern.format(job.name))) as temporary:
+            with open(temporary, "wb") as opened:
+                np.save(opened, array, allow_pickle=False)
+            files[name] = _sum(temporary)
+    with new_file(job.directory / (name := PLACES_NAME.format(job.name))) as temporary:
+        places = zip(job.sources, (" ".join(text[:BEGINNING].split()) for text in texts), strict=True)
+        temporary.write_text("".join(json.dumps(place) + "\n" for place in places))
+        files[name] = _sum(temporary)
+    return Fingerprints(job.name, job.digest, len(texts), files)
+
+
+def _sum(path: Path) -> FileSum:
+    return FileSum(path.stat().st_size, file_hash(path))
+
+
+FINGERPRINTING = Stage(FINGERPRINTS, UnitFingerprints, Fingerprints, fingerprint_jobs, fingerprint)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The search for duplicates: equal hashes, or similar signatures; the first document stays.
+#
+# Everything is sorted, nothing is compared with everything; fingerprints are read from memory-mapped files.
+
+LEAST_SIMILARITY = 0.8
+"""Share of equal hashes of two signatures from which on documents are nearly duplicates."""
+MOST_DOCUMENTS = 1 << 32
+_PAIRS_AT_ONCE, _OPEN_FILES = 1 << 15, 256
+_LOW = np.uint64(MOST_DOCUMENTS - 1)
+
+
+@dataclass(frozen=True)
+class Recurrences:
+    """Documents of a corpus, numbered in its order, and which of them come again.
+
+    Attributes:
+        stands_for: for every document the one that stays in its place, itself where it stays.
+        equal: whether a document has the key of an earlier one.
+        bytes: of every document.
+    """
+
+    stands_for: Int64[np.ndarray, " documents"]
+    equal: Bool[np.ndarray, " documents"]
+    bytes: UInt64[np.ndarray, " documents"]
+
+    @property
+    def left_out(self) -> Bool[np.ndarray, " documents"]:
+        """Which documents do not stay."""
+        return self.stands_for != np.arange(len(self.stands_for))
+
+
+class Signatures:
+    """The signatures of all documents, read where they are needed."""
+
+    def __init__(self, batches: Sequence[Fingerprints], directory: Path) -> None:
+        self._paths = [directory / SIGNATURES_NAME.format(batch.name) for batch in batches]
+        self._starts = np.cumsum([0, *(batch.documents for batch in batches)])
+        self._mapped: dict[int, np.ndarray] = {}
+
+    def similarity(
+        self, ones: Int64[np.ndarray, " pairs"], others: Int64[np.ndarray, " pairs"]
+    ) -> Float32[np.ndarray, " pairs"]:
+        """Which share of the hashes is equal, for pairs of documents."""
+        found = np.empty(len(ones), dtype=np.float32)
+        for start in range(0, len(ones), _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            found[part] = (self._rows(ones[part]) == self._rows(others[part])).mean(axis=1, dtype=np.float32)
+        return found
+
+    def _rows(self, numbers: Int64[np.ndarray, " some"]) -> np.ndarray:
+        files = np.searchsorted(self._starts, numbers, side="right") - 1
+        order = np.argsort(files, kind="stable")
+        rows: np.ndarray | None = None
+        for places in np.split(order, np.flatnonzero(np.diff(files[order])) + 1):
+            file = int(files[places[0]])
+            taken = self._map(file)[numbers[places] - self._starts[file]]
+            rows = np.empty((len(numbers), taken.shape[1]), dtype=taken.dtype) if rows is None else rows
+            rows[places] = taken
+        assert rows is not None
+        return rows
+
+    def _map(self, file: int) -> np.ndarray:
+        if file not in self._mapped:
+            if len(self._mapped) >= _OPEN_FILES:
+                self._mapped.pop(next(iter(self._mapped)))  # the one that was opened first
+            self._mapped[file] = np.load(self._paths[file], mmap_mode="r").view(np.ndarray)
+        return self._mapped[file]
+
+
+def find_recurrences(batches: Sequence[Fingerprints], directory: Path, near: bool) -> Recurrences:
+    """Look for documents that come again.
+
+    A document is left out if an earlier one that stays has the same key or, with `near`, a signature that is alike by
+    `LEAST_SIMILARITY`; so whatever is left out is like a document that stays.
+
+    Args:
+        batches: what was kept of the documents, in the order of the corpus.
+        directory: below which it lies.
+        near: whether there are signatures, to be compared.
+
+    Raises:
+        OutOfResources: there are too many documents.
+    """
+    keys = np.concatenate([np.zeros((0, 3), np.uint64), *(_load(directory, KEYS_NAME, batch) for batch in batches)])
+    if len(keys) >= MOST_DOCUMENTS:
+        why = f"cannot be sought among {len(keys):,} documents"
+        raise OutOfResources("duplicates", why, "prepare parts, and merge them")
+    stands_for = _first_of_equals(keys)
+    equal = stands_for != np.arange(len(keys))
+    if near:
+        signatures = Signatures(batches, directory)
+        _settle(_alike_pairs(batches, directory, np.flatnonzero(~equal), signatures), stands_for, signatures)
+        stands_for = stands_for[stands_for]  # an equal one of a document that is left out
+    return Recurrences(stands_for, equal, keys[:, 2].copy())
+
+
+def _first_of_equals(keys: UInt64[np.ndarray, "documents 3"]) -> Int64[np.ndarray, " documents"]:
+    order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: equal ones stay in their order
+    new = np.ones(len(keys), dtype=bool)
+    new[1:] = (keys[order[1:], 0] != keys[order[:-1], 0]) | (keys[order[1:], 1] != keys[order[:-1], 1])
+    first = np.empty(len(keys), dtype=np.int64)
+    first[order] = order[np.flatnonzero(new)][np.cumsum(new) - 1]
+    return first
+
+
+def _alike_pairs(
+    batches: Sequence[Fingerprints], directory: Path, numbers: Int64[np.ndarray, " some"], signatures: Signatures
+) -> UInt64[np.ndarray, " pairs"]:
+    """Pairs of documents that are alike, the later one in the high half of a number, sorted.
+
+    Of documents that agree in a band, each is compared with the one before it, and with the first.
+    """
+    maps = [np.load(directory / BANDS_NAME.format(batch.name), mmap_mode="r") for batch in batches]
+    pairs = np.zeros(0, dtype=np.uint64)
+    bands = len(maps[0]) if maps else 0
+    with progress("Comparing", bands, "bands") as bar:
+        for band in range(bands):
+            column = np.concatenate([found[band] for found in maps])[numbers]
+            order = np.argsort(column, kind="stable")
+            again = np.flatnonzero(column[order[1:]] == column[order[:-1]]) + 1  # places where the one before agrees
+            if len(again):
+                begins = np.flatnonzero(np.diff(again, prepend=-1) != 1)  # of runs of documents that agree
+                first = np.repeat(again[begins] - 1, np.diff(begins, append=len(again)))
+                earlier = numbers[order[np.concatenate((again - 1, first))]]
+                later = numbers[order[np.concatenate((again, again))]]
+                pairs = np.union1d(pairs, (later.astype(np.uint64) << np.uint64(32)) | earlier.astype(np.uint64))
+            bar.advance()
+    later, earlier = _halves(pairs)
+    return pairs[signatures.similarity(earlier, later) >= LEAST_SIMILARITY]
+
+
+def _settle(
+    pairs: UInt64[np.ndarray, " pairs"], stands_for: Int64[np.ndarray, " documents"], signatures: Signatures
+) -> None:
+    """Decide, in the order of the corpus, which documents of the pairs stay."""
+    later, earlier = _halves(pairs)
+    bounds = np.flatnonzero(np.diff(later, prepend=-1, append=-1))
+    for start, stop in itertools.pairwise(bounds.tolist()):
+        others, number = earlier[start:stop], int(later[start])
+        staying = others[stands_for[others] == others]
+        if len(staying) == 0:  # all are left out themselves: is it like one that stays in their place?
+            instead = np.unique(stands_for[others])
+            staying = instead[signatures.similarity(instead, np.full_like(instead, number)) >= LEAST_SIMILARITY]
+        if len(staying):
+            stands_for[number] = staying[0]
+
+
+def _halves(pairs: UInt64[np.ndarray, " pairs"]) -> tuple[Int64[np.ndarray, " pairs"], Int64[np.ndarray, " pairs"]]:
+    return (pairs >> np.uint64(32)).astype(np.int64), (pairs & _LOW).astype(np.int64)
+
+
+def _load(directory: Path, pattern: str, batch: Fingerprints) -> np.ndarray:
+    return np.load(directory / pattern.format(batch.name), allow_pickle=False)
+
+
+EQUAL, ALIKE = "duplicate of an earlier document", "nearly a duplicate of an earlier document"
+SHOWN = 1000
+"""Documents that were left out and are named in a file, at most; spread evenly over the corpus."""
+
+
+@dataclass
+class Leftovers:
+    """Documents and bytes of text that are left out, by reason; and how many of them a file shows."""
+
+    documents: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    shown: int = 0
+
+
+def leave_out_duplicates(jobs: Sequence[UnitJob], workforce: Workforce) -> tuple[list[UnitJob], Leftovers]:
+    """The jobs, each with the documents that it is to leave out.
+
+    Raises:
+        Unavailable: near duplicates are asked for, and their library is not installed.
+        AlbertError: what reading raises.
+    """
+    if not jobs or jobs[0].settings.duplicates == "keep":
+        return list(jobs), Leftovers()
+    settings, directory = jobs[0].settings, jobs[0].directory
+    units = run_stage(FINGERPRINTING, jobs, workforce, "Looking for duplicates")
+    batches = [batch for unit in units for batch in unit.shards]
+    found = find_recurrences(batches, directory, settings.duplicates == "near")
+    ends = np.cumsum([sum(batch.documents for batch in unit.shards) for unit in units])
+    staying = np.split(~found.left_out, ends[:-1])
+    leftovers = Leftovers(shown=_show(found, batches, jobs[0]))
+    for reason, which in ((EQUAL, found.left_out & found.equal), (ALIKE, found.left_out & ~found.equal)):
+        if which.any():
+            leftovers.documents[reason] = int(which.sum())
+            leftovers.bytes[reason] = int(found.bytes[which].sum())
+    return [_leave_out(job, stays) for job, stays in zip(jobs, staying, strict=True)], leftovers
+
+
+def _leave_out(job: UnitJob, staying: np.ndarray) -> UnitJob:
+    if staying.all():
+        return job
+    with new_file(job.directory / STAYING_NAME.format(job.name)) as temporary, open(temporary, "wb") as opened:
+        np.save(opened, staying, allow_pickle=False)
+    return replace(job, left_out=hashlib.blake2b(staying.tobytes(), digest_size=16).hexdigest())
+
+
+def _show(found: Recurrences, batches: Sequence[Fingerprints], job: UnitJob) -> int:
+    """Name some documents that were left out, and what stays in their place; the least similar come first."""
+    numbers = np.flatnonzero(found.left_out)
+    numbers = numbers[np.linspace(0, len(numbers) - 1, min(SHOWN, len(numbers))).round().astype(np.int64)]
+    instead = found.stands_for[numbers]
+    similarity = np.ones(len(numbers), dtype=np.float32)
+    if job.settings.duplicates == "near":
+        similarity = Signatures(batches, job.directory).similarity(numbers, instead)
+    places = _places({*numbers.tolist(), *instead.tolist()}, batches, job.directory)
+    lines = []
+    for row in np.argsort(similarity, kind="stable").tolist():
+        source, beginning = places[int(numbers[row])]
+        other_source, other_beginning = places[int(instead[row])]
+        shown = {"left_out": source, "stays": other_source, "similarity": round(float(similarity[row]), 2)}
+        shown |= {"left_out_begins": beginning, "stays_begins": other_beginning}
+        lines.append(json.dumps(shown, ensure_ascii=False) + "\n")
+    # A file's name may be no text: its odd bytes are written as escapes of JSON.
+    write_bytes(job.directory / SHOWN_NAME, "".join(lines).encode("utf-8", "backslashreplace"))
+    return len(lines)
+
+
+def _places(numbers: set[int], batches: Sequence[Fingerprints], directory: Path) -> dict[int, tuple[str, str]]:
+    """Where some documents come from, and how they begin."""
+    found: dict[int, tuple[str, str]] = {}
+    waiting = iter(sorted(numbers))
+    number = next(waiting, None)
+    for batch, begin in zip(batches, itertools.accumulate((b.documents for b in batches), initial=0), strict=False):
+        if number is None or number >= begin + batch.documents:
+            continue
+        lines = (directory / PLACES_NAME.format(batch.name)).read_text(encoding="utf-8").splitlines()
+        while number is not None and number < begin + batch.documents:
+            source, beginning = json.loads(lines[number - begin])
+            found[number] = source, beginning
+            number = next(waiting, None)
+    return found

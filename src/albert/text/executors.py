@@ -1,0 +1,424 @@
+"""Preparing a corpus unit by unit in worker processes; finished units survive whatever happens to the process.
+
+WORK/train/UNIT-SHARD.*       token shards, as they will be in the prepared corpus
+     results/UNIT-SHARD.json  what a shard holds: written last, so a shard with one is whole
+     results/UNIT.json        the same of a whole unit
+     fingerprints/            the same of the stage before (see `albert.text.duplicates`)
+     logs/                    of an engine beyond this process (see `albert.text.engines`)"""
+
+import itertools
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+
+from albert.runtime.environment import load_by_name
+from albert.runtime.errors import AlbertError, DamagedData, OutOfResources
+from albert.runtime.json_files import load_json, save_json
+from albert.runtime.manifest import FileSum
+from albert.runtime.progress import Bar, progress
+from albert.text.corpus import read_files
+from albert.text.readers import CorpusFile, CorpusReport, Document, Reading
+from albert.text.shards import ShardJob, ShardResult, encode_shard
+from albert.text.tokenizer import Tokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# A corpus cut into units of work: runs of whole files, decided by their names and sizes alone.
+#
+# Whoever prepares a unit, one process or a cluster, writes the same shards: a shard never holds text of two units.
+
+UNIT_BYTES = 64_000_000
+"""Bytes on disk of a unit, at least; a larger file is a unit by itself."""
+
+
+@dataclass(frozen=True)
+class WorkUnit:
+    """Some files, in the order of the corpus."""
+
+    number: int
+    files: tuple[CorpusFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(file.size for file in self.files)
+
+
+def plan_units(files: Sequence[CorpusFile], unit_bytes: int = UNIT_BYTES) -> list[WorkUnit]:
+    """Cut a list of files into units of consecutive ones."""
+    units: list[WorkUnit] = []
+    waiting: list[CorpusFile] = []
+    size = 0
+    for file in files:
+        waiting.append(file)
+        size += file.size
+        if size >= unit_bytes:
+            units.append(WorkUnit(len(units), tuple(waiting)))
+            waiting, size = [], 0
+    if waiting:
+        units.append(WorkUnit(len(units), tuple(waiting)))
+    return units
+
+
+Duplicates = Literal["keep", "exact", "near"]
+SHARD_BYTES = 8_000_000
+RESULTS = "results"
+STAYING_NAME = "fingerprints/{}.staying.npy"
+ENGINE_LOGS = "logs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparationSettings(Reading):
+    """What decides the bytes of a prepared corpus, beside the text and the tokenizer."""
+
+    held_out: float = 0.01
+    """Share of documents kept for evaluation; unless it is 0, one at least, or the last sentences of a single one."""
+    seed: int = 0
+    """Of the choice of them."""
+    language: str = "en"
+    """Of the sentence splitter."""
+    as_lines: bool = False
+    """Whether every line is a sentence, and no others are looked for."""
+    duplicates: Duplicates = "keep"
+    """Whether documents are left out that come again, or nearly again (see `albert.text.duplicates`)."""
+    shard_bytes: int = SHARD_BYTES
+    """Text of one shard; a document is never divided."""
+    unit_bytes: int = UNIT_BYTES
+    """Files on disk of one unit of work; a file is never divided."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmSettings:
+    """Where and for how long a task may run, with the engine "slurm"."""
+
+    partition: str = ""
+    """The partition that has the machines."""
+    time: str = "24:00:00"
+    """The longest time of a task."""
+    memory_gb: int = 4
+    """Memory of a task, in GB."""
+
+
+@dataclass(frozen=True)
+class UnitJob:
+    """A unit and all that its shards depend on."""
+
+    unit: WorkUnit
+    settings: PreparationSettings
+    tokenizer: Tokenizer
+    directory: Path
+    left_out: str = ""
+    """A hash of which documents are left out, where some are; a file in the directory says which."""
+
+    @property
+    def name(self) -> str:
+        """How its results are called."""
+        return f"{self.unit.number:05d}"
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """What the unit is made of: another content has another time or size."""
+        files = tuple(f"{file.name} {file.size} {file.modified}" for file in self.unit.files)
+        return (*files, f"without {self.left_out}") if self.left_out else files
+
+
+@dataclass
+class UnitNotes:
+    """What a stage writes down of a unit: its files, what was read of them, and what was made of every batch."""
+
+    origin: tuple[str, ...] = ()
+    read: CorpusReport = field(default_factory=CorpusReport)
+    shards: tuple[Any, ...] = ()
+
+
+Notes = TypeVar("Notes")
+OfUnit = TypeVar("OfUnit", bound=UnitNotes)
+
+
+@dataclass(frozen=True)
+class Stage(Generic[OfUnit]):
+    """One pass over the text: the documents of every unit in batches, and what is made of each.
+
+    Attributes:
+        folder: where notes of what is finished are kept.
+        of_unit: the kind of notes of a unit.
+        of_batch: the kind of notes of a batch: its `name`, the `digest` of its documents, the `files` made of them.
+        batches: cuts a unit, and counts what is read; each has a `name`, a `digest` and a `directory`.
+        work: makes the files of a batch.
+    """
+
+    folder: str
+    of_unit: type[OfUnit]
+    of_batch: type[Any]
+    batches: Callable[..., Iterator[Any]]
+    work: Callable[[Any], Any]
+
+
+@dataclass
+class UnitResult(UnitNotes):
+    """What became of a unit: what was read, and its shards."""
+
+    shards: tuple[ShardResult, ...] = ()
+
+
+def prepare_unit(stage: Stage[OfUnit], job: UnitJob) -> OfUnit:
+    """Take a unit through a stage in this process, or find it finished."""
+    finished = finished_unit(stage, job)
+    if finished is not None:
+        return finished
+    notes = stage.of_unit(origin=job.origin)
+    notes.shards = tuple(prepare_batch(stage, batch) for batch in stage.batches(job, notes.read))
+    return keep_unit(stage, job, notes)
+
+
+def finished_unit(stage: Stage[OfUnit], job: UnitJob) -> OfUnit | None:
+    """What an earlier process has kept of this unit, if it is of the same files."""
+    kept = _kept(stage.of_unit, job.directory / stage.folder / f"{job.name}.json")
+    if kept is None or kept.origin != job.origin:
+        return None
+    return kept if all(_is_there(shard, job.directory) for shard in kept.shards) else None
+
+
+def keep_unit(stage: Stage[OfUnit], job: UnitJob, notes: OfUnit) -> OfUnit:
+    """Write down that all batches of a unit are finished."""
+    save_json(job.directory / stage.folder / f"{job.name}.json", notes)
+    return notes
+
+
+def prepare_batch(stage: Stage[Any], batch: Any) -> Any:
+    """Take a batch of documents through a stage, or find it finished."""
+    place = batch.directory / stage.folder / f"{batch.name}.json"
+    kept = _kept(stage.of_batch, place)
+    if kept is not None and kept.digest == batch.digest and _is_there(kept, batch.directory):
+        return kept
+    notes = stage.work(batch)
+    save_json(place, notes)
+    return notes
+
+
+def shard_jobs(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[ShardJob]:
+    """The shards of a unit, with their documents; `read` counts what is read."""
+    settings = job.settings
+    for number, (_, texts) in enumerate(batches(documents_of(job, read, advance), settings.shard_bytes)):
+        yield ShardJob(
+            name=f"{job.name}-{number:05d}",
+            texts=texts,
+            tokenizer=job.tokenizer,
+            held_out=settings.held_out,
+            seed=settings.seed,
+            language=settings.language,
+            as_lines=settings.as_lines,
+            directory=job.directory,
+        )
+
+
+ENCODING = Stage(RESULTS, UnitResult, ShardResult, shard_jobs, encode_shard)
+
+
+def hold_out_one(job: UnitJob, result: UnitResult, key: int, divided: bool) -> UnitResult:
+    """Encode the shards of a finished unit again that have the document of this key, and hold it or its end out."""
+    wanted = {shard.name for shard in result.shards if shard.lowest_key == key}
+    if not wanted:
+        return result
+    again = {}
+    for shard in shard_jobs(job, CorpusReport()):
+        if shard.name in wanted:
+            changed = replace(shard, also_held_out=None if divided else key, divided=divided)
+            again[shard.name] = encode_shard(changed)
+            save_json(job.directory / RESULTS / f"{shard.name}.json", again[shard.name])
+    result.shards = tuple(again.get(shard.name, shard) for shard in result.shards)
+    return keep_unit(ENCODING, job, result)
+
+
+def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Document]:
+    """The documents of a unit, but for those that are left out; `read` counts all of them.
+
+    Raises:
+        DamagedData: they are not those among which duplicates were found.
+    """
+    documents = read_files(job.unit.files, job.settings, report=read, advance=advance)
+    if not job.left_out:
+        yield from documents
+        return
+    staying = np.load(job.directory / STAYING_NAME.format(job.name), allow_pickle=False)
+    for document, stays in itertools.zip_longest(documents, staying.tolist()):
+        if document is None or stays is None:
+            why = f"has not the {len(staying):,} documents that it had when duplicates were looked for"
+            raise DamagedData(job.unit.files[0].path, why, "run the same command again")
+        if stays:
+            yield document
+
+
+def batches(documents: Iterable[Document], batch_bytes: int) -> Iterator[tuple[tuple[str, ...], tuple[bytes, ...]]]:
+    """Documents in runs of so many bytes of text, at least: where they come from, and their text in UTF-8."""
+    sources: list[str] = []
+    texts: list[bytes] = []
+    size = 0
+    for document in documents:
+        sources.append(document.source)
+        texts.append(document.text.encode("utf-8", "surrogatepass"))
+        size += len(texts[-1])
+        if size >= batch_bytes:
+            yield tuple(sources), tuple(texts)
+            sources, texts, size = [], [], 0
+    if texts:
+        yield tuple(sources), tuple(texts)
+
+
+def add_reports(total: CorpusReport, part: CorpusReport) -> None:
+    """Add what was read of a part of a corpus."""
+    for each in fields(CorpusReport):
+        value, more = getattr(total, each.name), getattr(part, each.name)
+        if isinstance(value, Counter):
+            value.update(more)
+        else:
+            setattr(total, each.name, value + more)
+
+
+def sums_of(results: Iterable[UnitResult]) -> dict[str, FileSum]:
+    """Every file of some units, by name."""
+    return {name: file for result in results for shard in result.shards for name, file in shard.files.items()}
+
+
+def _kept(kind: type[Notes], place: Path) -> Notes | None:
+    """What an earlier process wrote; nothing where it did not, or what does not fit: it is made again."""
+    try:
+        return load_json(kind, place)
+    except AlbertError:
+        return None
+
+
+def _is_there(notes: Any, directory: Path) -> bool:
+    places = {directory / name: file.bytes for name, file in notes.files.items()}
+    return all(place.is_file() and place.stat().st_size == size for place, size in places.items())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Work for several processes: results in order, bounded memory, nobody left behind.
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[Result]:
+    """The results of jobs in their order, from `workers` processes.
+
+    At most twice as many jobs as processes are in memory at a time. One worker, or one job, needs no second process.
+    When anything fails, or the caller stops asking, the processes end at once.
+
+    Raises:
+        OutOfResources: a process was killed from outside.
+    """
+    jobs = iter(jobs)
+    first = list(itertools.islice(jobs, 2))
+    jobs = itertools.chain(first, jobs)
+    if workers == 1 or len(first) < 2:
+        yield from map(work, jobs)
+        return
+    waiting: deque[Future[Result]] = deque()
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_follow_parent)
+    try:
+        for job in jobs:
+            waiting.append(pool.submit(work, job))
+            if len(waiting) >= 2 * workers:  # one each in work, one each at hand
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        why = "was killed, probably because memory ran out"
+        raise OutOfResources("worker process", why, "use fewer --workers") from error
+    except BaseException:
+        for child in set(multiprocessing.active_children()) - others:
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _follow_parent() -> None:
+    """A worker leaves the interrupt key to its parent, and does not outlive it, however the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def follow() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Who runs a stage over all units: processes of this machine, or an engine (Ray, Slurm).
+
+Engine = Literal["processes", "datatrove", "ray", "slurm"]
+UNITS_PER_WORKER = 4
+"""From so many on, whole units are shared out, and every process reads its own files; else one reads for all."""
+
+
+@dataclass(frozen=True)
+class Workforce:
+    """Who does the work."""
+
+    workers: int
+    engine: Engine = "processes"
+    slurm: SlurmSettings = field(default_factory=SlurmSettings)
+
+
+def run_stage(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workforce: Workforce, description: str) -> list[OfUnit]:
+    """Take all units through a stage, under a progress bar; what is finished is not done again.
+
+    Raises:
+        AlbertError: what the stage raises.
+        OutOfResources: a worker process was killed.
+        Unavailable: the engine is not installed.
+        TryAgain: the work was handed to Slurm, or a part of it failed.
+    """
+    with progress(description, sum(job.unit.size for job in jobs) / 1e6, "MB on disk") as bar:
+        if workforce.engine != "processes":
+            engines = load_by_name("albert.text.engines", "corpus")
+            return engines.run_engine(stage, jobs, workforce, bar)
+        if len(jobs) < UNITS_PER_WORKER * workforce.workers:
+            return _by_batches(stage, jobs, workforce.workers, bar)
+        results = []
+        for job, result in zip(jobs, in_order(partial(prepare_unit, stage), jobs, workforce.workers), strict=True):
+            bar.advance(job.unit.size / 1e6)
+            results.append(result)
+        return results
+
+
+def _by_batches(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workers: int, bar: Bar) -> list[OfUnit]:
+    """All units, one after the other; this process reads, all work."""
+    results: dict[str, OfUnit] = {}
+
+    def advance(amount: int) -> None:
+        bar.advance(amount / 1e6)
+        bar.note(f"{sum(result.read.documents for result in results.values()):,} documents")
+
+    def batches() -> Iterator[Any]:
+        for job in jobs:
+            kept = finished_unit(stage, job)
+            if kept is not None:
+                results[job.name] = kept
+                bar.advance(job.unit.size / 1e6)
+                continue
+            results[job.name] = stage.of_unit(origin=job.origin)
+            yield from stage.batches(job, results[job.name].read, advance)
+
+    done = in_order(partial(prepare_batch, stage), batches(), workers)
+    by_name = {job.name: job for job in jobs}
+    for unit, group in itertools.groupby(done, lambda notes: notes.name.rpartition("-")[0]):
+        results[unit].shards = tuple(group)
+        keep_unit(stage, by_name[unit], results[unit])
+    return [results[job.name] for job in jobs]

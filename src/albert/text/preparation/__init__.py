@@ -1,1 +1,0 @@
-"""Documents to token shards: planned, shared out, put together."""

@@ -1,0 +1,401 @@
+"""Preparing a corpus: text files and a tokenizer to token shards; and an estimate of time and size beforehand.
+
+The result is the same however many workers there are. A preparation that was stopped goes on: finished parts lie in
+OUTPUT.unfinished until the corpus is whole."""
+
+import itertools
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from albert import __version__
+from albert.runtime.environment import load_by_name
+from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput, UsageError, WriteFailed
+from albert.runtime.files import locked, remove_directory, remove_leftovers
+from albert.runtime.json_files import load_json, save_json, to_json
+from albert.runtime.progress import progress
+from albert.text.assembly import CorpusPart, assemble, prepared_part
+from albert.text.corpus import read_files
+from albert.text.duplicates import Leftovers, fingerprint_arrays, leave_out_duplicates
+from albert.text.executors import (
+    ENCODING,
+    ENGINE_LOGS,
+    RESULTS,
+    Engine,
+    PreparationSettings,
+    SlurmSettings,
+    UnitJob,
+    UnitResult,
+    Workforce,
+    WorkUnit,
+    add_reports,
+    hold_out_one,
+    plan_units,
+    run_stage,
+    sums_of,
+)
+from albert.text.readers import CorpusFile, CorpusReport, find_corpus_files
+from albert.text.sentences import check_language, split_sentences
+from albert.text.shards import FORMAT, SPLITS, CorpusDescription, ShardDescription, SplitCounts, token_type
+from albert.text.tokenizer import Tokenizer
+
+NO_TOKENS = "no tokens"
+
+
+@dataclass
+class PreparationReport:
+    """What became of the text. Documents and bytes in equal those of the splits plus the dropped ones.
+
+    A single document that is divided counts as one in each split.
+    """
+
+    documents_in: int = 0
+    bytes_in: int = 0
+    documents_dropped: Counter[str] = field(default_factory=Counter)
+    bytes_dropped: Counter[str] = field(default_factory=Counter)
+    sentences_dropped: int = 0
+    read: CorpusReport = field(default_factory=CorpusReport)
+    splits: dict[str, SplitCounts] = field(default_factory=lambda: {split: SplitCounts() for split in SPLITS})
+    seconds: float = 0.0
+    workers: int = 1
+    shards_found: int = 0
+    """Shards that an earlier, stopped preparation had finished."""
+    held_out_though_few: Literal["", "document", "sentences"] = ""
+    """What is held out of a corpus of so few documents that the share alone held out none."""
+    duplicates_shown: int = 0
+    """Of the duplicates that were left out, those which the corpus names, to be looked at."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What decides the bytes of a corpus, and which files it is made of; kept beside unfinished work."""
+
+    settings: PreparationSettings
+    tokenizer_fingerprint: str
+    units: tuple[WorkUnit, ...]
+    libraries: dict[str, str] = field(default_factory=dict)
+
+
+def prepare(
+    corpus_paths: Sequence[Path],
+    tokenizer: Tokenizer,
+    output: Path,
+    settings: PreparationSettings | None = None,
+    *,
+    workers: int | None = None,
+    replace: bool = False,
+    append: bool = False,
+    engine: Engine = "processes",
+    slurm: SlurmSettings | None = None,
+) -> PreparationReport:
+    """Write a prepared corpus (see `shards.py`), whole or not at all; the same call goes on after a stop.
+
+    Args:
+        corpus_paths: files, folders and patterns (see `albert.text.corpus.read_corpus`).
+        tokenizer: encodes the text, and is kept beside the tokens.
+        output: the directory to make.
+        settings: everything else that decides the bytes; None takes the usual ones.
+        workers: processes; None is one per processor. The result does not depend on it.
+        replace: whether an existing output may be replaced.
+        append: add to the corpus that `output` is; its shards stay as they are.
+        engine: who does the work (see `albert.text.engines`); the result does not depend on it.
+        slurm: for the engine "slurm".
+
+    Raises:
+        CannotCreate: the output exists and `replace` is false; unfinished work of other settings is in the way.
+        InvalidConfiguration: a share, worker or shard size out of range; appending to a corpus of another kind.
+        MissingInput, UsageError, DamagedData: the corpus cannot be read.
+        WriteFailed: the disk is full; finished shards are kept.
+        OutOfResources: a worker process was killed.
+        Unavailable: the engine is not installed.
+        TryAgain: the work was handed to Slurm, or a part of it failed; the same call goes on.
+    """
+    settings = settings or PreparationSettings()
+    workers = workers if workers is not None else (os.cpu_count() or 1)
+    _check(settings, workers)
+    begin = time.monotonic()
+    if output.parent.is_dir():
+        remove_leftovers(output.parent)
+    if os.path.lexists(output) and not (replace or append):
+        raise CannotCreate(output, "exists already", "choose another name, or remove it first")
+    base = [prepared_part(output)] if append else []
+    files, ignored, repeated = find_corpus_files(corpus_paths)
+    units = tuple(plan_units(files, settings.unit_bytes))
+    plan = Plan(settings, tokenizer.fingerprint, units, _libraries(settings))
+    work = output.parent / f"{output.name}.unfinished"
+    with locked(work, "this preparation") as release:
+        try:
+            _keep_plan(work, plan)
+            jobs = [UnitJob(unit, settings, tokenizer, work) for unit in units]
+            found = len(list((work / RESULTS).glob("*-*.json")))
+            force = Workforce(workers, engine, slurm or SlurmSettings())
+            jobs, left_out = leave_out_duplicates(jobs, force)
+            results = run_stage(ENCODING, jobs, force, "Preparing")
+            though_few = ""
+            if not any(part.description.counts["held_out"].documents for part in base):
+                results, though_few = _hold_out_of_few(jobs, results, settings)
+            subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
+            report = _report(results, left_out, workers, subject)
+            report.read.files_ignored, report.read.files_repeated = ignored, repeated
+            report.shards_found, report.held_out_though_few = found, though_few
+            part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums_of(results))
+            assemble([*base, part], tokenizer, output, replace or append)
+        except BaseException as error:
+            if not any(work.glob("*/*-*.json")) and not (work / ENGINE_LOGS).exists():
+                shutil.rmtree(work, ignore_errors=True)  # nothing is lost
+            elif isinstance(error, WriteFailed):
+                remedy = f"free space and run the same command, which goes on with what {work} holds"
+                raise WriteFailed(error.subject, error.why, remedy) from error
+            raise
+        remove_directory(work, release)
+    report.seconds = time.monotonic() - begin
+    return report
+
+
+def _check(settings: PreparationSettings, workers: int) -> None:
+    check_language(settings.language)
+    for name, value, fine in (
+        ("held-out share", settings.held_out, 0 <= settings.held_out < 1),
+        ("workers", workers, workers >= 1),
+        ("shard bytes", settings.shard_bytes, settings.shard_bytes >= 1),
+        ("unit bytes", settings.unit_bytes, settings.unit_bytes >= 1),
+    ):
+        if not fine:
+            raise InvalidConfiguration(name, f"{value} is out of range")
+
+
+def _keep_plan(work: Path, plan: Plan) -> None:
+    """Write the plan; refuse to go on with the unfinished work of another one."""
+    place = work / "plan.json"
+    if place.is_file():
+        kept = load_json(Plan, place)
+        differences = [
+            f"{name} {before!r} (now {now!r})"
+            for (name, before), now in zip(
+                [*to_json(kept.settings).items(), ("tokenizer", kept.tokenizer_fingerprint)],
+                [*to_json(plan.settings).values(), plan.tokenizer_fingerprint],
+                strict=True,
+            )
+            if before != now
+        ]
+        differences += [
+            f"{name} {before} (now {plan.libraries.get(name)})"
+            for name, before in kept.libraries.items()
+            if plan.libraries.get(name) != before
+        ]
+        if differences:
+            why = f"holds an unfinished preparation with {', '.join(differences)}"
+            raise CannotCreate(work, why, "use the same settings to go on, or remove it to start anew")
+    save_json(place, plan)
+
+
+def _libraries(settings: PreparationSettings) -> dict[str, str]:
+    """The versions of the libraries that decide the bytes."""
+    names = ["sentencepiece", "sentencex"]
+    if settings.duplicates == "near":
+        load_by_name("albert.text.minhash", "duplicates")  # a missing library is said before all work
+        names.append("rensa")
+    return {name: version(name) for name in names}
+
+
+def _hold_out_of_few(
+    jobs: Sequence[UnitJob], results: list[UnitResult], settings: PreparationSettings
+) -> tuple[list[UnitResult], Literal["", "document", "sentences"]]:
+    """Where the share holds out nothing: hold out the document that a larger share would take first.
+
+    Of a single document the last sentences, if it has two; of documents that are all equal nothing.
+    """
+    shards = [shard for result in results for shard in result.shards]
+    documents = sum(shard.splits["train"].documents for shard in shards)
+    if not settings.held_out or not documents or any(shard.splits["held_out"].documents for shard in shards):
+        return results, ""
+    lowest, highest = min(shard.lowest_key for shard in shards), max(shard.highest_key for shard in shards)
+    if lowest == highest and documents > 1:
+        return results, ""
+    divided = documents == 1
+    results = [hold_out_one(job, result, lowest, divided) for job, result in zip(jobs, results, strict=True)]
+    if not any(shard.splits["held_out"].documents for result in results for shard in result.shards):
+        return results, ""
+    return results, "sentences" if divided else "document"
+
+
+def _report(results: Sequence[UnitResult], left_out: Leftovers, workers: int, subject: Path | str) -> PreparationReport:
+    report = PreparationReport(workers=workers, duplicates_shown=left_out.shown)
+    read = report.read
+    for result in results:
+        add_reports(read, result.read)
+        for shard in result.shards:
+            for split, counts in shard.splits.items():
+                report.splits[split].add(counts)
+            if shard.documents_dropped:
+                report.documents_dropped[NO_TOKENS] += shard.documents_dropped
+                report.bytes_dropped[NO_TOKENS] += shard.bytes_dropped
+            report.sentences_dropped += shard.sentences_dropped
+    report.documents_in, report.bytes_in = read.documents_in, read.bytes_in
+    report.documents_dropped.update(read.dropped)
+    report.documents_dropped.update(left_out.documents)
+    report.bytes_dropped.update(read.dropped_bytes)
+    report.bytes_dropped.update(left_out.bytes)
+    if read.documents == 0:
+        raise MissingInput(subject, f"no document with text ({read.documents_in} read)")
+    if not any(counts.documents for counts in report.splits.values()):
+        raise MissingInput(subject, f"not one token is left of {read.documents_in:,} documents")
+    return report
+
+
+def _describe(
+    plan: Plan, tokenizer: Tokenizer, results: Sequence[UnitResult], report: PreparationReport
+) -> CorpusDescription:
+    shards = [shard for result in results for shard in result.shards]
+    return CorpusDescription(
+        format=FORMAT,
+        tokenizer_fingerprint=tokenizer.fingerprint,
+        vocab_size=tokenizer.vocab_size,
+        token_type=token_type(tokenizer.vocab_size).name,
+        language=plan.settings.language,
+        held_out_share=float(plan.settings.held_out),
+        seed=plan.settings.seed,
+        documents_in=report.documents_in,
+        bytes_in=report.bytes_in,
+        documents_dropped=dict(report.documents_dropped),
+        bytes_dropped=dict(report.bytes_dropped),
+        sentences_dropped=report.sentences_dropped,
+        counts=report.splits,
+        shards={
+            split: tuple(
+                ShardDescription(shard.name, counts.documents, counts.sentences, counts.tokens)
+                for shard in shards
+                if (counts := shard.splits[split]).documents
+            )
+            for split in SPLITS
+        },
+        noted=dict(report.read.noted),
+        sources=report.read.sources,
+        versions=plan.libraries | {"albert": __version__},
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What preparing a corpus will take: a sample is read, split and encoded, and the rest is rule of three.
+#
+# The sample is the beginning of some files, spread evenly over the corpus by bytes on disk.
+
+SAMPLE_BYTES = 8_000_000
+PLACES = 32
+BYTES_OF_LENGTH = 4
+"""On disk, of a sentence and of a document."""
+
+
+@dataclass(frozen=True)
+class PreparationEstimate:
+    """Numbers of the whole corpus, from a sample of it.
+
+    Attributes:
+        files, bytes_on_disk: of the corpus, exact.
+        sample_bytes: text that was read for it.
+        documents, text_bytes, sentences, tokens: estimated, duplicates included.
+        output_bytes: of the prepared corpus.
+        seconds: of preparing it with `workers` processes of this machine.
+    """
+
+    files: int
+    bytes_on_disk: int
+    sample_bytes: int
+    documents: float
+    text_bytes: float
+    sentences: float
+    tokens: float
+    output_bytes: float
+    seconds: float
+    workers: int
+
+
+def estimate_preparation(
+    files: Sequence[CorpusFile], tokenizer: Tokenizer, settings: PreparationSettings, workers: int
+) -> PreparationEstimate:
+    """Estimate what preparing some files takes.
+
+    Raises:
+        MissingInput: there is no text in the sample.
+        UsageError: a data set of the Hub, whose size nobody knows.
+        DamagedData, UsageError: as when it is read.
+    """
+    total = sum(file.size for file in files)
+    if unknown := next((file.name for file in files if file.kind == "Hub dataset"), None):
+        raise UsageError(unknown, "its size is not known before it is read, so there is no plan")
+    sampled = _spread(files, total)
+    room = SAMPLE_BYTES // len(sampled)
+    documents = text_bytes = sentences = tokens = on_disk = 0
+    reading = encoding = comparing = 0.0
+    with progress("Looking at a sample", total=len(sampled), unit="files") as bar:
+        for file in sampled:
+            begin = time.perf_counter()
+            texts, read = _beginning(file, settings, room)
+            reading += time.perf_counter() - begin
+            size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+            begin = time.perf_counter()
+            rules = settings.language, settings.as_lines
+            split = [sentence for text in texts for sentence in split_sentences(text, *rules)]
+            tokens += sum(map(len, tokenizer.encode_batch(split)))
+            encoding += time.perf_counter() - begin
+            if settings.duplicates != "keep":
+                begin = time.perf_counter()
+                fingerprint_arrays(texts, settings.duplicates == "near")
+                comparing += time.perf_counter() - begin
+            documents, text_bytes, sentences = documents + len(texts), text_bytes + size, sentences + len(split)
+            on_disk += read
+            bar.advance()
+    if not tokens:
+        raise MissingInput(files[0].path if len(files) == 1 else "corpus", "there is no text in a sample of it")
+    more = total / max(on_disk, 1)
+    # One process reads for all where there are few files; reading and encoding overlap.
+    stages = [encoding] if settings.duplicates == "keep" else [comparing, encoding]
+    seconds = more * sum(max(reading, (reading + work) / workers) for work in stages)
+    lengths = BYTES_OF_LENGTH * (sentences + documents)
+    return PreparationEstimate(
+        files=len(files),
+        bytes_on_disk=total,
+        sample_bytes=text_bytes,
+        documents=more * documents,
+        text_bytes=more * text_bytes,
+        sentences=more * sentences,
+        tokens=more * tokens,
+        output_bytes=more * (tokens * token_type(tokenizer.vocab_size).itemsize + lengths),
+        seconds=seconds,
+        workers=workers,
+    )
+
+
+def _spread(files: Sequence[CorpusFile], total: int) -> list[CorpusFile]:
+    """At most `PLACES` files, those that hold evenly spaced bytes of the corpus."""
+    ends = list(itertools.accumulate(file.size for file in files))
+    chosen: list[CorpusFile] = []
+    place = 0
+    for number in range(PLACES):
+        wanted = (number + 0.5) * total / PLACES
+        while place < len(files) - 1 and ends[place] <= wanted:
+            place += 1
+        if not chosen or chosen[-1] is not files[place]:
+            chosen.append(files[place])
+    return chosen
+
+
+def _beginning(file: CorpusFile, settings: PreparationSettings, room: int) -> tuple[list[str], int]:
+    """The first documents of a file, up to some bytes of text, and how many bytes on disk they took."""
+    report, texts, size = CorpusReport(), [], 0
+    consumed: list[int] = []
+    documents = read_files([file], settings, report=report, advance=consumed.append)
+    for document in documents:
+        texts.append(document.text)
+        size += len(document.text)
+        if size >= room:
+            break
+    else:
+        return texts, file.size
+    return texts, sum(consumed) or min(file.size, size)

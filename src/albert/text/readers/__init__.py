@@ -1,1 +1,0 @@
-"""Files of all kinds to documents, each of them counted."""

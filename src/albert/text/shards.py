@@ -1,0 +1,477 @@
+"""Token shards of a prepared corpus: writing one shard, `corpus.json`, and memory-mapped reading.
+
+`OUT/corpus.json` describes the corpus; `OUT/train` and `OUT/held_out` hold, for each shard, the token ids one after
+the other, the length of every sentence in tokens, and the length of every document in sentences."""
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int64
+
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.files import new_file
+from albert.runtime.input_files import open_input
+from albert.runtime.json_files import load_json
+from albert.runtime.manifest import FileSum, verify_directory
+from albert.runtime.random_streams import stream_key
+from albert.text.readers import SourceCounts
+from albert.text.sentences import split_sentences
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# A run of documents to the files of one shard, whoever does it.
+
+SPLITS = ("train", "held_out")
+KEYS = 2**64
+TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME = "{}.tokens.bin", "{}.sentences.npy", "{}.documents.npy"
+
+
+@dataclass
+class SplitCounts:
+    """What one split holds; `bytes` are bytes of UTF-8 text."""
+
+    documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    unknown_tokens: int = 0
+    bytes: int = 0
+
+    def add(self, other: "SplitCounts") -> None:
+        """Add the counts of another part of the same split."""
+        for name in ("documents", "sentences", "tokens", "unknown_tokens", "bytes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """The documents of one shard and all that encoding them depends on."""
+
+    name: str
+    texts: tuple[bytes, ...]
+    """In UTF-8: it takes a half or a quarter of the memory, in every process that has them."""
+    tokenizer: Tokenizer
+    held_out: float
+    seed: int
+    language: str
+    as_lines: bool
+    directory: Path
+    also_held_out: int | None = None
+    """The key of a document that is held out though the share does not reach it (see `held_out_key`)."""
+    divided: bool = False
+    """Whether the last sentences of the document are held out, rather than whole documents."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of the documents."""
+        digest = hashlib.blake2b(digest_size=16)
+        for text in self.texts:
+            digest.update(len(text).to_bytes(8, "little"))
+            digest.update(text)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What was written for one job, and what was dropped because no token was left of it."""
+
+    name: str
+    digest: str
+    documents_in: int
+    bytes_in: int
+    splits: dict[str, SplitCounts]
+    documents_dropped: int
+    bytes_dropped: int
+    sentences_dropped: int
+    files: dict[str, FileSum]
+    """The files by their names below the directory, all flushed to the disk."""
+    lowest_key: int = KEYS
+    highest_key: int = -1
+    """Of the keys of the documents for training: which one a larger share would hold out first, and last."""
+
+
+@dataclass
+class _Arrays:
+    counts: SplitCounts = field(default_factory=SplitCounts)
+    tokens: list[np.ndarray] = field(default_factory=list)
+    sentence_lengths: list[np.ndarray] = field(default_factory=list)
+    document_lengths: list[int] = field(default_factory=list)
+
+
+def held_out_key(text: str, seed: int) -> int:
+    """A hash of a document's text and the seed, below 2^64: documents of small keys are held out first.
+
+    Equal texts land on one side, whatever their place in the corpus.
+    """
+    key = stream_key("held out", seed).to_bytes(16, "little")
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def is_held_out(key: int, share: float) -> bool:
+    """Whether a document of this key belongs to the held-out split."""
+    return key < share * float(KEYS)
+
+
+def last_sentences(n_sentences: int, share: float) -> int:
+    """How many sentences of a single document are held out: the share, two at least, and never more than half."""
+    return max(min(2, n_sentences // 2), min(round(share * n_sentences), n_sentences // 2))
+
+
+def token_type(vocab_size: int) -> np.dtype:
+    """The smallest type on disk that holds every id: uint16 up to 65,536 pieces, else uint32."""
+    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+def encode_shard(job: ShardJob) -> ShardResult:
+    """Split, encode and write the documents of one shard below `job.directory`."""
+    arrays = {split: _Arrays() for split in SPLITS}
+    type_on_disk = token_type(job.tokenizer.vocab_size)
+    dropped = bytes_dropped = sentences_dropped = bytes_in = 0
+    lowest, highest = KEYS, -1
+
+    def add(split: str, tokens: np.ndarray, lengths: np.ndarray, size: int) -> None:
+        part = arrays[split]
+        part.tokens.append(tokens.astype(type_on_disk))
+        part.sentence_lengths.append(lengths.astype("<u4"))
+        part.document_lengths.append(len(lengths))
+        unknown = int(np.count_nonzero(tokens == job.tokenizer.unk_id))
+        part.counts.add(SplitCounts(1, len(lengths), len(tokens), unknown, size))
+
+    for encoded in job.texts:
+        text, size = encoded.decode("utf-8", "surrogatepass"), len(encoded)
+        bytes_in += size
+        sentences = split_sentences(text, job.language, job.as_lines)
+        tokens, lengths = job.tokenizer.encode_joined(sentences)
+        filled = lengths[lengths > 0]
+        sentences_dropped += len(lengths) - len(filled)
+        if len(filled) == 0:
+            dropped += 1
+            bytes_dropped += size
+            continue
+        key = held_out_key(text, job.seed)
+        last = last_sentences(len(filled), job.held_out) if job.divided else 0
+        if is_held_out(key, job.held_out) or key == job.also_held_out:
+            add("held_out", tokens, filled, size)
+        elif last:
+            tokens_before = int(filled[:-last].sum())
+            first = int(np.flatnonzero(lengths > 0)[-last])
+            size_behind = sum(len(sentence.encode("utf-8", "surrogatepass")) for sentence in sentences[first:])
+            add("train", tokens[:tokens_before], filled[:-last], size - size_behind)
+            add("held_out", tokens[tokens_before:], filled[-last:], size_behind)
+        else:
+            lowest, highest = min(lowest, key), max(highest, key)
+            add("train", tokens, filled, size)
+    files: dict[str, FileSum] = {}
+    for split, part in arrays.items():
+        if part.document_lengths:
+            files |= _write(job.directory, split, job.name, part)
+    return ShardResult(
+        name=job.name,
+        digest=job.digest,
+        documents_in=len(job.texts),
+        bytes_in=bytes_in,
+        splits={split: part.counts for split, part in arrays.items()},
+        documents_dropped=dropped,
+        bytes_dropped=bytes_dropped,
+        sentences_dropped=sentences_dropped,
+        files=files,
+        lowest_key=lowest,
+        highest_key=highest,
+    )
+
+
+def _write(directory: Path, split: str, name: str, part: _Arrays) -> dict[str, FileSum]:
+    arrays = {
+        TOKENS_NAME: np.concatenate(part.tokens),
+        SENTENCES_NAME: np.concatenate(part.sentence_lengths),
+        DOCUMENTS_NAME: np.array(part.document_lengths, dtype="<u4"),
+    }
+    sums = {}
+    for pattern, array in arrays.items():
+        file = f"{split}/{pattern.format(name)}"
+        with new_file(directory / file) as temporary:
+            if pattern == TOKENS_NAME:
+                array.tofile(temporary)
+            else:
+                with open(temporary, "wb") as opened:
+                    np.save(opened, array, allow_pickle=False)
+            with open(temporary, "rb") as opened:
+                sums[file] = FileSum(os.path.getsize(temporary), hashlib.file_digest(opened, "sha256").hexdigest())
+    return sums
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `corpus.json`: what a prepared corpus is, how it was made, and what its shards hold.
+
+DESCRIPTION_NAME = "corpus.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ShardDescription:
+    """The size of one shard of one split."""
+
+    name: str
+    documents: int
+    sentences: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class CorpusDescription:
+    """`corpus.json`: what a prepared corpus is and how it was made."""
+
+    format: int
+    tokenizer_fingerprint: str
+    vocab_size: int
+    token_type: str
+    language: str
+    held_out_share: float
+    seed: int
+    documents_in: int
+    bytes_in: int
+    documents_dropped: dict[str, int]
+    bytes_dropped: dict[str, int]
+    sentences_dropped: int
+    counts: dict[str, SplitCounts]
+    shards: dict[str, tuple[ShardDescription, ...]]
+    sources: tuple[SourceCounts, ...]
+    versions: dict[str, str]
+    noted: dict[str, int] = field(default_factory=dict)
+    """What was mended while reading, and how often."""
+
+
+def read_description(directory: Path) -> CorpusDescription:
+    """What `corpus.json` says.
+
+    Raises:
+        MissingInput: no such corpus.
+        DamagedData: no JSON.
+        InvalidConfiguration: written by a version that this one does not understand.
+    """
+    if not (directory / DESCRIPTION_NAME).is_file():
+        raise MissingInput(directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory")
+    description = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
+    if description.format != FORMAT:
+        why = f"has format {description.format}, this version reads {FORMAT}"
+        raise InvalidConfiguration(directory, why, "prepare the corpus again")
+    return description
+
+
+OPEN_SHARDS = 128
+"""Most token files that are mapped at a time: each takes a file descriptor, of which many systems give out 1,024."""
+Split = Literal["train", "held_out"]
+_NPY = b"\x93NUMPY\x01\x00"
+"""What `numpy.save` begins a file with."""
+
+
+@dataclass(frozen=True)
+class ShardLengths:
+    """Where the sentences and documents of a shard end."""
+
+    sentences: np.ndarray
+    """uint32 [sentences]: tokens of each."""
+    documents: np.ndarray
+    """uint32 [documents]: sentences of each."""
+
+
+class TokenCorpus:
+    """One split of a prepared corpus as one long run of tokens, of which nothing but sizes is held in memory.
+
+    Attributes:
+        directory: where the prepared corpus is.
+        split: "train" or "held_out".
+        description: what `corpus.json` says.
+        shard_starts: [n_shards + 1] where in the run each shard begins; the last entry is the end.
+    """
+
+    shard_starts: Int64[np.ndarray, " shards_and_end"]
+
+    def __init__(self, directory: Path, split: Split, description: CorpusDescription) -> None:
+        self.directory, self.split, self.description = directory, split, description
+        self._shards = description.shards[split]
+        self._mapped: dict[int, np.ndarray] = {}
+        for number, shard in enumerate(self._shards):
+            self._check_size(self._path(shard, TOKENS_NAME), shard.tokens * token_type(self.vocab_size).itemsize)
+            self._check_lengths(number)
+        self.shard_starts = np.cumsum([0, *(shard.tokens for shard in self._shards)], dtype=np.int64)
+
+    @classmethod
+    def open(cls, directory: Path, split: Split = "train", verify: bool = True) -> "TokenCorpus":
+        """Open one split of what `albert prepare` wrote.
+
+        Args:
+            directory: the prepared corpus.
+            split: "train" or "held_out".
+            verify: whether every file is checked against its SHA-256 first (a pass over the whole corpus).
+
+        Raises:
+            MissingInput: no such corpus, or nothing in this split.
+            DamagedData: a file is damaged, or the tokenizer is not the one the corpus was made with.
+            InvalidConfiguration: written by a version that this one does not understand.
+        """
+        if verify and (directory / DESCRIPTION_NAME).is_file():
+            verify_directory(directory)
+        description = read_description(directory)
+        if not load_tokenizer(directory).answers_to(description.tokenizer_fingerprint):
+            raise DamagedData(directory, "its tokenizer files are not those it was made with", "prepare it again")
+        if not description.shards.get(split):
+            raise MissingInput(directory, f"holds no {split} documents", "prepare it with another --held-out share")
+        return cls(directory, split, description)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of this split."""
+        return int(self.shard_starts[-1])
+
+    @property
+    def n_sentences(self) -> int:
+        """Sentences of this split."""
+        return sum(shard.sentences for shard in self._shards)
+
+    @property
+    def n_documents(self) -> int:
+        """Documents of this split."""
+        return sum(shard.documents for shard in self._shards)
+
+    @property
+    def n_shards(self) -> int:
+        """Shards of this split."""
+        return len(self._shards)
+
+    @property
+    def sentence_starts(self) -> Int64[np.ndarray, " sentences_and_end"]:
+        """[n_sentences + 1] where in the run each sentence begins; the last entry is the end. Made anew every time."""
+        return _starts([self.lengths(number).sentences for number in range(self.n_shards)])
+
+    @property
+    def document_starts(self) -> Int64[np.ndarray, " documents_and_end"]:
+        """[n_documents + 1] the first sentence of each document; the last entry is the end. Made anew every time."""
+        return _starts([self.lengths(number).documents for number in range(self.n_shards)])
+
+    @property
+    def tokenizer_fingerprint(self) -> str:
+        """The fingerprint of the tokenizer that made the tokens; of the present kind, whichever is recorded."""
+        return self.tokenizer().fingerprint
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of pieces of that tokenizer; every token is smaller."""
+        return self.description.vocab_size
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that made the tokens."""
+        return self._tokenizer
+
+    def read(self, start: int, stop: int) -> Int64[np.ndarray, " tokens"]:
+        """The tokens of places start..stop of the run, wherever shards end.
+
+        Raises:
+            IndexError: the places are not within the run.
+        """
+        if not 0 <= start <= stop <= self.n_tokens:
+            raise IndexError(f"tokens {start}..{stop} of {self.n_tokens}")
+        tokens = np.empty(stop - start, dtype=np.int64)
+        self.copy_runs(tokens, np.array([0]), np.array([start]), np.array([stop - start]))
+        return tokens
+
+    def copy_runs(
+        self,
+        out: Int64[np.ndarray, " places"],
+        places: Int64[np.ndarray, " runs"],
+        starts: Int64[np.ndarray, " runs"],
+        lengths: Int64[np.ndarray, " runs"],
+    ) -> None:
+        """Copy many runs of tokens at once, wherever shards end.
+
+        Args:
+            out: where the tokens go.
+            places: where in `out` each run begins.
+            starts, lengths: each run, in the run that is the whole corpus; nothing checks that it is within.
+        """
+        shards = np.searchsorted(self.shard_starts, starts, side="right") - 1
+        room = self.shard_starts[np.minimum(shards + 1, self.n_shards)] - starts
+        over = lengths > room
+        if over.any():  # the rest is another run, of the next shard
+            rest = (column[over] for column in (places + room, starts + room, lengths - room))
+            self.copy_runs(out, *rest)
+            lengths = np.minimum(lengths, room)
+        tokens = {shard: self.tokens(shard) for shard in np.unique(shards[lengths > 0]).tolist()}
+        first = starts - self.shard_starts[shards]
+        ends = (places.tolist(), (places + lengths).tolist(), first.tolist(), (first + lengths).tolist())
+        for shard, place, place_end, begin, end in zip(shards.tolist(), *ends, strict=True):
+            if begin < end:
+                out[place:place_end] = tokens[shard][begin:end]
+
+    def tokens(self, shard: int) -> np.ndarray:
+        """The tokens of a shard, memory-mapped, in their type on disk."""
+        mapped = self._mapped.get(shard)
+        if mapped is None:
+            path = self._path(self._shards[shard], TOKENS_NAME)
+            mapped = np.memmap(path, dtype=token_type(self.vocab_size), mode="r").view(np.ndarray)
+            if len(self._mapped) >= OPEN_SHARDS:
+                self._mapped.pop(next(iter(self._mapped)))  # the one that was opened first
+            self._mapped[shard] = mapped
+        return mapped
+
+    def lengths(self, shard: int) -> ShardLengths:
+        """The lengths of sentences and documents of a shard, memory-mapped."""
+        sentences, documents = (self._path(self._shards[shard], name) for name in (SENTENCES_NAME, DOCUMENTS_NAME))
+        return ShardLengths(_mapped_lengths(sentences), _mapped_lengths(documents))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process maps the files itself."""
+        return self.__dict__ | {"_mapped": {}}
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self.directory)
+
+    def _path(self, shard: ShardDescription, name: str) -> Path:
+        return self.directory / self.split / name.format(shard.name)
+
+    def _check_lengths(self, number: int) -> None:
+        shard, lengths = self._shards[number], self.lengths(number)
+        for name, found, count, total in (
+            (SENTENCES_NAME, lengths.sentences, shard.sentences, shard.tokens),
+            (DOCUMENTS_NAME, lengths.documents, shard.documents, shard.sentences),
+        ):
+            if found.shape != (count,) or int(found.sum(dtype=np.int64)) != total:
+                why = f"does not hold {count:,} lengths with the sum {total:,}"
+                raise DamagedData(self._path(shard, name), why)
+
+    @staticmethod
+    def _check_size(path: Path, expected: int) -> None:
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise DamagedData(path, error.strerror or "cannot be read") from error
+        if size != expected:
+            raise DamagedData(path, f"has {size:,} bytes, {DESCRIPTION_NAME} says {expected:,}")
+
+
+def _mapped_lengths(path: Path) -> np.ndarray:
+    try:
+        with open_input(path) as file:
+            if file.read(len(_NPY)) != _NPY:  # other versions may claim a header of gigabytes
+                raise DamagedData(path, "is not an array of lengths")
+        lengths = np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError, TypeError, OverflowError) as error:
+        # the header is read as a word of Python's
+        raise DamagedData(path, "is not an array of lengths") from error
+    if lengths.dtype != np.uint32 or lengths.ndim != 1:
+        raise DamagedData(path, f"holds {lengths.dtype} of shape {lengths.shape}, a row of uint32 is expected")
+    return lengths
+
+
+def _starts(lengths: list[np.ndarray]) -> np.ndarray:
+    starts = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
+    np.cumsum(np.concatenate(lengths), dtype=np.int64, out=starts[1:])
+    return starts

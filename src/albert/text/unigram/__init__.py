@@ -1,1 +1,0 @@
-"""ALBERT's own tokenizer: a unigram vocabulary by SentencePiece, and its files."""

@@ -1,0 +1,193 @@
+"""Reader of a Wikipedia dump (`...-pages-articles.xml.bz2`, whole or in parts), without markup.
+
+Articles only: redirects, talk, templates, files and the like are dropped and counted, and so are the bytes of markup.
+Needs the library `mwparserfromhell`."""
+
+import re
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from typing import cast
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+import mwparserfromhell
+from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Text, Wikilink
+from mwparserfromhell.wikicode import Wikicode
+
+from albert.runtime.errors import DamagedData
+from albert.text.readers import CHUNK, CorpusFile, CorpusReport, Document, Reading, open_corpus_file, size_in_bytes
+from albert.text.text_readers import documents_of
+
+# --------------------------------------------------------------------------------------------------------------------
+# The text of a Wikipedia article without its markup; needs the library `mwparserfromhell`.
+#
+# What is no prose goes: templates, tables, references, formulas, galleries, files, categories, links to other
+# languages, and headings with nothing below them. A paragraph, a heading, an item of a list is a line each.
+
+NO_PROSE = re.compile(
+    "categorytree|ce|chem|gallery|graph|hiero|imagemap|inputbox|mapframe|maplink|math|ref|references|score|section|"
+    "source|syntaxhighlight|table|templatedata|templatestyles|timeline"
+)
+"""Tags whose content is none."""
+BLOCKS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
+"""Tags that begin and end a line."""
+FILES_AND_CATEGORIES: AbstractSet[str] = frozenset(("file", "image", "media", "category"))
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z-]+)?|simple")
+_HEADING = "\x02"  # begins a line, before its level; XML cannot hold the character
+_LEFT_OVER = re.compile(
+    r"__[A-Z]+__|'{2,}|</?(?:b|big|br|center|div|font|i|li|nowiki|p|ref|small|span|su[bp]|t[dhr]|u|ul)\b[^<>]*>"
+)
+"""Switches, and quotes and tags that nothing closes."""
+_CRUMBS = (
+    (re.compile(r"\(\s*[;,:][;,:\s]*"), "("),
+    (re.compile(r"[\s;,:]*[;,:]\s*\)"), ")"),
+    (re.compile(r" ?\(\s*\)"), ""),
+)
+
+
+def plain_text(markup: str, namespaces: AbstractSet[str] = FILES_AND_CATEGORIES) -> str:
+    """The prose of an article.
+
+    Args:
+        markup: its wikitext.
+        namespaces: what links begin with that show a file or name a category, in small letters; of a Wikipedia in
+            another language its own words too.
+    """
+    lines = [" ".join(line.split()) for line in _rendered(mwparserfromhell.parse(markup), namespaces).split("\n")]
+    return "\n".join(_without_empty_sections([line for line in map(_tidy, lines) if line]))
+
+
+def _rendered(code: Wikicode | None, namespaces: AbstractSet[str]) -> str:
+    return "".join(_shown(node, namespaces) for node in code.nodes) if code is not None else ""
+
+
+def _shown(node: Node, namespaces: AbstractSet[str]) -> str:
+    """What a reader sees of a node, in lines; nothing of those that are not named here."""
+    if isinstance(node, Text):
+        return str(node.value)
+    if isinstance(node, HTMLEntity):
+        return node.normalize()
+    if isinstance(node, Heading):
+        return f"\n{_HEADING}{node.level}{_rendered(node.title, namespaces)}\n"
+    if isinstance(node, Wikilink):
+        title = str(node.title).strip()
+        prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
+        if prefix in namespaces or _LANGUAGE.fullmatch(prefix):
+            return ""
+        return _rendered(node.text, namespaces) if node.text is not None else title.removeprefix(":")
+    if isinstance(node, ExternalLink):
+        return _rendered(node.title, namespaces) if node.brackets else str(node.url)
+    if isinstance(node, Tag):
+        name = str(node.tag).strip().lower()
+        shown = (
+            ""
+            if NO_PROSE.fullmatch(name) or node.wiki_markup in ("*", "#", ":", ";")
+            else _rendered(node.contents, namespaces)
+        )
+        return f"\n{shown}\n" if BLOCKS.fullmatch(name) and not node.wiki_markup else shown
+    return ""
+
+
+def _tidy(line: str) -> str:
+    """A line without what is left of markup: empty brackets, parts of tables, switches."""
+    if line.startswith(("{|", "|")):
+        return ""
+    line = _LEFT_OVER.sub("", line)
+    for crumb, instead in _CRUMBS:
+        line = crumb.sub(instead, line)
+    return line.strip()
+
+
+def _without_empty_sections(lines: list[str]) -> list[str]:
+    """The lines; of the headings those with prose before the next heading of their level or of a higher one."""
+    kept: list[str] = []
+    filled = 0  # headings of levels below this one would have prose
+    for line in reversed(lines):
+        if not line.startswith(_HEADING):
+            kept.append(line)
+            filled = 7
+            continue
+        level, title = int(line[1]), line[2:].strip()
+        if level < filled and title:
+            kept.append(title)
+        filled = min(filled, level)
+    return kept[::-1]
+
+
+REDIRECT, OTHER_NAMESPACE, NO_WIKITEXT, MARKUP = "redirect", "not an article", "not wikitext", "markup"
+_FILE, _CATEGORY, _MEDIA = "6", "14", "-2"
+
+
+def read(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> Iterator[Document]:
+    """The articles of a dump (see `albert.text.readers.Reader`); the source of each ends with its title."""
+    namespaces: set[str] = set(FILES_AND_CATEGORIES)
+    with open_corpus_file(file) as (content, raw):
+        for element in _elements(content.read, file, reading.max_record_bytes):
+            name = _name(element)
+            if name == "namespace" and element.get("key") in (_FILE, _CATEGORY, _MEDIA):
+                namespaces.add((element.text or "").lower())
+            elif name == "page":
+                yield from _article(element, namespaces, file, reading, report)
+                reached(raw.tell())
+
+
+def _elements(read_bytes: Callable[[int], bytes], file: CorpusFile, limit: int) -> Iterator[Element]:
+    """The elements of a dump as they end; a page is forgotten after its turn.
+
+    Raises:
+        DamagedData: no XML, no dump, or a page that does not end.
+    """
+    parser = XMLPullParser(("start", "end"))
+    root: Element | None = None
+    size = 0
+    try:
+        while data := read_bytes(CHUNK):
+            parser.feed(data)
+            size += len(data)
+            for event, element in cast(Iterator[tuple[str, Element]], parser.read_events()):
+                if root is None:
+                    root = element
+                    if _name(root) != "mediawiki":
+                        raise DamagedData(file.path, f"is no Wikipedia dump: its root is {_name(root)!r}")
+                if event == "end":
+                    yield element
+                    if _name(element) == "page":
+                        root.clear()
+                        size = 0
+            if size > limit:
+                raise DamagedData(file.path, f"no page ends within {limit / 1e6:,.0f} MB", "fetch it again")
+        parser.close()
+    except (ParseError, LookupError, ValueError) as error:
+        raise DamagedData(file.path, f"damaged XML ({error})", "fetch it again") from error
+
+
+def _article(
+    page: Element, namespaces: set[str], file: CorpusFile, reading: Reading, report: CorpusReport
+) -> Iterator[Document]:
+    children: dict[str, list[Element]] = {}
+    for child in page:
+        children.setdefault(_name(child), []).append(child)
+    title, namespace = (children[name][0].text or "" if name in children else "" for name in ("title", "ns"))
+    revisions = children.get("revision", [])
+    if len(revisions) != 1:
+        why = f"the page {title!r} has {len(revisions)} revisions, one is expected"
+        raise DamagedData(file.path, why, "take the dump called pages-articles")
+    said = {_name(child): child.text or "" for child in revisions[0]}
+    markup = said.get("text", "")
+    size = size_in_bytes(markup)
+    if "redirect" in children:
+        report.drop(REDIRECT, size)
+    elif namespace != "0":
+        report.drop(OTHER_NAMESPACE, size)
+    elif said.get("model", "wikitext") != "wikitext":
+        report.drop(NO_WIKITEXT, size)
+    else:
+        text = plain_text(markup, namespaces)
+        report.drop(MARKUP, max(size - size_in_bytes(text), 0), documents=0)
+        yield from documents_of(text, f"{file.name}:{title}", reading, report)
+
+
+def _name(element: Element) -> str:
+    """The tag without the version of the format."""
+    return element.tag.rpartition("}")[2]

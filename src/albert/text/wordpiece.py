@@ -1,0 +1,508 @@
+"""BERT's tokenizer, used by the Chinese ALBERT models: basic words, then WordPiece; offsets into the original text.
+
+Normalisation, the longest-match algorithm, the vocabulary file, the tokenizer itself, and its Hugging Face files in
+both directions."""
+
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from albert.runtime.errors import DamagedData, InvalidConfiguration
+from albert.runtime.files import write_text
+from albert.runtime.input_files import open_input, read_input
+from albert.text.normalization import NormalizedText
+from albert.text.sentencepiece_files import MAXIMUM_LENGTH, added_token, pair_template
+from albert.text.tokenizer import (
+    CONFIG_NAME,
+    JSON_NAME,
+    REFERENCE,
+    SPECIAL_TOKENS_NAME,
+    VOCABULARY_NAME,
+    Tokenizer,
+    wordpiece_fingerprint,
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# Greedy longest-match WordPiece: a word to the longest pieces that spell it, from its front (Devlin et al. 2018).
+
+CONTINUES = "##"
+LONGEST_WORD = 100
+"""Characters; `WordPiece` of the tokenizers library takes longer words for unknown."""
+LONGEST_WORD_OF_THE_REFERENCE = 200
+_LONGEST_KNOWN, _MOST_KNOWN = 48, 1 << 19  # longer words are hardly ever met again
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedPieces:
+    """The ids of one word, and the characters of the word that each piece covers."""
+
+    ids: list[int]
+    spans: list[tuple[int, int]]
+
+
+class WordPieces(dict[str, MatchedPieces]):
+    """From a word to its pieces; fills itself, and starts anew when it is full.
+
+    Args:
+        ids: every piece's id.
+        unk_id: what a word becomes, as a whole, that the pieces cannot spell.
+        longest_word: characters; a longer word is unknown.
+    """
+
+    def __init__(self, ids: Mapping[str, int], unk_id: int, longest_word: int) -> None:
+        super().__init__()
+        self._ids, self._unk_id, self._longest_word = ids, unk_id, longest_word
+        self._longest_piece = max(map(len, ids))
+
+    def __missing__(self, word: str) -> MatchedPieces:
+        pieces = self._matched(word)
+        if len(word) <= _LONGEST_KNOWN:
+            if len(self) >= _MOST_KNOWN:
+                self.clear()
+            self[word] = pieces
+        return pieces
+
+    def _matched(self, word: str) -> MatchedPieces:
+        unknown = MatchedPieces([self._unk_id], [(0, len(word))])
+        if len(word) > self._longest_word:
+            return unknown
+        found, spans = [], []
+        start, mark = 0, ""
+        while start < len(word):
+            end = min(len(word), start + self._longest_piece)
+            while (piece := self._ids.get(mark + word[start:end])) is None:
+                end -= 1
+                if end == start:
+                    return unknown
+            found.append(piece)
+            spans.append((start, end))
+            start, mark = end, CONTINUES
+        return MatchedPieces(found, spans)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# BERT's way from text to words, before WordPiece: the Chinese models' (Devlin et al. 2018, `BasicTokenizer`).
+#
+# Control characters vanish, letters are lower-cased and lose their accents, ideographs and punctuation stand alone.
+# Every step maps single characters, so each character of a word knows where it came from.
+
+_IDEOGRAPHS = (
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B81F),
+    (0x2B920, 0x2CEAF),
+    (0x2F800, 0x2FA1F),
+)
+_IDEOGRAPHS_OF_THE_REFERENCE_ONLY = (0x2B820, 0x2B91F)
+_LETTER = r"(?:\S|[\x0b\x0c\x1c-\x1f\x85])"  # the signs in brackets vanish, they separate no words
+_WORD_WITH_SIGMA = re.compile(f"{_LETTER}*Σ{_LETTER}*")
+
+
+@dataclass(frozen=True)
+class WordPieceNormalization:
+    """What happens to text before it is cut into pieces.
+
+    Attributes:
+        lower_case: whether letters are lower-cased.
+        keep_accents: whether accents stay.
+        space_ideographs: whether each ideograph is a word of its own.
+        reference: do as BERT's own code does where transformers does otherwise: characters for private use stay, a
+            sigma that ends a word is written as such, and 256 rare ideographs (2B820 to 2B91F) are words too.
+    """
+
+    lower_case: bool = True
+    keep_accents: bool = False
+    space_ideographs: bool = True
+    reference: bool = False
+
+
+def basic_words(text: str, normalization: WordPieceNormalization) -> list[str]:
+    """The words of a text: what stands between blanks and punctuation, each ideograph, each sign of punctuation."""
+    return _prepared(text, normalization).translate(_characters(normalization)).split()
+
+
+def words_with_alignment(text: str, normalization: WordPieceNormalization) -> NormalizedText:
+    """The words of a text with one blank or several between them, and the original place of every character.
+
+    An accent that is dropped belongs to the place of its letter.
+    """
+    table = _characters(normalization)
+    mapped = [table[ord(character)] for character in _prepared(text, normalization)]
+    lengths = np.fromiter(map(len, mapped), dtype=np.int64, count=len(mapped))
+    ends_of_sources = np.arange(1, len(text) + 1, dtype=np.int64)
+    for place in np.flatnonzero(lengths == 0)[::-1].tolist():
+        if place and unicodedata.category(text[place])[0] == "M":
+            ends_of_sources[place - 1] = ends_of_sources[place]
+    starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
+    return NormalizedText("".join(mapped), starts, np.repeat(ends_of_sources, lengths))
+
+
+def _prepared(text: str, normalization: WordPieceNormalization) -> str:
+    """The text, for the reference with each sigma that ends a word written as Python's `str.lower` does."""
+    if normalization.reference and normalization.lower_case and "Σ" in text:
+        return _WORD_WITH_SIGMA.sub(_with_final_sigmas, text)
+    return text
+
+
+def _with_final_sigmas(found: re.Match[str]) -> str:
+    word = found.group()
+    kept = [place for place, character in enumerate(word) if not _vanishes(character, reference=True)]
+    # The dotted capital becomes two letters, which would shift the places.
+    lowered = "".join(word[place] for place in kept).replace("İ", "I").lower()
+    final = {place for place, letter in zip(kept, lowered, strict=True) if letter == "ς"}
+    return "".join("ς" if place in final else character for place, character in enumerate(word))
+
+
+class _CharacterTable(dict[int, str]):
+    """What a single character becomes, with blanks around what stands alone; filled as characters are met."""
+
+    def __init__(self, normalization: WordPieceNormalization) -> None:
+        super().__init__()
+        self._normalization = normalization
+
+    def __missing__(self, code: int) -> str:
+        self[code] = result = self._normalized(chr(code))
+        return result
+
+    def _normalized(self, character: str) -> str:
+        rules, kind = self._normalization, unicodedata.category(character)
+        if character in "\t\n\r" or kind[0] == "Z":
+            return " "
+        if _vanishes(character, rules.reference):
+            return ""
+        parts = character
+        if not rules.keep_accents:
+            decomposed = unicodedata.normalize("NFD", character)
+            parts = "".join(part for part in decomposed if unicodedata.category(part) != "Mn")
+        if rules.lower_case:
+            parts = "".join(part.lower() for part in parts)
+        parts = "".join(f" {part} " if _is_punctuation(part) else part for part in parts)
+        alone = rules.space_ideographs and _is_ideograph(ord(character), rules.reference)
+        return f" {parts} " if alone else parts
+
+
+def _vanishes(character: str, reference: bool) -> bool:
+    """Whether cleaning removes a character: control and format characters, halves of surrogate pairs, U+FFFD."""
+    kind = unicodedata.category(character)
+    return character == "\ufffd" or kind in ("Cc", "Cf", "Cs") or (kind == "Co" and not reference)
+
+
+def _is_punctuation(character: str) -> bool:
+    """Whether a sign stands alone: Unicode's punctuation, and of ASCII all that is no letter, digit or blank."""
+    if "!" <= character <= "~":
+        return not character.isalnum()
+    return unicodedata.category(character)[0] == "P"
+
+
+def _is_ideograph(code: int, reference: bool) -> bool:
+    first, last = _IDEOGRAPHS_OF_THE_REFERENCE_ONLY
+    return any(low <= code <= high for low, high in _IDEOGRAPHS) or (reference and first <= code <= last)
+
+
+@cache
+def _characters(normalization: WordPieceNormalization) -> _CharacterTable:
+    return _CharacterTable(normalization)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A WordPiece vocabulary: `vocab.txt`, one piece on each line, and what BERT asks of one.
+
+PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MOST_PIECES = 1 << 21
+LARGEST_FILE = 1 << 26  # bytes
+
+
+def read_vocabulary(file: Path) -> list[str]:
+    """The pieces of `vocab.txt`; the place of a line is the id of its piece. Blank lines at the end are none.
+
+    Raises:
+        MissingInput: no such file.
+        DamagedData: not a vocabulary, or one that two readers would number differently.
+    """
+    try:
+        with open_input(file) as opened:
+            if (size := os.fstat(opened.fileno()).st_size) > LARGEST_FILE:
+                raise DamagedData(file, f"has {size:,} bytes, a vocabulary has at most {LARGEST_FILE:,}")
+        text = read_input(file).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DamagedData(file, f"is not text in UTF-8 (byte {error.start:,})") from error
+    pieces = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+    check_vocabulary(pieces, str(file))
+    return pieces
+
+
+def check_vocabulary(pieces: Sequence[str], source: str) -> None:
+    """Refuse what is no WordPiece vocabulary of BERT's kind.
+
+    Raises:
+        DamagedData: a special piece is missing, a piece stands there twice, is empty or holds a blank.
+    """
+    if len(pieces) > MOST_PIECES:
+        raise DamagedData(source, f"has {len(pieces):,} pieces, no model has more than {MOST_PIECES:,}")
+    ids: dict[str, int] = {}
+    for number, piece in enumerate(pieces):
+        if not piece or " " in piece or "\t" in piece or "\n" in piece:
+            why = f"line {number + 1:,} is blank" if not piece else f"line {number + 1:,} holds a blank: {piece[:40]!r}"
+            raise DamagedData(source, why, "a WordPiece vocabulary has one piece on each line")
+        if piece in ids:
+            why = f"has {piece[:40]!r} twice, in lines {ids[piece] + 1:,} and {number + 1:,}"
+            raise DamagedData(source, why, "what follows would have other ids in other programs")
+        ids[piece] = number
+    if missing := [piece for piece in SPECIAL_PIECES if piece not in ids]:
+        kept = "it seems to be SentencePiece's; give its spiece.model" if "<unk>" in ids or "▁" in ids else None
+        raise DamagedData(source, "is not a WordPiece vocabulary, it lacks " + " ".join(missing), kept)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A WordPiece tokenizer as files that the Hugging Face libraries open: those of their `BertTokenizer`.
+
+
+def wordpiece_tokenizer_json(vocabulary: Sequence[str], normalization: WordPieceNormalization) -> dict[str, Any]:
+    """The content of `tokenizer.json`: WordPiece model, BERT's normaliser, template with segment ids."""
+    ids = {piece: number for number, piece in enumerate(vocabulary)}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [added_token(ids[piece], piece) for piece in sorted(SPECIAL_PIECES, key=ids.__getitem__)],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": normalization.space_ideographs,
+            "strip_accents": _strip_accents(normalization),
+            "lowercase": normalization.lower_case,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": pair_template({CLS: ids[CLS], SEP: ids[SEP]}),
+        "decoder": {"type": "WordPiece", "prefix": CONTINUES, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": UNKNOWN,
+            "continuing_subword_prefix": CONTINUES,
+            "max_input_chars_per_word": LONGEST_WORD,
+            "vocab": ids,
+        },
+    }
+
+
+def wordpiece_tokenizer_config(normalization: WordPieceNormalization) -> dict[str, Any]:
+    """The content of `tokenizer_config.json`; the class keeps transformers from taking a model of ALBERT's type for one
+    with a SentencePiece vocabulary.
+    """
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "model_max_length": MAXIMUM_LENGTH,
+        "do_lower_case": normalization.lower_case,
+        "strip_accents": _strip_accents(normalization),
+        "tokenize_chinese_chars": normalization.space_ideographs,
+        **wordpiece_special_tokens_map(),
+    }
+
+
+def wordpiece_special_tokens_map() -> dict[str, str]:
+    """The content of `special_tokens_map.json`."""
+    names = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+    return dict(zip(names, (UNKNOWN, SEP, PAD, CLS, MASK), strict=True))
+
+
+def _strip_accents(normalization: WordPieceNormalization) -> bool | None:
+    """None is BERT's rule: accents go where capitals go."""
+    usual = not normalization.lower_case
+    return None if normalization.keep_accents == usual else not normalization.keep_accents
+
+
+_WORD = re.compile("[^ ]+")
+_ATTACHED = (".", "?", "!", ",")
+
+
+class WordPieceTokenizer(Tokenizer):
+    """A WordPiece vocabulary and BERT's normalisation before it. The ids are those of transformers' `BertTokenizer`.
+
+    In reference mode they are those of BERT's own code, in which words of 101 to 200 characters are not unknown, and
+    whose normalisation differs in rarities (see `WordPieceNormalization`).
+
+    Args:
+        vocabulary: the pieces in the order of their ids. The special ones are found by their names.
+        normalization: what happens to text first.
+
+    Raises:
+        DamagedData: a special piece is missing, or a piece stands there twice.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        normalization: WordPieceNormalization | None = None,
+        source: str = VOCABULARY_NAME,
+    ) -> None:
+        check_vocabulary(vocabulary, source)
+        self.vocabulary = tuple(vocabulary)
+        self.normalization = normalization or WordPieceNormalization()
+        self.lower_case, self.keep_accents = self.normalization.lower_case, self.normalization.keep_accents
+        self.reference = self.normalization.reference
+        self._ids = {piece: number for number, piece in enumerate(vocabulary)}
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            self._ids[piece] for piece in (PAD, UNKNOWN, CLS, SEP, MASK)
+        )
+        longest = LONGEST_WORD_OF_THE_REFERENCE if self.reference else LONGEST_WORD
+        self._pieces = WordPieces(self._ids, self.unk_id, longest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, ("\n".join(self.vocabulary), self.normalization)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces, specials included."""
+        return len(self.vocabulary)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the pieces and the normalisation: equal fingerprints give equal ids, whatever the file."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return wordpiece_fingerprint(self.vocabulary, asdict(self.normalization))
+
+    def answers_to(self, fingerprint: str) -> bool:
+        """Whether a recorded fingerprint is that of this tokenizer."""
+        return fingerprint == self.fingerprint
+
+    def normalize(self, text: str) -> str:
+        """The words of a text with single blanks between them; each ideograph and sign of punctuation is a word."""
+        return " ".join(basic_words(text, self.normalization))
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, without specials. A literal "[MASK]" in it is text."""
+        known = self._pieces
+        return [number for word in basic_words(text, self.normalization) for number in known[word].ids]
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids of a text and where each piece stands in it.
+
+        Returns:
+            ids, and for each the characters (start, end) of the original text that it covers. Accents that were dropped
+            belong to their letter. Offsets never go back; all pieces of one decomposed character cover it.
+        """
+        aligned = words_with_alignment(text, self.normalization)
+        starts, ends = aligned.starts.tolist(), aligned.ends.tolist()
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        for word in _WORD.finditer(aligned.text):
+            pieces, first = self._pieces[word.group()], word.start()
+            ids += pieces.ids
+            offsets += [(starts[first + start], ends[first + end - 1]) for start, end in pieces.spans]
+        return ids, offsets
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of some ids as transformers writes it: words between blanks, `. ? ! ,` without one before them."""
+        special = self.special_ids if skip_special_tokens else ()
+        text = ""
+        for piece in (self.piece(int(number)) for number in ids if number not in special):
+            if text and piece.startswith(CONTINUES):
+                text += piece.removeprefix(CONTINUES)
+            else:
+                text += piece if not text or piece in _ATTACHED else " " + piece
+        return text
+
+    def piece(self, number: int) -> str:
+        """The piece with an id."""
+        return self.vocabulary[number]
+
+    def piece_to_id(self, piece: str) -> int:
+        """The id of a piece, `unk_id` if there is none."""
+        return self._ids.get(piece, self.unk_id)
+
+    def word_starts(self) -> Bool[np.ndarray, " pieces"]:
+        """Which pieces begin a word: all but those that continue one."""
+        return np.array([not piece.startswith(CONTINUES) for piece in self.vocabulary], dtype=np.bool_)
+
+    def save(self, directory: Path) -> None:
+        """Write `vocab.txt` and the files of the Hugging Face libraries into an existing directory."""
+        write_text(directory / VOCABULARY_NAME, "".join(piece + "\n" for piece in self.vocabulary))
+        files = {
+            JSON_NAME: wordpiece_tokenizer_json(self.vocabulary, self.normalization),
+            CONFIG_NAME: wordpiece_tokenizer_config(self.normalization) | (REFERENCE if self.reference else {}),
+            SPECIAL_TOKENS_NAME: wordpiece_special_tokens_map(),
+        }
+        for name, content in files.items():
+            write_text(directory / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+@lru_cache(maxsize=4)
+def _reopened(vocabulary: str, normalization: WordPieceNormalization) -> WordPieceTokenizer:
+    """A tokenizer sent to another process is opened there once, and remembers the words it met."""
+    return WordPieceTokenizer(vocabulary.split("\n"), normalization)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A WordPiece vocabulary and its settings from `tokenizer.json`: what transformers 5 leaves of a BERT tokenizer.
+
+BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast")
+ORIGINAL = "put the vocab.txt that the model was trained with beside it"
+
+
+def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
+    """The pieces in a `tokenizer.json` whose model is WordPiece, in the order of their ids.
+
+    Raises:
+        DamagedData: not BERT's kind of WordPiece, or its ids have gaps, or it cuts further tokens out of the text.
+    """
+    model = content["model"]
+    entries = model.get("vocab")
+    if not isinstance(entries, dict) or not all(type(number) is int for number in entries.values()):
+        raise DamagedData(file, "has no pieces with their ids")
+    pieces = sorted(entries, key=lambda piece: entries[piece])
+    if [entries[piece] for piece in pieces] != list(range(len(pieces))):
+        raise DamagedData(file, "does not number its pieces from 0 without a gap", ORIGINAL)
+    check_vocabulary(pieces, str(file))
+    if unreadable := next((piece for piece in pieces if any("\ud800" <= c <= "\udfff" for c in piece)), None):
+        raise DamagedData(file, f"has a piece that is no text: {unreadable[:40]!r}")
+    stated = (model.get("unk_token", UNKNOWN), model.get("continuing_subword_prefix", CONTINUES))
+    if stated != (UNKNOWN, CONTINUES):
+        raise DamagedData(file, f"marks unknown words and continuing pieces with {stated}, BERT with [UNK] and ##")
+    added = content.get("added_tokens") or []
+    for entry in added if isinstance(added, list) else [added]:
+        token = entry.get("content") if isinstance(entry, dict) else entry
+        if token not in SPECIAL_PIECES:
+            why = f"cuts added tokens out of the text ({token}), which ALBERT's tokenizer does not"
+            raise DamagedData(file, why, ORIGINAL)
+    return pieces
+
+
+def normalization_settings(file: Path, config: dict[str, Any], normalizer: object) -> dict[str, bool | None]:
+    """`do_lower_case`, `strip_accents` (None: as letters are lower-cased) and `tokenize_chinese_chars`.
+
+    BERT's classes of transformers take them from `tokenizer_config.json` alone; where that names none of them, the
+    normaliser of `tokenizer.json` says it.
+
+    Raises:
+        DamagedData: a normaliser that is not BERT's.
+        InvalidConfiguration: a setting of another kind, or another class than BERT's.
+    """
+    place = file.parent / CONFIG_NAME
+    stated: dict[str, Any] = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
+    named = str(config.get("tokenizer_class") or "")
+    if named.startswith("BertJapanese") or config.get("do_basic_tokenize", True) is not True:
+        raise InvalidConfiguration(place, "asks for another way to find words than BERT's", "it cannot be opened here")
+    if isinstance(normalizer, dict) and named not in BERT_CLASSES:
+        if normalizer.get("type") != "BertNormalizer" or normalizer.get("clean_text") is not True:
+            raise DamagedData(file, "does not normalise as BERT's tokenizer does", ORIGINAL)
+        names = zip(stated, ("lowercase", "strip_accents", "handle_chinese_chars"), strict=True)
+        stated = {ours: normalizer.get(theirs, stated[ours]) for ours, theirs in names}
+    for name, value in stated.items():
+        stated[name] = config.get(name, value)
+        if not isinstance(stated[name], bool) and not (name == "strip_accents" and stated[name] is None):
+            raise InvalidConfiguration(f"{place}: {name}", f"is {stated[name]!r}, true or false is expected")
+    return stated

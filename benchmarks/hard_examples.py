@@ -119,7 +119,7 @@ def _trained(
                 clip_norm=1.0,
                 precision="fp32",
                 device=CPU,
-                here=world(),
+                ranks=world(),
             )
             seen, steps = seen + figures.tokens, steps + 1
             bar.advance(figures.tokens)

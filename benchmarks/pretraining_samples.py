@@ -124,7 +124,7 @@ def _collators(samples: PretrainingSamples, asked: Benchmark) -> dict[str, Maker
 def _examples(samples: PretrainingSamples, numbers: np.ndarray, whole_words: bool) -> list[dict[str, Any]]:
     """Unmasked sequences, with all that a collator would else have to find out."""
     examples = []
-    for sample in samples.batch(numbers).singly():
+    for sample in samples.batch(numbers).unbatch():
         ids = sample.token_ids.copy()
         ids[sample.masked_positions] = sample.masked_labels
         special = samples.masking.special[ids]

@@ -8,7 +8,7 @@ on a CPU only for a look at whether all of it works.
     python benchmarks/released_checkpoint.py --task sst-2 --model albert/albert-base-v2 --data data/glue \
         --output runs/released-sst-2
     python benchmarks/released_checkpoint.py --task race --model models/base --published albert-base-v2 \
-        --second-release --data data --output runs/released-race
+        --v2-recipe --data data --output runs/released-race
 """
 
 import sys
@@ -134,7 +134,7 @@ def _recipe(task: Task, asked: Comparison) -> tuple[TaskRecipe, Mapping[str, Any
     recipe = task.recipe
     if asked.second_release:
         if task.second_recipe is None:
-            raise UsageError("--second-release", f"{task.name} has one recipe for both releases", "leave it out")
+            raise UsageError("--v2-recipe", f"{task.name} has one recipe for both releases", "leave it out")
         recipe = task.second_recipe
     names = ("steps", "batch_size", "max_length")
     changed = {name: value for name in names if (value := getattr(asked, name)) is not None}

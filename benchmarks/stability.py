@@ -44,7 +44,7 @@ from albert.runtime.devices import describe_machine, seed_torch
 from albert.runtime.environment import Precision, world
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
-from albert.training.update import Guard, Incidents, UpdateFigures, non_finite_state, update
+from albert.training.update import DivergenceHistory, Guard, UpdateFigures, non_finite_state, update
 
 DEVIATIONS = 8.0
 RISE = 0.25
@@ -92,7 +92,7 @@ class Course:
     ratios: list[float] = field(default_factory=list)
     finite: bool = True
     spikes: int = 0
-    guard: Guard = field(default_factory=lambda: Guard(Incidents(), DEVIATIONS))
+    guard: Guard = field(default_factory=lambda: Guard(DivergenceHistory(), DEVIATIONS))
 
     def add(self, figures: UpdateFigures) -> None:
         """Note one update."""
@@ -163,7 +163,7 @@ def _trained(asked: Benchmark, recipe: OptimizerRecipe, precision: Precision, sa
                 clip_norm=1.0,
                 precision=precision,
                 device=CPU,
-                here=world(),
+                ranks=world(),
             )
             course.add(figures)
             if step % 50 == 49 and isinstance(optimizer, Lamb):

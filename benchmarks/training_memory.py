@@ -35,7 +35,7 @@ from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.recipe import RECIPES
 from albert.runtime.devices import describe_machine
-from albert.runtime.environment import Precision, World
+from albert.runtime.environment import Precision, Ranks
 from albert.runtime.progress import progress
 from albert.training.update import update
 
@@ -129,7 +129,7 @@ def _train(config: AlbertConfig, case: Case) -> None:
             clip_norm=1.0,
             precision=case.precision,
             device=CPU,
-            here=World(),
+            ranks=Ranks(),
         )
 
 

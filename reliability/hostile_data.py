@@ -12,7 +12,7 @@ TRAIN = "tokenizer train {here}/text --output {here}/out --vocab-size 300"
 ENCODE = "tokenizer encode word --tokenizer {here}/t"
 FINETUNE = "finetune --task-file {here}/task.json --model {model} --output {here}/out"
 PRETRAIN = "pretrain {here}/r.json --data {corpus} --output {here}/out"
-ASK = "predict {model} --ask embed --input {here}/in.jsonl --output {here}/out.jsonl"
+ASK = "predict {model} --task embed --input {here}/in.jsonl --output {here}/out.jsonl"
 NOT_JSON = "is not JSON"
 
 

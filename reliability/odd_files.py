@@ -40,7 +40,7 @@ def _door(name: str, command: str, pipe: str, says: str = "is a pipe") -> Hostil
 TABLES = "finetune --train {here}/pipe.csv --dev {here}/pipe.csv --text a --label b --model {model} --output {here}/out"
 DOORS = (
     _door(
-        "the input of predict", "predict {model} --ask embed --input {here}/in.txt --output {here}/out.jsonl", "in.txt"
+        "the input of predict", "predict {model} --task embed --input {here}/in.txt --output {here}/out.jsonl", "in.txt"
     ),
     _door("text", "prepare {here}/text --tokenizer {tokenizer} --output {here}/out", "text/b.txt"),
     _door("a table", TABLES, "pipe.csv"),
@@ -74,7 +74,7 @@ def odd_files(forks: ForkServer, folder: Path, draws: random.Random) -> Checks:
 def _with_a_growing_text(forks: ForkServer, place: Path, scene: Scene) -> str:
     place.mkdir()
     (place / "in.txt").write_text(GROWING, encoding="utf-8")
-    words = ["predict", str(scene.pretrained), "--ask", "embed", "--input", str(place / "in.txt"), "--device", "cpu"]
+    words = ["predict", str(scene.pretrained), "--task", "embed", "--input", str(place / "in.txt"), "--device", "cpu"]
     done = forks.start([*words, "--output", str(place / "out.jsonl")])
     pages = int(Path(f"/proc/{done.process}/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + (MEGABYTES << 20)

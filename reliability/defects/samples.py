@@ -46,7 +46,7 @@ SAMPLES = (
     Defect(
         name="all chosen tokens that are not masked become random ones",
         file=_MASKS,
-        old="fates < _of_32_bits(random), strangers, labels)",
+        old="fates < _of_32_bits(random), random_tokens, labels)",
         new="fates <= _of_32_bits(1.0), strangers, labels)",
         tests=("pretraining/test_ngram_masking.py::test_80_percent_become_masks_10_random_10_stay",),
     ),

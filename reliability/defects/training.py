@@ -20,7 +20,7 @@ TRAINING = (
     Defect(
         name="gradients are the mean over processes",
         file=_UPDATE,
-        old="(torch.stack(terms).sum() * here.size).backward()",
+        old="(torch.stack(terms).sum() * ranks.size).backward()",
         new="torch.stack(terms).sum().backward()",
         tests=("pretraining/test_two_processes.py::test_several_processes_train_what_one_trains",),
     ),
@@ -78,7 +78,7 @@ TRAINING = (
     Defect(
         name="dropout is drawn from wherever the generator stands",
         file=_STEPS,
-        old='        seed_torch("dropout", plan.seed, state.step, self.here.rank)\n',
+        old='        seed_torch("dropout", plan.seed, state.step, self.ranks.rank)\n',
         new="",
         tests=(_DIED,),
     ),

@@ -43,7 +43,7 @@ def test_several_seeds_from_the_command_line(data, pretrained, tmp_path, capsys)
 def test_groups_and_a_question_for_a_model_that_chooses(data, pretrained, tmp_path, capsys):
     output = str(tmp_path / "run")
     arguments = ["finetune", "race", "--model", str(pretrained), "--data", str(data), "--output", output]
-    assert dispatch([*arguments, *SMALL, "--question-length", "8", "--second-release"]) == 0
+    assert dispatch([*arguments, *SMALL, "--question-length", "8", "--v2-recipe"]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in ("accuracy_middle", "accuracy_high", "--choose"))
     recipe = json.loads((tmp_path / "run/recipe.json").read_text())["recipe"]
@@ -134,7 +134,7 @@ def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
             "--span-head: goes with tasks whose answers are spans",
         ),
         (
-            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--second-release"],
+            ["finetune", "sst-2", "--model", "MODEL", "--data", "DATA", "--output", "OUT", "--v2-recipe"],
             2,
             "has one recipe for both releases",
         ),

@@ -18,7 +18,7 @@ from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
-from albert.finetuning.setup import TaughtLoss
+from albert.finetuning.setup import DistillationLoss
 from albert.model.albert import AlbertForMultipleChoice, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.encoder import Encoder
 from albert.model.packing import pack
@@ -91,7 +91,7 @@ def test_a_teacher_answers_in_the_order_of_the_task_with_its_own_tokenizer(short
 
 def test_the_loss_is_that_of_labels_and_teacher_by_weight(short, data, teacher, pretrained, tmp_path, monkeypatch):
     seen = []
-    one_exit = TaughtLoss._of_one_exit
+    one_exit = DistillationLoss._of_one_exit
 
     def keep(self, output, batch):
         sums = one_exit(self, output, batch)
@@ -100,7 +100,7 @@ def test_the_loss_is_that_of_labels_and_teacher_by_weight(short, data, teacher, 
         seen.append((sums.losses["choice"].item(), (0.25 * hard + 0.75 * soft).item()))
         return sums
 
-    monkeypatch.setattr(TaughtLoss, "_of_one_exit", keep)
+    monkeypatch.setattr(DistillationLoss, "_of_one_exit", keep)
     calls = []
     forward = Encoder.forward
     monkeypatch.setattr(Encoder, "forward", lambda *given: calls.append(given[2].n_sequences) or forward(*given))
@@ -182,7 +182,7 @@ def test_an_interrupted_student_goes_on_to_the_same_weights(
         distillation=Distillation(teacher=str(tmp_path / "teacher")),
     )
     whole = finetune(*run, tmp_path / "whole", settings=settings)
-    inner, calls = TaughtLoss.__call__, []
+    inner, calls = DistillationLoss.__call__, []
 
     def interrupted(self, model, batch):
         calls.append(batch)
@@ -191,7 +191,7 @@ def test_an_interrupted_student_goes_on_to_the_same_weights(
         return inner(self, model, batch)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(TaughtLoss, "__call__", interrupted)
+        patch.setattr(DistillationLoss, "__call__", interrupted)
         finetune(*run, tmp_path / "cut", settings=settings)
     resumed = finetune(*run, tmp_path / "cut", settings=settings)
     one, two = (Path(each.model_directory, "model.safetensors").read_bytes() for each in (whole, resumed))

@@ -11,10 +11,10 @@ import transformers
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.finetuning.data import TaskBatches
 from albert.finetuning.evaluation import Computing
-from albert.finetuning.model import HeadAtDepths, PretrainedEncoder, exit_depths, exit_weights
+from albert.finetuning.model import MultiExitModel, PretrainedEncoder, exit_depths, exit_weights
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.setup import task_loss, way_of_learning
+from albert.finetuning.setup import task_loss, training_setup
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, run_to_depth
 from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
@@ -49,7 +49,7 @@ def test_the_loss_is_the_mean_over_depths_weighted_by_depth(deep):
     draws = np.random.default_rng(0)
     sequences = join_sequences([(draws.integers(5, 300, n).tolist(), n) for n in (8, 12, 9)])
     batches = TaskBatches(sequences, np.array([0, 1, 1]), "choice", 3, 0, 8192)
-    way = way_of_learning(model, batches, (1, 2, 4), Computing(torch.device("cpu")))
+    way = training_setup(model, batches, (1, 2, 4), Computing(torch.device("cpu")))
     (taught,) = way.source.micro_batches(0, 0, 1)
     found = way.objective(way.module, taught)
     each = []
@@ -115,7 +115,7 @@ def test_inner_layers_count_as_one(deep):
     model = AlbertForSequenceClassification(replace(deep, inner_group_num=2), 2).eval()
     packed = pack([np.arange(5, 15)], [np.zeros(10, np.int64)])
     with torch.inference_mode():
-        for depth, logits in zip((1, 3, 4), HeadAtDepths(model, (1, 3, 4))(packed), strict=True):
+        for depth, logits in zip((1, 3, 4), MultiExitModel(model, (1, 3, 4))(packed), strict=True):
             run_to_depth(model, depth)
             assert torch.equal(model(packed), logits)
             run_to_depth(model, 4)

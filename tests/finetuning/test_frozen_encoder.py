@@ -14,7 +14,7 @@ from albert.finetuning.evaluation import Computing
 from albert.finetuning.model import PretrainedEncoder, head_kind
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.setup import TaughtLoss, task_loss, way_of_learning
+from albert.finetuning.setup import DistillationLoss, task_loss, training_setup
 from albert.model.albert import AlbertForMultipleChoice, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.encoder import Encoder
 from albert.tasks.features import join_sequences
@@ -62,7 +62,7 @@ def test_known_states_give_the_loss_and_gradients_of_a_pass_without_dropout(
     if not kept:
         monkeypatch.setattr(frozen_encoder, "MOST_BYTES", 0)
     batches = batches_of(targets, "span" if targets.ndim == 2 else "choice", n_options)
-    way = way_of_learning(model, batches, (2,), CPU, freeze_encoder=True)
+    way = training_setup(model, batches, (2,), CPU, freeze_encoder=True)
     assert ("computed once" in way.notes[0]) == kept
     (taught,), (batch,) = way.source.micro_batches(0, 0, 1), batches.micro_batches(0, 0, 1)
     found, expected = way.objective(way.module.train(), taught), task_loss(reference, batch)
@@ -111,7 +111,7 @@ def test_an_interrupted_frozen_run_goes_on_to_the_same_weights(name, data, pretr
 
 
 def stop_at(monkeypatch, step):
-    inner, calls = TaughtLoss.__call__, []
+    inner, calls = DistillationLoss.__call__, []
 
     def loss(self, model, batch):
         calls.append(batch)
@@ -119,4 +119,4 @@ def stop_at(monkeypatch, step):
             raise KeyboardInterrupt
         return inner(self, model, batch)
 
-    monkeypatch.setattr(TaughtLoss, "__call__", loss)
+    monkeypatch.setattr(DistillationLoss, "__call__", loss)

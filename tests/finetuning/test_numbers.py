@@ -101,7 +101,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(task, pretrained, tmp_pa
     )
     task = shorter(task, 6)
     whole = learn(task, pretrained, tmp_path / "whole", settings)
-    inner, calls = ways_of_learning.TaughtLoss.__call__, []
+    inner, calls = ways_of_learning.DistillationLoss.__call__, []
 
     def loss(self, model, batch):
         calls.append(batch)
@@ -109,7 +109,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(task, pretrained, tmp_pa
             raise KeyboardInterrupt
         return inner(self, model, batch)
 
-    monkeypatch.setattr(ways_of_learning.TaughtLoss, "__call__", loss)
+    monkeypatch.setattr(ways_of_learning.DistillationLoss, "__call__", loss)
     with pytest.raises(KeyboardInterrupt):
         learn(task, pretrained, tmp_path / "cut", settings)
     monkeypatch.undo()

@@ -82,7 +82,7 @@ def test_a_question_is_answered(saved: Save, config: AlbertConfig, capsys: pytes
         (["--output", "a", "--classify", "b"], "--output: goes with --input"),
         (["--fill-mask", "[MASK]", "--top-k", "0"], "at least 1"),
         (["--input", "a.jsonl", "--output", "b.tsv"], "b.tsv: unknown kind of output; use .jsonl, .csv"),
-        (["--classify", "a", "--ask", "tag"], "--ask: goes with --input"),
+        (["--classify", "a", "--task", "tag"], "--task: goes with --input"),
         (["--input", "a.jsonl", "--options-field"], "names no field"),
     ],
 )
@@ -119,7 +119,7 @@ def test_words_between_blanks_are_tagged_as_in_an_evaluation(
     assert main([tagger, "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.jsonl"), "--words"]) == 0
     some, none = (json.loads(line)["predicted_tags"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
     assert [word["word"] for word in some] == ["He", "came,", "."] and none == []
-    for wrong in (["--classify", "a"], ["--input", "x.txt", "--ask", "embed"]):
+    for wrong in (["--classify", "a"], ["--input", "x.txt", "--task", "embed"]):
         with pytest.raises(UsageError, match="--words: goes with --tag, or with --input where words are tagged"):
             main([tagger, *wrong, "--words"])
 

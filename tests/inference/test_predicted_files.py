@@ -166,15 +166,17 @@ def test_every_head_answers_a_file(saved: Save, config: AlbertConfig, tmp_path: 
     tags = [row["predicted_tags"] for row in predicted(tagger, given, tmp_path)]
     assert [[tag["word"] for tag in each] for each in tags] == [["He", "came."], ["He", "came", "."], []]
     pretrained = str(saved(AlbertForPreTraining(config), sentence_objective="sop"))
-    (row,) = predicted(pretrained, "The [MASK] saw [MASK].\n", tmp_path, "in.txt", "--ask", "fill-mask", "--top-k", "2")
+    (row,) = predicted(
+        pretrained, "The [MASK] saw [MASK].\n", tmp_path, "in.txt", "--task", "fill-mask", "--top-k", "2"
+    )
     assert [len(mask) for mask in row["predicted_masks"]] == [2, 2]
     pair = lines({"text": "He came.", "text_pair": "He saw."})
-    (row,) = predicted(pretrained, pair, tmp_path, "in.jsonl", "--ask", "order")
+    (row,) = predicted(pretrained, pair, tmp_path, "in.jsonl", "--task", "order")
     assert row["predicted_label"] in ("in order", "swapped")
     with pytest.raises(UsageError, match="can do several things; say fill-mask or order"):
         predicted(pretrained, pair, tmp_path)
     with pytest.raises(InvalidConfiguration, match="no trained head to tag words; this model can fill masks"):
-        predicted(pretrained, pair, tmp_path, "in.jsonl", "--ask", "tag")
+        predicted(pretrained, pair, tmp_path, "in.jsonl", "--task", "tag")
 
 
 def test_vectors_come_as_lists_columns_and_arrays(saved: Save, config: AlbertConfig, tmp_path: Path) -> None:
@@ -192,7 +194,7 @@ def test_vectors_come_as_lists_columns_and_arrays(saved: Save, config: AlbertCon
     column = pyarrow.parquet.read_table(tmp_path / "vectors.parquet")["predicted_embedding"]
     np.testing.assert_array_equal(np.array(column.to_pylist(), np.float32), found)
     classifier = str(saved(AlbertForSequenceClassification(config, 2)))
-    with pytest.raises(UsageError, match=r"no\.npy: holds vectors alone; say --ask embed"):
+    with pytest.raises(UsageError, match=r"no\.npy: holds vectors alone; say --task embed"):
         main([classifier, "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "no.npy")])
 
 
@@ -201,7 +203,7 @@ def test_rows_without_an_answer_are_counted_and_named(
 ) -> None:
     pretrained = str(saved(AlbertForPreTraining(config)))
     content = "The [MASK] sat.\nNo mask.\nA [MASK]\n" + "[MASK] it" * 60 + "\n"
-    rows = predicted(pretrained, content, tmp_path, "in.txt", "--ask", "fill-mask")
+    rows = predicted(pretrained, content, tmp_path, "in.txt", "--task", "fill-mask")
     assert [row["predicted_error"] for row in rows[:3]] == [None, "has no [MASK] to fill", None]
     assert [row["predicted_masks"] is None for row in rows] == [False, True, False, True]
     said = capsys.readouterr().err

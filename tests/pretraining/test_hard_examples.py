@@ -95,7 +95,7 @@ def test_tokens_that_are_known_stop_to_count(samples, tiny_recipe):
             clip_norm=1.0,
             precision="fp32",
             device=torch.device("cpu"),
-            here=world(),
+            ranks=world(),
         )
     with torch.inference_mode():
         weighted, plain = (

@@ -50,7 +50,7 @@ def test_a_few_documents_are_learnt_by_heart(objective, documents, corpus_of, ti
             clip_norm=1.0,
             precision="fp32",
             device=torch.device("cpu"),
-            here=world(),
+            ranks=world(),
         )
         if step >= STEPS - LAST:
             for name, count in figures.counts.items():

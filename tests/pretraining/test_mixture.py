@@ -62,7 +62,7 @@ def test_a_sample_of_a_mixture_is_a_sample_of_its_corpus(parts):
     mixed = MixedSamples(parts, (3, 2, 1))
     numbers = np.array([5, 0, 77, 3, 3, 1000, 12])
     corpora, within = mixed.places(numbers)
-    for found, corpus, number in zip(mixed.batch(numbers).singly(), corpora, within, strict=True):
+    for found, corpus, number in zip(mixed.batch(numbers).unbatch(), corpora, within, strict=True):
         for ours, theirs in zip(found, parts[corpus].numbered(int(number)), strict=True):
             assert np.array_equal(ours, theirs)
 

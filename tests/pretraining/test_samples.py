@@ -119,7 +119,7 @@ def test_any_batch_gives_what_each_sample_is_alone(corpus, objective, monkeypatc
     draws = np.random.default_rng(0)
     for size in (2, 7, count):
         numbers = draws.permutation(count)[:size]
-        for number, sample in zip(numbers.tolist(), samples.batch(numbers).singly(), strict=True):
+        for number, sample in zip(numbers.tolist(), samples.batch(numbers).unbatch(), strict=True):
             if number % 9 == 0:
                 assert equal(sample, alone[number // 9])
 
@@ -128,7 +128,7 @@ def test_parts_of_a_batch_are_its_samples(corpus):
     samples = samples_of(corpus)
     batch = samples.batch(np.arange(20))
     for begin, end in ((0, 20), (3, 3), (5, 11), (19, 20)):
-        one_by_one = batch.singly()[begin:end]
+        one_by_one = batch.unbatch()[begin:end]
         if begin < end:
             joined = Samples.joined(one_by_one)
             assert all(np.array_equal(a, b) for a, b in zip(batch.part(begin, end), joined, strict=True))
@@ -171,7 +171,7 @@ def test_segments_are_adjacent_in_the_document_whichever_comes_first(corpus_of):
     documents = [[[next(numbers) for _ in range(size)] for size in (3, 4, 2, 5, 3)] for _ in range(12)]
     samples = samples_of(corpus_of(documents), max_length=20)
     labels = []
-    for sample in samples.batch(np.arange(40 * samples.per_epoch)).singly():
+    for sample in samples.batch(np.arange(40 * samples.per_epoch)).unbatch():
         first, second = segments(sample)
         if sample.order_label == NO_LABEL:
             assert len(second) == 0
@@ -200,7 +200,7 @@ def test_half_of_the_next_sentences_are_foreign_and_come_from_another_document(c
     corpus = corpus_of([[np.full(draws.integers(2, 9), 20 + document) for _ in range(12)] for document in range(60)])
     samples = samples_of(corpus, objective="nsp")
     labels = []
-    for sample in samples.batch(np.arange(10 * samples.per_epoch)).singly():
+    for sample in samples.batch(np.arange(10 * samples.per_epoch)).unbatch():
         first, second = segments(sample)
         assert len(sample.token_ids) <= 32
         if sample.order_label == NO_LABEL:
@@ -277,7 +277,7 @@ def test_kept_pairs_fill_sequences_and_all_are_asked(corpus_of, objective):
 def random_samples(corpus_of) -> list[Sample]:
     """Labelled samples of random text."""
     samples = samples_of(corpus_of(random_documents(400, 30)), max_length=64)
-    found = samples.batch(np.arange(4 * samples.per_epoch)).singly()
+    found = samples.batch(np.arange(4 * samples.per_epoch)).unbatch()
     return [sample for sample in found if sample.order_label != NO_LABEL]
 
 

@@ -2,21 +2,21 @@ import pytest
 import torch
 from torch import nn
 
-from albert.runtime.distributed import World, process_group, replicate, sum_over_ranks, wait_for_all, world
+from albert.runtime.distributed import Ranks, process_group, replicate, sum_over_ranks, wait_for_all, world
 from albert.runtime.errors import TryAgain
 
 CPU = torch.device("cpu")
 
 
 def test_without_a_launcher_there_is_one_process():
-    assert world() == World(rank=0, size=1, local_rank=0)
+    assert world() == Ranks(rank=0, size=1, local_rank=0)
     assert world().is_first
 
 
 def test_the_launcher_says_who_we_are(monkeypatch):
     for name, value in {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
-    assert world() == World(rank=3, size=4, local_rank=1)
+    assert world() == Ranks(rank=3, size=4, local_rank=1)
     assert not world().is_first
 
 
@@ -34,7 +34,7 @@ def test_the_launcher_may_start_a_single_process(monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "1"}.items():
         monkeypatch.setenv(name, value)
     with process_group(CPU) as here:
-        assert here == World()
+        assert here == Ranks()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from albert.runtime.files import (
     write_text,
     written_by_library,
 )
-from albert.runtime.manifest import MANIFEST_NAME, file_hash, is_whole, verify_directory
+from albert.runtime.manifest import MANIFEST_NAME, file_hash, is_intact, verify_directory
 
 
 def fill(directory: Path, content: str = "new") -> None:
@@ -317,7 +317,7 @@ def test_what_is_no_manifest_is_refused(whole, content):
     (whole / MANIFEST_NAME).write_text(content)
     with pytest.raises(DamagedData, match=MANIFEST_NAME):
         verify_directory(whole)
-    assert not is_whole(whole)
+    assert not is_intact(whole)
 
 
 def test_a_directory_without_a_manifest_was_not_written_whole(whole):

@@ -17,7 +17,7 @@ from albert.runtime.errors import Diverged
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.training.logging import MACHINE_FIGURES
 from albert.training.run_folder import RunFolder, Stopped
-from albert.training.update import REMEMBERED, Guard, Incidents, Sums, UpdateFigures, spike_limit
+from albert.training.update import REMEMBERED, DivergenceHistory, Guard, Sums, UpdateFigures, spike_limit
 
 
 def poisoned(objective, bad, seen=None):
@@ -171,9 +171,9 @@ def figures(loss: float, norm: float) -> UpdateFigures:
 
 def test_a_spike_is_one_of_the_loss_or_of_the_norm_after_enough_quiet_updates():
     numbers = np.random.default_rng(0)
-    guard = Guard(Incidents(), deviations=10.0)
+    guard = Guard(DivergenceHistory(), deviations=10.0)
     assert guard(figures(1e9, 1.0)) is None  # nothing to compare with yet
-    guard = Guard(Incidents(), deviations=10.0)
+    guard = Guard(DivergenceHistory(), deviations=10.0)
     for step in range(300):
         assert guard(figures(6.0 * 0.999**step * numbers.lognormal(0, 0.02), numbers.lognormal(0, 0.2))) is None
     assert len(guard.incidents.log_losses) == REMEMBERED

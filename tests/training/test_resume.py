@@ -154,7 +154,7 @@ def test_a_resume_on_another_processor_says_so_and_the_journal_keeps_it(learn, r
 def test_what_older_runs_did_not_record_is_not_compared(capsys):
     now = circumstances.circumstances(world(), torch.device("cpu"), torch.nn.Linear(2, 2), "bf16")
     old = {name: now[name] for name in ("torch", "device", "threads", "world_size", "parallelism")}
-    assert circumstances.note_changes(old, now, world()) == {}
+    assert circumstances.report_environment_changes(old, now, world()) == {}
     assert capsys.readouterr().err == ""
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from albert.runtime.environment import World
+from albert.runtime.environment import Ranks
 from albert.training.update import Sums, update
 
 CPU = torch.device("cpu")
@@ -22,7 +22,7 @@ def take(model, batches, objective, *, learning_rate=0.1, clip_norm=1e9, flags=(
         clip_norm=clip_norm,
         precision="fp32",
         device=CPU,
-        here=World(),
+        ranks=Ranks(),
         flags=flags,
     )
 

@@ -267,7 +267,7 @@ def _finetune_benchmark(asked: Finetune, name: str, console: Console) -> None:
     given = asked.table.given()
     given += [f"--{option}" for option in ("train", "dev") if getattr(asked, option) is not None]
     given += ["--span-head"] if asked.span_head is not None else []
-    switches = ("keep_head", "second_release", "statistics_only")
+    switches = ("keep_head", "v2_recipe", "statistics_only")
     given += ["--" + option.replace("_", "-") for option in switches if getattr(asked, option)]
     if given:
         raise UsageError(given[0], f"goes with one task, {name} has many")
@@ -336,10 +336,10 @@ def _target(task: Task, asked: Finetune) -> Target:
 
 
 def _published_recipe(task: Task, asked: Finetune) -> TaskRecipe:
-    if not asked.second_release:
+    if not asked.v2_recipe:
         return task.recipe
     if task.second_recipe is None:
-        raise UsageError("--second-release", f"{task.name} has one recipe for both releases", "leave it out")
+        raise UsageError("--v2-recipe", f"{task.name} has one recipe for both releases", "leave it out")
     return task.second_recipe
 
 

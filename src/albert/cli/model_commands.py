@@ -60,7 +60,7 @@ class Predict:
     output: Path | None = None
     """Where they go with their answers: .jsonl, .csv, .parquet, or .npy for vectors; JSON on standard output if not
     given."""
-    ask: Asked | None = None
+    task: Asked | None = None
     """What is asked of every row; what the model's head is for if not given."""
     text_field: str = "text"
     """The field of a row that holds its text."""

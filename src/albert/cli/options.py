@@ -94,6 +94,7 @@ def parse(
         UsageError: an unknown option, a missing or an impossible value; SystemExit(0) after `--help`.
     """
     shape = _with_defaults(shape, defaults or {})
+    arguments = _usual_names(shape, arguments)
     if "--help" in arguments or "-h" in arguments:
         _show_help(shape, program, description)
     _refuse_unknown_options(shape, arguments, program)
@@ -169,6 +170,55 @@ def _without_none(shape: type[T], value: T | None = None) -> type[T]:
             fields.append((field.name, hint, dataclasses.field(default=default)))
     kept = {"__doc__": shape.__doc__}
     return dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), namespace=kept, frozen=True, kw_only=True)
+
+
+OTHER_NAMES = {
+    "--lr": ("--learning-rate", "--optimizer.learning-rate"),
+    "--learning-rate": ("--optimizer.learning-rate",),
+    "--weight-decay": ("--optimizer.weight-decay",),
+    "--num-train-epochs": ("--epochs",),
+    "--max-steps": ("--steps", "--schedule.total-steps"),
+    "--per-device-train-batch-size": ("--batch-size",),
+    "--max-seq-length": ("--max-length", "--sequences.max-length"),
+    "--max-length": ("--sequences.max-length",),
+    "--warmup-ratio": ("--warmup-share",),
+    "--warmup-steps": ("--schedule.warmup-steps",),
+    "--output-dir": ("--output",),
+    "--model-name-or-path": ("--model",),
+}
+"""Names that users of transformers type -> ours; the first that the command has is meant."""
+EARLIER_NAMES = {"--second-release": "--v2-recipe", "--ask": "--task"}
+"""Names that options had before; they work, with a note."""
+
+
+def _usual_names(shape: Any, arguments: Sequence[str]) -> list[str]:
+    """The arguments with other names of options replaced, and `--model` left out where the model is positional."""
+    known, words, first = set(_options(shape)), [], []
+    rest = iter(arguments)
+    for word in rest:
+        if word == "--":
+            words += [word, *rest]
+            break
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-") if name.startswith("--") else name
+        if name not in known and name in EARLIER_NAMES and EARLIER_NAMES[name] in known:
+            print(f"albert: note: {name} is now called {EARLIER_NAMES[name]}", file=sys.stderr)
+            word = EARLIER_NAMES[name] + equals + value
+        elif name not in known:
+            ours = [other for other in OTHER_NAMES.get(name, ()) if other in known or other == "--model"]
+            name = ours[0] if ours else name
+            word = name + equals + value if ours else word
+        if name == "--model" and _takes_a_model(shape):
+            first += [value] if equals else [next(rest, "")]
+        else:
+            words.append(word)
+    return [*(word for word in first if word), *words]
+
+
+def _takes_a_model(shape: Any) -> bool:
+    """Whether the dataclass has a positional argument called `model`."""
+    hint = typing.get_type_hints(shape, include_extras=True).get("model")
+    return typing.get_origin(hint) is Annotated and typing.get_args(Positional[str])[1] in typing.get_args(hint)[1:]
 
 
 def _refuse_unknown_options(shape: Any, arguments: Sequence[str], program: str) -> None:

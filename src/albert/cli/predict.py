@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from albert.cli.model_commands import Predict, Serve
 from albert.cli.options import open_console
-from albert.inference.files import FilePrediction, asking_for, predict_file
+from albert.inference.files import FilePrediction, inference_task_for, predict_file
 from albert.inference.outputs import ENDINGS
 from albert.inference.predictor import Predictor
 from albert.inference.records import Fields, Settings, opened_input
@@ -63,7 +63,7 @@ def run_predict(options: Predict) -> int:
         asked = FilePrediction(
             file,
             options.output,
-            asking_for(predictor, options.ask),
+            inference_task_for(predictor, options.task),
             Fields(
                 options.text_field,
                 options.pair_field,
@@ -148,7 +148,7 @@ def _refuse_contradictions(options: Predict) -> None:
         if getattr(options, name) is not None and asked[0] not in belongs_to:
             places = " or ".join(f"--{place}" for place in belongs_to)
             raise UsageError(f"--{name}", f"goes with {places}, not with {switches}")
-    if options.words and asked[0] != "tag" and (asked[0] != "input" or options.ask not in (None, "tag")):
+    if options.words and asked[0] != "tag" and (asked[0] != "input" or options.task not in (None, "tag")):
         raise UsageError("--words", "goes with --tag, or with --input where words are tagged")
     if asked[0] in ("question", "choose") and options.context is None:
         raise UsageError(switches, "needs a text to answer from", "give --context")

@@ -31,6 +31,7 @@ from albert.experiments.jobs import (
     with_files,
 )
 from albert.experiments.outcomes import Outcome, hours_by_arm, outcome_of
+from albert.experiments.price import expense_of
 from albert.experiments.report import (
     FACTS,
     Facts,
@@ -45,7 +46,6 @@ from albert.experiments.report import (
     write_report,
 )
 from albert.experiments.scales import SCALES, Scale
-from albert.experiments.tables.expense import expense_of
 from albert.model.cost import count_parameters
 from albert.runtime.devices import free_memory, pick_device
 from albert.runtime.errors import MissingInput, UsageError, did_you_mean

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from albert.cli.main import load_command
 from albert.cli.options import dispatch, parse
-from albert.experiments.tables.expense import Rates
+from albert.experiments.price import Rates
 
 ScaleName = Literal["tiny", "small", "base", "paper"]
 NOTHING_STATED = Rates()

@@ -46,7 +46,7 @@ Examples:
   albert finetune squad-2.0 --model albert/albert-base-v2 --data squad --output runs/squad2
   albert finetune sst-2 --model runs/small --data glue --output runs/half --depth 6 --teacher runs/sst-2
   albert finetune sst-2 --model runs/small --data glue --output runs/any-depth --exits every
-  albert finetune race --model albert/albert-base-v2 --second-release --data . --output runs/race
+  albert finetune race --model albert/albert-base-v2 --v2-recipe --data . --output runs/race
   albert finetune squad-1.1 --model albert/albert-base-v2 --data squad --output runs/squad \\
     --max-position-embeddings 1024 --max-length 1024"""
 
@@ -118,7 +118,7 @@ class Finetune:
     null_threshold: ThresholdFrom = "train"
     """Where a question may have no answer, the questions on which the threshold for that is chosen: some kept back from
     train, or as the reference does it dev, which is then no fair score."""
-    second_release: bool = False
+    v2_recipe: bool = False
     """The recipe for the models of ALBERT's second release where it differs (RACE)."""
     encoder_dropout: float | None = None
     head_dropout: float | None = None
@@ -169,7 +169,7 @@ def finetune_main(arguments: list[str]) -> int:
 PRETRAINING = "pretraining"
 
 
-AS_TRAINED = DepthOptions()
+AS_SAVED = DepthOptions()
 
 EVALUATE_DESCRIPTION = f"""Score a model, or several together, with a task's official metrics, beside a constant answer.
 
@@ -228,7 +228,7 @@ class Evaluate:
     """For pretraining: print a JSON object in place of the table."""
     csv: bool = False
     """For pretraining: print a line of CSV for each model and task in place of the table."""
-    depths: Annotated[DepthOptions, tyro.conf.arg(name="")] = AS_TRAINED
+    depths: Annotated[DepthOptions, tyro.conf.arg(name="")] = AS_SAVED
     micro_batch_tokens: int = 8192
     """Tokens that go through the model at once."""
     revision: str | None = None

@@ -23,7 +23,7 @@ from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.run import untrained_model
 from albert.pretraining.sampling import PretrainingSamples
 from albert.runtime.devices import default_precision, free_memory, measured_matmul_rate
-from albert.runtime.environment import Precision, World
+from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import MissingInput
 from albert.text.shards import TokenCorpus
 from albert.training.update import update
@@ -135,7 +135,7 @@ def _update_seconds(recipe: PretrainingRecipe, batch: PretrainingBatch, device: 
             clip_norm=recipe.clip_norm,
             precision=recipe.settled_precision,
             device=device,
-            here=World(),
+            ranks=Ranks(),
         )
         if device.type == "cuda":
             torch.cuda.synchronize(device)

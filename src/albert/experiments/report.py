@@ -12,10 +12,10 @@ from albert.experiments.claims import CLAIMS, Judged, judge
 from albert.experiments.grid import Column, Grid, Row
 from albert.experiments.jobs import STUDY_NAME, Folders, hours_of
 from albert.experiments.outcomes import Cell, Outcome
+from albert.experiments.price import Rates, expense_of, implied_watts
 from albert.experiments.published import COSTS, TABLE_14
 from albert.experiments.published_sizes import PUBLISHED_SIZES
 from albert.experiments.scales import SCALES, Scale, Size
-from albert.experiments.tables.expense import Rates, expense_of, implied_watts
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import PRESETS, AlbertConfig, bert_control
 from albert.model.cost import count_parameters
@@ -116,7 +116,7 @@ def finetuning(scale: Scale) -> Facts:
         rows=tuple(rows),
         notes=(
             "`albert finetune` takes these; with another number of examples it keeps the epochs, not the updates.",
-            "The second release learns RACE at 1e-05 and without dropout: `albert finetune race --second-release`.",
+            "The second release learns RACE at 1e-05 and without dropout: `albert finetune race --v2-recipe`.",
         ),
     )
 

@@ -41,7 +41,7 @@ from albert.pretraining.batches import PretrainingBatch, collate, pretraining_ob
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import Sample
 from albert.runtime.devices import autocast, free_memory
-from albert.runtime.environment import Precision, World
+from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import OutOfResources
 from albert.runtime.progress import progress
 from albert.training.update import update
@@ -434,7 +434,7 @@ def _passes(
             clip_norm=1.0,
             precision=precision,
             device=device,
-            here=World(),
+            ranks=Ranks(),
         )
 
     return {"inference": inference, "training": training}

@@ -18,7 +18,7 @@ from torch.nn import functional
 from albert.checkpoints.model_directory import weights_fingerprint
 from albert.finetuning.data import PreparedSplit, TaskBatch, TaskBatches, encode_split, pack_members, split_by_tokens
 from albert.finetuning.evaluation import Computing, model_outputs
-from albert.finetuning.model import HeadAtDepths, OpenedForTask, open_for_task
+from albert.finetuning.model import MultiExitModel, OpenedForTask, open_for_task
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
 from albert.model.packing import PackedSequences
 from albert.runtime.devices import autocast
@@ -57,20 +57,20 @@ class Distillation:
         return f"{short}@{self.revision}" if self.revision else short
 
 
-Said = dict[str, Float[np.ndarray, "examples outputs"]]
-"""What teachers said, by who was asked what."""
+TeacherLogits = dict[str, Float[np.ndarray, "examples outputs"]]
+"""Logits of teachers, by teacher and question."""
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A teacher and the training set as it reads it; what it said of that before is in `said`, or comes into it.
+    """A teacher and the training set as it reads it; new logits are added to `known_logits`.
 
     Its numbers are told as standard scores of `scale` where the student learns those.
     """
 
     opened: OpenedForTask
     split: PreparedSplit
-    said: Said = field(default_factory=dict)
+    known_logits: TeacherLogits = field(default_factory=dict)
     scale: NumberScale | None = None
 
     @property
@@ -81,9 +81,9 @@ class Teacher:
     def logits(self, computing: Computing) -> Float[np.ndarray, "examples outputs"]:
         """What it says to every training example: a logit for each of the task's labels or options, or a number."""
         question = self._question(computing)
-        if question not in self.said:
-            self.said[question] = self._asked(computing)
-        found = self.said[question]
+        if question not in self.known_logits:
+            self.known_logits[question] = self._asked(computing)
+        found = self.known_logits[question]
         return found if self.scale is None else self.scale.standardised(found)
 
     def _question(self, computing: Computing) -> str:
@@ -104,14 +104,16 @@ class Teacher:
         return found if columns is None else found[:, columns]
 
 
-def open_teacher(task: Task, distillation: Distillation, examples: list[Example], said: Said | None = None) -> Teacher:
+def open_teacher(
+    task: Task, distillation: Distillation, examples: list[Example], logits: TeacherLogits | None = None
+) -> Teacher:
     """Open a teacher and encode the training examples with its own tokenizer and length.
 
     Args:
         task: what is learnt.
         distillation: names the teacher.
         examples: of the training set.
-        said: answers of earlier runs, to which new ones are added; None: there are none.
+        logits: of earlier runs, to which new ones are added; None: there are none.
 
     Raises:
         InvalidConfiguration: the task asks for spans or tags, or the teacher has no head for it, or other labels.
@@ -122,7 +124,7 @@ def open_teacher(task: Task, distillation: Distillation, examples: list[Example]
         raise InvalidConfiguration("teacher", why, "leave it out")
     opened = open_for_task(task, distillation.teacher, revision=distillation.revision)
     split = encode_split(task, "the teacher's", examples, {}, opened.tokenizer, opened.recipe)
-    return Teacher(opened, split, {} if said is None else said)
+    return Teacher(opened, split, {} if logits is None else logits)
 
 
 def soft_loss(
@@ -165,8 +167,8 @@ MOST_BYTES = 2**32
 """Of states that are kept; a fixed number, so that a run computes the same on every machine."""
 
 
-class FrozenEncoder(HeadAtDepths):
-    """A model of which only pooler and head learn; for the arguments see `HeadAtDepths`."""
+class FrozenEncoder(MultiExitModel):
+    """A model of which only pooler and head learn; for the arguments see `MultiExitModel`."""
 
     def __init__(self, model: nn.Module, depths: tuple[int, ...]) -> None:
         super().__init__(model, depths)
@@ -236,7 +238,7 @@ def _first_tokens(sequences: Sequences) -> Sequences:
 
 
 @dataclass(frozen=True)
-class TaughtBatch:
+class DistillationBatch:
     """A batch, and what is known of it.
 
     Attributes:
@@ -259,25 +261,25 @@ class TaughtBatch:
         """Tokens that pass through the model, or its head."""
         return self.batch.n_tokens
 
-    def to(self, device: torch.device) -> "TaughtBatch":
+    def to(self, device: torch.device) -> "DistillationBatch":
         """The same batch on a device."""
         moved = (None if each is None else each.to(device) for each in (self.states, self.teacher))
-        return TaughtBatch(self.batch.to(device), *moved)
+        return DistillationBatch(self.batch.to(device), *moved)
 
 
 @dataclass(frozen=True)
-class TaughtBatches:
+class DistillationBatches:
     """The batches of a run with what is known of all its examples; the same examples in the same order."""
 
     batches: TaskBatches
     known: KnownStates | None = None
     teacher: Float[np.ndarray, "examples outputs"] | None = None
 
-    def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaughtBatch]:
+    def micro_batches(self, step: int, rank: int, world_size: int) -> list[DistillationBatch]:
         """One process's share of the batch of update number `step`."""
         read = self.batches if self.known is None else replace(self.batches, sequences=self.known.sequences)
         return [
-            TaughtBatch(
+            DistillationBatch(
                 read.of(members),
                 None if self.known is None else self.known.of(read.sequences_of(members)),
                 None if self.teacher is None else torch.from_numpy(self.teacher[members]),

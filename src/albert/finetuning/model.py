@@ -452,7 +452,7 @@ def states_after(
     return [states for number, states in enumerate(layers, start=1) if number in wanted]
 
 
-class HeadAtDepths(nn.Module):
+class MultiExitModel(nn.Module):
     """A model whose head is asked after several layers.
 
     Args:

@@ -12,7 +12,7 @@ from torch import nn
 
 from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.finetuning.data import PreparedSplit, Subset, TaskBatches, encode_split, prepare_split, read_examples
-from albert.finetuning.distillation import Said, Teacher, open_teacher
+from albert.finetuning.distillation import Teacher, TeacherLogits, open_teacher
 from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, predict_split, write_predictions
 from albert.finetuning.learning_plan import AskedRecipe, LearningPlan, kept_recipe, plan_learning, recipe_basis
 from albert.finetuning.model import Start, StartedModel, exit_depths, fit_length, head_description, start_model
@@ -32,13 +32,13 @@ from albert.finetuning.run_record import (
     run_report,
     selection_of,
 )
-from albert.finetuning.setup import WayOfLearning, term_of, way_of_learning
+from albert.finetuning.setup import TrainingSetup, term_of, training_setup
 from albert.model.albert import EXITS_KEY
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import warmup_then_linear
 from albert.runtime.devices import pick_device
 from albert.runtime.distributed import process_group, wait_for_all
-from albert.runtime.environment import Precision, World, load_by_name, world
+from albert.runtime.environment import Precision, Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.files import remove_directory
 from albert.runtime.json_files import read_json_object, save_json
@@ -77,7 +77,7 @@ class TaskRun:
     plan: LearningPlan
     settings: FinetuningSettings
     computing: Computing
-    here: World
+    ranks: Ranks
     train_split: PreparedSplit
     dev_split: PreparedSplit
     batches: TaskBatches
@@ -117,7 +117,7 @@ class TaskRun:
         )
         finished = complete_run(self.run.path, self.run.model_path, identity)
         if finished is not None:
-            if self.here.is_first:
+            if self.ranks.is_first:
                 self._remove_needless()  # which the call that finished it may not have lived to do
             return finished
         self.model.to(self.computing.device)
@@ -139,9 +139,9 @@ class TaskRun:
             if self.started.changes.get("keep_head"):
                 self.scale.take_out(self.started.model.classifier)
         refuse_another_run(self.run, record)
-        if self.here.is_first:
+        if self.ranks.is_first:
             save_json(self.run.recipe_path, record)
-        way = way_of_learning(
+        way = training_setup(
             self.model,
             self.batches,
             self.depths,
@@ -150,11 +150,11 @@ class TaskRun:
             teacher=self.teacher,
             distillation=self.settings.distillation,
         )
-        if self.announce is not None and self.here.is_first:
+        if self.announce is not None and self.ranks.is_first:
             self.announce(self.figures)
         training = self._train(way, identity, evaluate)
-        if not self.here.is_first:
-            wait_for_all(self.here)
+        if not self.ranks.is_first:
+            wait_for_all(self.ranks)
             report = read_json_object(self.run.path / RESULTS_NAME)
             return FinetuningResult(report["scores"], report, self.run.model_path)
         if best is not None:
@@ -179,7 +179,7 @@ class TaskRun:
         }
         card = run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation, selection, linear)
         self._write(evaluation, further, report, card)
-        wait_for_all(self.here)
+        wait_for_all(self.ranks)
         return FinetuningResult(evaluation.scores, report, self.run.model_path)
 
     @property
@@ -223,7 +223,7 @@ class TaskRun:
         return threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
 
     def _train(
-        self, way: WayOfLearning, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]
+        self, way: TrainingSetup, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]
     ) -> TrainingResult:
         settings, steps, warmup = self.settings, self.plan.updates, self.plan.warmup_updates
         optimizer = optimizer_of(settings, self.recipe)
@@ -267,7 +267,7 @@ class TaskRun:
             extra[TARGET_SCALE_KEY] = vars(self.scale)
         return extra
 
-    def _notes(self, way: WayOfLearning) -> tuple[str, ...]:
+    def _notes(self, way: TrainingSetup) -> tuple[str, ...]:
         told = [*self.started.notes, *way.notes]
         if len(self.depths) > 1:
             told.append(f"the head learnt to answer after layers {', '.join(map(str, self.depths))}")
@@ -358,7 +358,7 @@ def finetune(
     output: Path,
     recipe: AskedRecipe = None,
     settings: FinetuningSettings | None = None,
-    said: Said | None = None,
+    teacher_logits: TeacherLogits | None = None,
     announce: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> FinetuningResult:
     """Fine-tune an encoder on a task and evaluate it on the development set.
@@ -374,7 +374,7 @@ def finetune(
         recipe: a `TaskRecipe` is taken as it is; `RecipeChanges` say what is to be another than the default, None
             that nothing is. For the defaults see `learning_plan`.
         settings: how to compute.
-        said: what teachers said in earlier runs, which need not be asked for again; what this run's teacher says is
+        teacher_logits: of earlier runs, which are not computed again; those of this run's teacher are
             added.
         announce: told rate, batch size, epochs, updates and length before the first update; see `TaskRun.figures`.
 
@@ -393,7 +393,7 @@ def finetune(
     device = pick_device(settings.device, world().local_rank)
     precision: Precision = settings.precision or ("bf16" if device.type == "cuda" else "fp32")
     computing = Computing(device, precision, settings.micro_batch_tokens)
-    with process_group(device) as here:
+    with process_group(device) as ranks:
         started = start_model(start, task.target, basis.recipe, settings.seed)
         positions = started.config.max_position_embeddings
         basis = replace(basis, recipe=fit_length(basis.recipe, positions))
@@ -414,13 +414,13 @@ def finetune(
             held_out = encode_split(task, "what is held out", held, {}, started.tokenizer, basis.recipe)
         plan = plan_learning(basis, started.config.hidden_size, len(examples))
         recipe = plan.recipe
-        if recipe.batch_size < here.size:
-            why = f"{recipe.batch_size} sequences are fewer than {here.size} processes"
+        if recipe.batch_size < ranks.size:
+            why = f"{recipe.batch_size} sequences are fewer than {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a larger batch")
         settings = _complete_settings(settings, recipe, kept)
         depths = exit_depths(settings.exits, started.config)
         distillation = settings.distillation
-        teacher = None if distillation is None else open_teacher(task, distillation, examples, said)
+        teacher = None if distillation is None else open_teacher(task, distillation, examples, teacher_logits)
         train_split = encode_split(task, "train", examples, counts, started.tokenizer, recipe)
         dev_split = prepare_split(task, data, "dev", started.tokenizer, recipe)
         further, absent = _further_splits(task, data, started.tokenizer, recipe)
@@ -433,7 +433,7 @@ def finetune(
             plan=plan,
             settings=settings,
             computing=computing,
-            here=here,
+            ranks=ranks,
             train_split=train_split,
             dev_split=dev_split,
             batches=batches,
@@ -443,9 +443,9 @@ def finetune(
             teacher=teacher,
             announce=announce,
         )
-        with run.locked() if here.is_first else nullcontext():
+        with run.locked() if ranks.is_first else nullcontext():
             result = work.complete()
-            if here.is_first:
+            if ranks.is_first:
                 keep_own_task(task, recipe, output)
             return result
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from albert.finetuning.distillation import Said
+from albert.finetuning.distillation import TeacherLogits
 from albert.finetuning.evaluation import evaluate_directory, write_predictions
 from albert.finetuning.learning_plan import AskedRecipe, kept_recipe
 from albert.finetuning.model import PretrainedEncoder, Start
@@ -138,12 +138,12 @@ def finetune_seeds(
         raise CannotCreate(output, "holds one run, not those of several seeds", "choose another output")
     runs: list[SeedRun] = []
     report: Mapping[str, Any] = {}
-    said: Said = {}
+    teacher_logits: TeacherLogits = {}
     for seed in range(settings.seed, settings.seed + n_seeds):
         place = output / f"seed-{seed}"
         try:
             told = {} if announce is None or seed != settings.seed else {"announce": announce}
-            result = finetune(task, start, data, place, recipe, replace(settings, seed=seed), said, **told)
+            result = finetune(task, start, data, place, recipe, replace(settings, seed=seed), teacher_logits, **told)
         except Diverged as error:
             runs.append(SeedRun(seed=seed, directory=place, scores={}, failure=f"diverged: {error.why}"))
         else:

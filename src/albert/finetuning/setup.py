@@ -13,15 +13,15 @@ from torch.nn import functional
 from albert.finetuning.data import TaskBatch, TaskBatches
 from albert.finetuning.distillation import (
     Distillation,
+    DistillationBatch,
+    DistillationBatches,
     FrozenEncoder,
-    TaughtBatch,
-    TaughtBatches,
     Teacher,
     known_states,
     soft_loss,
 )
 from albert.finetuning.evaluation import Computing
-from albert.finetuning.model import HeadAtDepths, exit_weights
+from albert.finetuning.model import MultiExitModel, exit_weights
 from albert.model.albert import SpanFromStart
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target
 from albert.training.update import Batch, BatchSource, Objective, Sums
@@ -54,10 +54,10 @@ def term_of(target: Target) -> str:
 def task_loss(model: nn.Module, batch: Batch) -> Sums:
     """The loss of a micro-batch, summed over its examples; see `output_loss`."""
     assert isinstance(batch, TaskBatch)
-    return output_loss(model(batch.packed, *told_to_the_head(batch)), batch)
+    return output_loss(model(batch.packed, *head_inputs(batch)), batch)
 
 
-def told_to_the_head(batch: TaskBatch) -> tuple[Int[Tensor, " sequences"], ...]:
+def head_inputs(batch: TaskBatch) -> tuple[Int[Tensor, " sequences"], ...]:
     """What a head needs to know beside the states to learn from them: a joint span, where the answers start."""
     return (batch.packed.first_positions + batch.targets[:, 0],) if batch.term == JOINT_SPAN else ()
 
@@ -126,7 +126,7 @@ def _is_best(
 
 
 @dataclass(frozen=True)
-class WayOfLearning:
+class TrainingSetup:
     """What the training loop is given."""
 
     module: nn.Module
@@ -137,7 +137,7 @@ class WayOfLearning:
 
 
 @dataclass(frozen=True)
-class TaughtLoss:
+class DistillationLoss:
     """The loss of a micro-batch: the exits' losses weighted, each of the data and, where there is one, of a teacher."""
 
     weights: tuple[float, ...]
@@ -145,14 +145,14 @@ class TaughtLoss:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Sums:
         """Summed over examples; right are those that the deepest exit gets right."""
-        assert isinstance(batch, TaughtBatch)
-        outputs = model(batch.batch.packed, told_to_the_head(batch.batch), batch.states)
+        assert isinstance(batch, DistillationBatch)
+        outputs = model(batch.batch.packed, head_inputs(batch.batch), batch.states)
         each = [self._of_one_exit(output, batch) for output in outputs]
         term = batch.batch.term
         losses = [weight * sums.losses[term] for weight, sums in zip(self.weights, each, strict=True)]
         return Sums({term: sum(losses[1:], losses[0])}, each[-1].correct)
 
-    def _of_one_exit(self, output: Tensor | tuple, batch: TaughtBatch) -> Sums:
+    def _of_one_exit(self, output: Tensor | tuple, batch: DistillationBatch) -> Sums:
         sums = output_loss(output, batch.batch)
         if self.distillation is None or batch.teacher is None or isinstance(output, tuple):
             return sums
@@ -162,7 +162,7 @@ class TaughtLoss:
         return Sums({term: (1 - weight) * sums.losses[term] + weight * soft}, sums.correct)
 
 
-def way_of_learning(
+def training_setup(
     model: nn.Module,
     batches: TaskBatches,
     depths: tuple[int, ...],
@@ -171,7 +171,7 @@ def way_of_learning(
     freeze_encoder: bool = False,
     teacher: Teacher | None = None,
     distillation: Distillation | None = None,
-) -> WayOfLearning:
+) -> TrainingSetup:
     """Put together how a model learns; what is computed beforehand is computed here.
 
     Args:
@@ -184,8 +184,8 @@ def way_of_learning(
         distillation: how much the teacher counts.
     """
     if len(depths) == 1 and not freeze_encoder and teacher is None:
-        return WayOfLearning(model, batches, task_loss)
-    module = (FrozenEncoder if freeze_encoder else HeadAtDepths)(model, depths)
+        return TrainingSetup(model, batches, task_loss)
+    module = (FrozenEncoder if freeze_encoder else MultiExitModel)(model, depths)
     known, notes = None, ()
     if isinstance(module, FrozenEncoder):
         known = known_states(module, batches.sequences, computing)
@@ -197,5 +197,5 @@ def way_of_learning(
         cut = teacher.split.counts.get("truncated", 0)
         shortened = f", which reads {cut:,} of them cut" if cut else ""
         notes += (f"learns from {distillation.source}{shortened}, asked once an example",)
-    source = TaughtBatches(batches, known, logits)
-    return WayOfLearning(module, source, TaughtLoss(exit_weights(depths), distillation), notes)
+    source = DistillationBatches(batches, known, logits)
+    return TrainingSetup(module, source, DistillationLoss(exit_weights(depths), distillation), notes)

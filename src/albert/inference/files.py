@@ -1,6 +1,6 @@
 """Prediction on whole files: all rows are checked first, then answered and written batch by batch.
 
-Memory does not grow with the file. `ASKINGS` has an entry for each ability."""
+Memory does not grow with the file. `INFERENCE_TASKS` has an entry for each ability."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from albert.inference.outputs import OutputFormat, PartialOutput, Progress, Row,
 from albert.inference.predictor import Predictor
 from albert.inference.records import (
     ERROR,
-    Asking,
     Fields,
+    InferenceTask,
     Inputs,
     Record,
     Settings,
@@ -151,7 +151,7 @@ class FilePrediction:
 
     file: CorpusFile
     output: Path | None
-    asking: Asking
+    asking: InferenceTask
     fields: Fields = field(default_factory=Fields)
     settings: Settings = field(default_factory=Settings)
     prefix: str = "predicted_"
@@ -283,20 +283,20 @@ def _print(data: bytes) -> None:
 # All ways to ask the rows of a file, by the names that they have on the command line.
 
 
-def asking_for(predictor: Predictor, name: str | None) -> Asking:
+def inference_task_for(predictor: Predictor, name: str | None) -> InferenceTask:
     """The way to ask that is named, or the one that the model is for.
 
     Raises:
         UsageError: nobody said which of several.
         InvalidConfiguration: the model has no head for it.
     """
-    possible = [asking for asking in ASKINGS.values() if asking.ability in predictor.abilities]
+    possible = [asking for asking in INFERENCE_TASKS.values() if asking.ability in predictor.abilities]
     if name is None:
         if len(possible) > 1:
             known = " or ".join(asking.name for asking in possible)
-            raise UsageError("--ask", f"{predictor.name} can do several things", f"say {known}")
-        return possible[0] if possible else ASKINGS["embed"]
-    asking = ASKINGS[name]
+            raise UsageError("--task", f"{predictor.name} can do several things", f"say {known}")
+        return possible[0] if possible else INFERENCE_TASKS["embed"]
+    asking = INFERENCE_TASKS[name]
     if asking.ability is not None and asking not in possible:
         can = " and ".join(predictor.abilities) or "only embed texts"
         raise InvalidConfiguration(predictor.name, f"has no trained head to {asking.ability}", f"this model can {can}")
@@ -422,19 +422,19 @@ def _depth_field(predictor: Predictor) -> dict[str, Value]:
 
 _TAGGED: Value = {"word": "text", "entity": "text", "score": "number", "start": "count", "end": "count"}
 _GUESS: Value = {"score": "number", "token": "count", "token_str": "text", "sequence": "text"}
-ASKINGS: dict[str, Asking] = {
+INFERENCE_TASKS: dict[str, InferenceTask] = {
     asking.name: asking
     for asking in (
-        Asking("classify", CLASSIFYING, text_and_perhaps_pair, _classify, _class_fields),
-        Asking(
+        InferenceTask("classify", CLASSIFYING, text_and_perhaps_pair, _classify, _class_fields),
+        InferenceTask(
             "score",
             SCORING,
             text_and_perhaps_pair,
             _score,
             lambda predictor, _: {"score": "number", **_depth_field(predictor), "tokens_cut": "count"},
         ),
-        Asking("answer", ANSWERING, question_in_context, _answer, _answer_fields),
-        Asking(
+        InferenceTask("answer", ANSWERING, question_in_context, _answer, _answer_fields),
+        InferenceTask(
             "choose",
             CHOOSING,
             options_in_context,
@@ -448,9 +448,9 @@ ASKINGS: dict[str, Asking] = {
                 "tokens_cut": "count",
             },
         ),
-        Asking("tag", TAGGING, text_or_words, _tag, lambda *_: {"tags": [_TAGGED]}),
-        Asking("fill-mask", FILLING, one_text, _fill, lambda *_: {"masks": [[_GUESS]], ERROR: "text"}),
-        Asking("order", ORDERING, two_texts, _order, _order_fields),
-        Asking("embed", None, one_text, _embed, lambda *_: {"embedding": ["number"], "tokens_cut": "count"}),
+        InferenceTask("tag", TAGGING, text_or_words, _tag, lambda *_: {"tags": [_TAGGED]}),
+        InferenceTask("fill-mask", FILLING, one_text, _fill, lambda *_: {"masks": [[_GUESS]], ERROR: "text"}),
+        InferenceTask("order", ORDERING, two_texts, _order, _order_fields),
+        InferenceTask("embed", None, one_text, _embed, lambda *_: {"embedding": ["number"], "tokens_cut": "count"}),
     )
 }

@@ -130,7 +130,7 @@ def output_format(
         case ".npy" if f"{prefix}embedding" in gives:
             return Vectors(f"{prefix}embedding", width)
         case ".npy":
-            raise UsageError(path, "holds vectors alone", "say --ask embed, or use another ending")
+            raise UsageError(path, "holds vectors alone", "say --task embed, or use another ending")
     raise UsageError(path, "unknown kind of output", f"use {', '.join(ENDINGS)}")
 
 

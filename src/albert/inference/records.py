@@ -283,7 +283,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Asking:
+class InferenceTask:
     """One way to ask.
 
     Attributes:
@@ -302,7 +302,7 @@ class Asking:
 
 
 def answers_to(
-    asking: Asking, predictor: Predictor, inputs: Sequence[Inputs], settings: Settings
+    asking: InferenceTask, predictor: Predictor, inputs: Sequence[Inputs], settings: Settings
 ) -> list[dict[str, Any]]:
     """An answer to each row; one that cannot be given has all fields null but the one that says why."""
     names = asking.gives(predictor, settings)

@@ -36,7 +36,7 @@ class SampleSource(Protocol):
     """Samples by number."""
 
     per_epoch: int
-    worthwhile: int
+    preferred_batch: int
 
     def batch(self, numbers: np.ndarray) -> Samples:
         """Many samples at once, each as it would be alone."""
@@ -63,7 +63,7 @@ class MixedSamples:
         self._parts = parts
         self._shares = np.maximum(1, np.rint(GRAIN * shares / shares.sum())).astype(np.int64).tolist()
         self.per_epoch = sum(part.per_epoch for part in parts)
-        self.worthwhile = min(part.worthwhile for part in parts)
+        self.preferred_batch = min(part.preferred_batch for part in parts)
 
     def batch(self, numbers: Int64[np.ndarray, " samples"]) -> Samples:
         """Many samples at once, in the order of their numbers, each as it would be alone."""
@@ -233,7 +233,7 @@ def micro_batches(samples: SampleSource, numbers: np.ndarray, micro_batch_size: 
         numbers: int64, which of them.
         micro_batch_size: sequences of each; the last one may have fewer.
     """
-    at_once = max(1, samples.worthwhile // micro_batch_size) * micro_batch_size
+    at_once = max(1, samples.preferred_batch // micro_batch_size) * micro_batch_size
     for begin in range(0, len(numbers), at_once):
         made = samples.batch(numbers[begin : begin + at_once])
         for i in range(0, len(made.lengths), micro_batch_size):

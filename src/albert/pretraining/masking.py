@@ -59,7 +59,7 @@ class Words:
 
 MaskingUnit = Literal["word", "token"]
 Replacement = Literal["token", "span"]
-_FATES = 1 << 32
+_REPLACEMENT_DRAWS = 1 << 32
 """A sequence's draws: number i is for its word i, and this many and p for its token p."""
 
 
@@ -173,15 +173,15 @@ class NgramMasking:
         labels = token_ids[positions]
         starts = np.cumsum(lengths) - lengths
         sequence = np.searchsorted(starts, positions, side="right") - 1
-        bits = draw(keys[sequence], positions - starts[sequence] + _FATES)
-        strangers = self.replacements[below(low(bits), len(self.replacements))]
+        bits = draw(keys[sequence], positions - starts[sequence] + _REPLACEMENT_DRAWS)
+        random_tokens = self.replacements[below(low(bits), len(self.replacements))]
         fates = high(bits)
         if self.recipe.replacement == "span":  # that of its first token
             fates = np.repeat(fates[np.cumsum(sizes) - sizes], sizes)
         mask, random = self.recipe.replace_with_mask, self.recipe.replace_with_mask + self.recipe.replace_with_random
         replaced = token_ids.copy()
         replaced[positions] = np.where(
-            fates < _of_32_bits(mask), self.mask_id, np.where(fates < _of_32_bits(random), strangers, labels)
+            fates < _of_32_bits(mask), self.mask_id, np.where(fates < _of_32_bits(random), random_tokens, labels)
         )
         return MaskedTokens(replaced, positions, labels, spans)
 

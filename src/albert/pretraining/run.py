@@ -43,14 +43,14 @@ from albert.pretraining.run_identity import (
     keep_recipe,
     recipe_fingerprint,
     refuse_another_start_elsewhere,
-    settle,
+    resolve_recipe,
     warm_start_for_pretraining,
 )
 from albert.pretraining.segments import head_task
 from albert.pretraining.statistics import tokens_cut
 from albert.runtime.devices import describe_machine, measured_matmul_rate, pick_device, seed_torch
 from albert.runtime.distributed import gather_weights, process_group, sharded_copy, wait_for_all
-from albert.runtime.environment import World, load_by_name, world
+from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import read_journal, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
@@ -218,21 +218,21 @@ def pretrain(
     """
     logging = None if wandb is None else load_by_name("albert.training.wandb_logger", "wandb")
     place = pick_device(device, world().local_rank)
-    with process_group(place, recipe.peer_timeout_minutes) as here:
-        corpora = open_corpora([data] if isinstance(data, Path) else data, verify=here.is_first)
+    with process_group(place, recipe.peer_timeout_minutes) as ranks:
+        corpora = open_corpora([data] if isinstance(data, Path) else data, verify=ranks.is_first)
         corpus = corpora[0]
         run = RunFolder(output)
-        refuse_another_start_elsewhere(recipe, corpora, run, init, change_dropout, here, place)
-        recipe = settle(recipe, corpus, run, place, here, change_dropout)
+        refuse_another_start_elsewhere(recipe, corpora, run, init, change_dropout, ranks, place)
+        recipe = resolve_recipe(recipe, corpus, run, place, ranks, change_dropout)
         # Everything that can be refused is, before the first file is written.
-        if recipe.batch_size % here.size:
-            why = f"{recipe.batch_size} sequences cannot be shared out evenly over {here.size} processes"
+        if recipe.batch_size % ranks.size:
+            why = f"{recipe.batch_size} sequences cannot be shared out evenly over {ranks.size} processes"
             raise InvalidConfiguration("batch_size", why, "choose a multiple")
         samples = training_samples(recipe, corpora)
         model = untrained_model(recipe)
         model.albert.encoder.checkpointing = recipe.activation_checkpointing
-        if not here.is_first:
-            wait_for_all(here)
+        if not ranks.is_first:
+            wait_for_all(ranks)
             return _Run(recipe, corpora, samples, None, run, place, model, kept_start(run)).complete()
         held_out = held_out_samples(recipe, corpora)
         start = None if init is None else warm_start_for_pretraining(init, recipe, model, corpus)
@@ -246,7 +246,7 @@ def pretrain(
                 cut = tokens_cut(corpora, recipe.sequences, recipe.seed)
                 print(f"albert: note: sequences.keep_pairs: {cut.name}: {cut.seen:.1%}", file=sys.stderr)
             loggers = [] if logging is None else [logging.WandbLogger(run, wandb, to_json(recipe))]
-            wait_for_all(here)
+            wait_for_all(ranks)
             return _Run(recipe, corpora, samples, held_out, run, place, model, kept_start(run), loggers).complete()
 
 
@@ -273,18 +273,18 @@ class _Run:
 
     def complete(self) -> PretrainingResult:
         """Train to the end, evaluate, and write everything."""
-        here, recipe, run = world(), self.recipe, self.run
+        ranks, recipe, run = world(), self.recipe, self.run
         if recipe.sequences.objective == "none":  # nothing asks these, and weight decay alone would shrink them away
             for part in (self.model.albert.pooler, self.model.sop_classifier):
                 assert part is not None
                 part.requires_grad_(False)
-        model, gather = self._trained(here)
+        model, gather = self._trained(ranks)
         optimizer = build_optimizer(recipe.optimizer, model)
         identity = self._identity()
         if self.start is not None:
-            if here.is_first and not run.checkpoints():
+            if ranks.is_first and not run.checkpoints():
                 self._begin(self.start, optimizer, identity)
-            wait_for_all(here)
+            wait_for_all(ranks)
         peak, schedule = recipe.optimizer.learning_rate, recipe.schedule
         set_dropout_of = _dropout_by_step(model, recipe.dropout_changes)
         result = train(
@@ -309,7 +309,7 @@ class _Run:
         if gather is not None:
             gather()
         evaluation = result.evaluation
-        if here.is_first:
+        if ranks.is_first:
             evaluations = [record for record in read_journal(run.journal_path) if record["event"] == "evaluation"]
             if evaluations:
                 evaluation = {k: v for k, v in evaluations[-1].items() if k not in ("event", "time", "step", "seconds")}
@@ -318,16 +318,16 @@ class _Run:
                 save_model_directory(
                     run.model_path, self.model, self.tokenizer_directory, extra=self._extra(), card=card, replace=True
                 )
-        wait_for_all(here)
+        wait_for_all(ranks)
         return PretrainingResult(run.path, run.model_path, result, evaluation, self.start)
 
-    def _trained(self, here: World) -> tuple[AlbertForPreTraining, Callable[[], None] | None]:
+    def _trained(self, ranks: Ranks) -> tuple[AlbertForPreTraining, Callable[[], None] | None]:
         """The model that learns, and what brings its weights into the whole one where that is another."""
-        if self.recipe.parallelism == "data" or here.size == 1:
+        if self.recipe.parallelism == "data" or ranks.size == 1:
             return self.model.to(self.place), None
-        model = sharded_copy(self.model, here, self.place)
+        model = sharded_copy(self.model, ranks, self.place)
         self.model.eval()
-        return model, partial(gather_weights, model, self.model, here)
+        return model, partial(gather_weights, model, self.model, ranks)
 
     def _begin(self, start: StartRecord, optimizer: Optimizer, identity: dict[str, str]) -> None:
         """Score the weights as they came, and keep them as the checkpoint of step 0."""

@@ -44,7 +44,7 @@ from albert.pretraining.recipe import (
 from albert.pretraining.segments import SentenceObjective, head_task
 from albert.runtime.devices import default_precision, seed_torch
 from albert.runtime.distributed import code_fingerprint, refuse_differences, sum_over_ranks
-from albert.runtime.environment import World
+from albert.runtime.environment import Ranks
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.json_files import load_json, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash
@@ -81,12 +81,12 @@ _SINCE_THE_FIRST_RUNS: dict[str, Any] = {
 """Values that mean what recipes without such a field meant: runs begun before it was there go on."""
 
 
-def settle(
+def resolve_recipe(
     recipe: PretrainingRecipe,
     corpus: TokenCorpus,
     run: RunFolder,
     place: torch.device,
-    here: World,
+    ranks: Ranks,
     change_dropout: float | None = None,
 ) -> PretrainingRecipe:
     """The recipe with nothing left open, the same on all ranks and for all time.
@@ -116,7 +116,7 @@ def settle(
         changes = _changed_now(recipe, changes, run, change_dropout)
     if precision == "auto":
         precision = default_precision(place)
-    against = sum_over_ranks(torch.tensor(float(precision == "fp32"), device=place), here)
+    against = sum_over_ranks(torch.tensor(float(precision == "fp32"), device=place), ranks)
     precision = "fp32" if against > 0 else "bf16"
     model = replace(recipe.model, vocab_size=corpus.vocab_size)
     return replace(recipe, model=model, precision=precision, dropout_changes=changes)
@@ -316,7 +316,7 @@ def refuse_another_start_elsewhere(
     run: RunFolder,
     init: Init | None,
     change_dropout: float | None,
-    here: World,
+    ranks: Ranks,
     place: torch.device,
 ) -> None:
     """Compare code, recipe, data and the point to go on from over all ranks.
@@ -342,7 +342,7 @@ def refuse_another_start_elsewhere(
         "model to start from": repr(init),
         "newest checkpoint": repr([step for step, _ in run.checkpoints()[-1:]]),
     }
-    refuse_differences(facts, here, place)
+    refuse_differences(facts, ranks, place)
 
 
 # --------------------------------------------------------------------------------------------------------------------

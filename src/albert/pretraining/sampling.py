@@ -296,7 +296,7 @@ class Samples(NamedTuple):
             self.order_labels[begin:end],
         )
 
-    def singly(self) -> list[Sample]:
+    def unbatch(self) -> list[Sample]:
         """Each by itself."""
         parts = (self.part(i, i + 1) for i in range(len(self.lengths)))
         return [Sample(ids, types, places, labels, int(order[0])) for ids, types, _, places, labels, order in parts]
@@ -335,12 +335,12 @@ class PretrainingSamples:
         self._order = EpochOrder(corpus, partial(pack_documents, sequences, seed), seed)
         self.per_epoch = self._order.per_epoch
         _keep_freed_memory()
-        self.worthwhile = max(1, TOKENS_AT_ONCE // sequences.max_length)
+        self.preferred_batch = max(1, TOKENS_AT_ONCE // sequences.max_length)
         """How many samples are best made at once."""
 
     def numbered(self, number: int) -> Sample:
         """Sample `number` of the run, counted from 0 over all epochs."""
-        return self.batch(np.array([number])).singly()[0]
+        return self.batch(np.array([number])).unbatch()[0]
 
     def sample(self, epoch: int, n: int) -> Sample:
         """Sample `n` of an epoch, of which there are `per_epoch`."""

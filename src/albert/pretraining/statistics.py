@@ -54,14 +54,14 @@ def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
     """
     masking = samples.masking
     counts: Counter[str] = Counter()
-    strangers = np.zeros(len(masking.special), dtype=np.int64)
+    random_tokens = np.zeros(len(masking.special), dtype=np.int64)
     drawn, spans = (np.zeros(masking.recipe.max_ngram + 1, dtype=np.int64) for _ in range(2))
     lengths: list[np.ndarray] = []
     with progress("Counting", len(numbers), "samples") as bar:
-        for begin in range(0, len(numbers), samples.worthwhile):
-            made = samples.explained(numbers[begin : begin + samples.worthwhile])
+        for begin in range(0, len(numbers), samples.preferred_batch):
+            made = samples.explained(numbers[begin : begin + samples.preferred_batch])
             counts.update(_sizes(made, masking))
-            strangers += _fates(made, masking, counts)
+            random_tokens += _replacement_draws(made, masking, counts)
             drawn += np.bincount(_drawn(made, masking), minlength=len(drawn))
             spans += np.bincount(made.spans.words, minlength=len(spans))
             lengths.append(made.samples.lengths)
@@ -69,7 +69,7 @@ def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
     return [
         *_budget_figures(counts),
         *_ngram_figures(masking, drawn, spans),
-        *_fate_figures(masking, counts, strangers),
+        *_fate_figures(masking, counts, random_tokens),
         _share("swapped or foreign, of those asked", counts["swapped"], counts["asked"], 0.5),
         Figure("asked for their order, of all", counts["asked"] / len(numbers)),
         *_length_figures(np.concatenate(lengths), samples.recipe.max_length, counts),
@@ -153,7 +153,7 @@ def _drawn(made: Explained, masking: NgramMasking) -> np.ndarray:
     return masking.drawn(words, made.mask_keys)[1]
 
 
-def _fates(made: Explained, masking: NgramMasking, counts: Counter[str]) -> np.ndarray:
+def _replacement_draws(made: Explained, masking: NgramMasking, counts: Counter[str]) -> np.ndarray:
     """Count what became of masked tokens; returns how often each id was drawn in the place of another."""
     labels, replaced = made.samples.masked_labels, made.samples.token_ids[made.samples.masked_positions]
     sizes = made.spans.end - made.spans.begin
@@ -182,12 +182,12 @@ def _ngram_figures(masking: NgramMasking, drawn: np.ndarray, spans: np.ndarray) 
     return figures
 
 
-def _fate_figures(masking: NgramMasking, counts: Counter[str], strangers: np.ndarray) -> list[Figure]:
+def _fate_figures(masking: NgramMasking, counts: Counter[str], random_tokens: np.ndarray) -> list[Figure]:
     recipe, vocabulary = masking.recipe, int((~masking.special).sum())
     same = recipe.replace_with_random / vocabulary  # drawn at random, and it is the one that was there
     kept = 1 - recipe.replace_with_mask - recipe.replace_with_random + same
     other = counts["fates"] - counts["[MASK]"] - counts["kept"]
-    ordinary = strangers[~masking.special]
+    ordinary = random_tokens[~masking.special]
     bins = max(2, min(vocabulary, int(ordinary.sum()) // 20))
     seen = np.bincount(np.arange(vocabulary) * bins // vocabulary, weights=ordinary)
     expected = np.bincount(np.arange(vocabulary) * bins // vocabulary) * ordinary.sum() / vocabulary
@@ -197,7 +197,7 @@ def _fate_figures(masking: NgramMasking, counts: Counter[str], strangers: np.nda
         _share("become another token", other, counts["fates"], recipe.replace_with_random - same),
         _share("stay as they are", counts["kept"], counts["fates"], kept),
         Figure("chi-square of other tokens, by degree", spread, 1.0, math.sqrt(2 / (bins - 1))),
-        Figure("special tokens among them", float(strangers[masking.special].sum()), 0.0, 0.0),
+        Figure("special tokens among them", float(random_tokens[masking.special].sum()), 0.0, 0.0),
     ]
 
 

@@ -18,14 +18,14 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import albert
-from albert.runtime.environment import PEER_TIMEOUT_MINUTES, World, world
+from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Ranks, world
 from albert.runtime.errors import InvalidConfiguration, TryAgain
 
 _PEER_LOST = re.compile("by peer|time(d )?out", re.IGNORECASE)
 
 
 @contextmanager
-def process_group(device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MINUTES) -> Iterator[World]:
+def process_group(device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MINUTES) -> Iterator[Ranks]:
     """Join the process group for the length of the block (nothing to join for a single process).
 
     Args:
@@ -35,9 +35,9 @@ def process_group(device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MI
     Raises:
         TryAgain: another process ended or cannot be reached.
     """
-    here = world()
-    if here.size == 1:
-        yield here
+    ranks = world()
+    if ranks.size == 1:
+        yield ranks
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
     if device.type == "cuda":
@@ -45,38 +45,38 @@ def process_group(device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MI
     try:
         torch_distributed.init_process_group(backend, timeout=timedelta(minutes=timeout_minutes))
         try:
-            yield here
+            yield ranks
         finally:
             torch_distributed.destroy_process_group()
     except RuntimeError as error:
         if isinstance(error, torch_distributed.DistError) or _PEER_LOST.search(str(error)):
             raise TryAgain(
-                f"process {here.rank}", "lost another one", "see its message; the same command goes on"
+                f"process {ranks.rank}", "lost another one", "see its message; the same command goes on"
             ) from error
         raise
 
 
-def replicate(model: nn.Module, here: World, device: torch.device) -> nn.Module:
+def replicate(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module:
     """Wrap for data parallelism when there is more than one process; gradients are then averaged over ranks.
 
     A sharded model averages them already.
     """
-    if here.size == 1 or isinstance(model, FSDPModule):
+    if ranks.size == 1 or isinstance(model, FSDPModule):
         return model
     devices = [device.index] if device.type == "cuda" else None
     return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
 
 
-def sum_over_ranks(values: torch.Tensor, here: World) -> torch.Tensor:
+def sum_over_ranks(values: torch.Tensor, ranks: Ranks) -> torch.Tensor:
     """Element-wise sum over all processes; the argument itself for one."""
-    if here.size > 1:
+    if ranks.size > 1:
         torch_distributed.all_reduce(values)
     return values
 
 
-def wait_for_all(here: World) -> None:
+def wait_for_all(ranks: Ranks) -> None:
     """Return once every process has come here."""
-    if here.size > 1:
+    if ranks.size > 1:
         torch_distributed.barrier()
 
 
@@ -84,7 +84,7 @@ def wait_for_all(here: World) -> None:
 # All ranks need identical arguments: compared once, before the first number is computed.
 
 
-def refuse_differences(facts: Mapping[str, str], here: World, device: torch.device) -> None:
+def refuse_differences(facts: Mapping[str, str], ranks: Ranks, device: torch.device) -> None:
     """Compare what the ranks were given. Only hashes travel.
 
     Args:
@@ -95,11 +95,11 @@ def refuse_differences(facts: Mapping[str, str], here: World, device: torch.devi
     Raises:
         InvalidConfiguration: on every rank, when one was given something else than the first.
     """
-    if here.size == 1:
+    if ranks.size == 1:
         return
     digests = [list(hashlib.sha256(value.encode()).digest()) for value in facts.values()]
     mine = torch.tensor(digests, dtype=torch.uint8, device=device)
-    of_all = [torch.empty_like(mine) for _ in range(here.size)]
+    of_all = [torch.empty_like(mine) for _ in range(ranks.size)]
     torch_distributed.all_gather(of_all, mine)
     for number, name in enumerate(facts):
         others = [str(rank) for rank, theirs in enumerate(of_all) if not torch.equal(theirs[number], of_all[0][number])]
@@ -132,7 +132,7 @@ def code_fingerprint() -> str:
 Module = TypeVar("Module", bound=nn.Module)
 
 
-def sharded_copy(model: Module, here: World, device: torch.device) -> Module:
+def sharded_copy(model: Module, ranks: Ranks, device: torch.device) -> Module:
     """A model to train whose every tensor is cut up over the processes; the given one stays as it is.
 
     Args:
@@ -140,7 +140,7 @@ def sharded_copy(model: Module, here: World, device: torch.device) -> Module:
         here: one of several processes in a process group.
         device: where this process computes.
     """
-    mesh = init_device_mesh(device.type, (here.size,))
+    mesh = init_device_mesh(device.type, (ranks.size,))
     cut = copy.deepcopy(model)
     fully_shard(cut, mesh=mesh, reshard_after_forward=False, mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float32))
     return cut
@@ -158,12 +158,12 @@ def hold_gradients(model: nn.Module, hold: bool) -> None:
     model.set_reshard_after_backward(not hold)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def gather_full(tensor: Tensor) -> Tensor:
     """All of a tensor, on its device. Of one that is cut up every rank gives its share: all must call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def share_of(tensor: Tensor, like: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
     """The part of a whole tensor that this rank keeps, in the form and on the device of `like`."""
     tensor = tensor.to(like.device)
     if not isinstance(like, DTensor):
@@ -172,9 +172,9 @@ def share_of(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def gather_weights(model: nn.Module, into: nn.Module, here: World) -> None:
+def gather_weights(model: nn.Module, into: nn.Module, ranks: Ranks) -> None:
     """Bring the weights of a sharded model together in a whole one on the first rank. All ranks must call this."""
     for cut, complete in zip(model.parameters(), into.parameters(), strict=True):
-        weights = whole(cut)
-        if here.is_first:
+        weights = gather_full(cut)
+        if ranks.is_first:
             complete.copy_(weights)

@@ -75,7 +75,7 @@ PEER_TIMEOUT_MINUTES = 30.0
 
 
 @dataclass(frozen=True)
-class World:
+class Ranks:
     """The processes that train together."""
 
     rank: int = 0
@@ -88,8 +88,8 @@ class World:
         return self.rank == 0
 
 
-def world() -> World:
+def world() -> Ranks:
     """The world torchrun described in the environment, or a single process."""
     if "RANK" not in os.environ:
-        return World()
-    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))
+        return Ranks()
+    return Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")))

@@ -88,7 +88,7 @@ def read_manifest(path: Path) -> dict[str, FileSum]:
     return {name: FileSum(entry["bytes"], entry["sha256"]) for name, entry in listed.items()}
 
 
-def is_whole(path: Path) -> bool:
+def is_intact(path: Path) -> bool:
     """Whether `verify_directory` finds nothing wrong."""
     try:
         verify_directory(path)

@@ -16,15 +16,15 @@ from torch.utils.data import DataLoader, Dataset
 
 from albert.runtime.devices import seed_torch
 from albert.runtime.distributed import replicate, sum_over_ranks, wait_for_all
-from albert.runtime.environment import World, world
+from albert.runtime.environment import Ranks, world
 from albert.runtime.progress import progress
 from albert.training.logging import Curves, Limit, Logger, Meter, Reports, TrainingPlan, TrainingResult
 from albert.training.run_folder import RunFolder, Stopped, StopRequest, stop_signals
 from albert.training.state import (
     TrainingState,
     circumstances,
-    note_changes,
     read_training_state,
+    report_environment_changes,
     training_tensors,
     write_training_state,
 )
@@ -34,7 +34,7 @@ from albert.training.update import Alarm, Batch, BatchSource, Guard, Objective, 
 # The batches of a run in their order, made ahead by worker processes where there are any.
 
 
-def load_batches(source: BatchSource, here: World, numbers: range, workers: int) -> Iterator[Sequence[Batch]]:
+def load_batches(source: BatchSource, ranks: Ranks, numbers: range, workers: int) -> Iterator[Sequence[Batch]]:
     """This rank's share of each batch.
 
     Args:
@@ -44,7 +44,7 @@ def load_batches(source: BatchSource, here: World, numbers: range, workers: int)
         workers: processes that make them; 0: this one, when a batch is asked for.
     """
     loader = DataLoader(
-        _BatchDataset(source, here),
+        _BatchDataset(source, ranks),
         batch_size=None,
         sampler=numbers,
         num_workers=workers,
@@ -58,8 +58,8 @@ def load_batches(source: BatchSource, here: World, numbers: range, workers: int)
 class _BatchDataset(Dataset[Sequence[Batch]]):
     """Batches by number, for the worker processes of a DataLoader."""
 
-    def __init__(self, source: BatchSource, here: World) -> None:
-        self._source, self._here = source, here
+    def __init__(self, source: BatchSource, ranks: Ranks) -> None:
+        self._source, self._here = source, ranks
 
     def __getitem__(self, number: int) -> Sequence[Batch]:
         return self._source.micro_batches(number, self._here.rank, self._here.size)
@@ -101,7 +101,7 @@ class Training:
     evaluate: Callable[[], dict[str, float]] | None
     before_step: Callable[[int], Mapping[str, float]] | None
     meter: Meter | None
-    here: World
+    ranks: Ranks
     state: TrainingState
     reports: Reports
     request: StopRequest
@@ -116,13 +116,13 @@ class Training:
         self.ended_by = plan.reached(self.state)
         if self._owes_evaluation() and not self._evaluated():
             raise Stopped(self.run.path, self.request.number)
-        if plan.on_divergence == "rollback" and self._on_any_rank(self.here.is_first and not self.run.checkpoints()):
+        if plan.on_divergence == "rollback" and self._on_any_rank(self.ranks.is_first and not self.run.checkpoints()):
             self._save()  # there must be something to go back to
         self.model.train()
         while self.ended_by is None:
             ahead = self.state.incidents.batches_passed_over
             numbers = range(self.state.step + ahead, plan.total_steps + ahead)
-            for batches in load_batches(self.source, self.here, numbers, plan.workers):
+            for batches in load_batches(self.source, self.ranks, numbers, plan.workers):
                 if not self._step(batches):
                     break
         self.model.eval()
@@ -134,7 +134,7 @@ class Training:
         if self.before_step is not None and (changed := self.before_step(state.step)):
             self.reports.curves.write("change", state.step, **changed)
         started = time.perf_counter()
-        seed_torch("dropout", plan.seed, state.step, self.here.rank)
+        seed_torch("dropout", plan.seed, state.step, self.ranks.rank)
         save_due = time.monotonic() - self.saved_at > plan.checkpoint_minutes * 60
         rate = self.learning_rate(state.step, plan.budget_used(state))
         figures = update(
@@ -146,11 +146,11 @@ class Training:
             clip_norm=plan.clip_norm,
             precision=plan.precision,
             device=self.device,
-            here=self.here,
+            ranks=self.ranks,
             flags=(
                 self.request.number is not None,
-                self.here.is_first and save_due,
-                state.seconds if self.here.is_first else 0.0,
+                self.ranks.is_first and save_due,
+                state.seconds if self.ranks.is_first else 0.0,
             ),
             judge=Guard(state.incidents, plan.spike_deviations),
         )
@@ -207,7 +207,7 @@ class Training:
         if self.gather is not None:
             self.gather()
         given_up = False
-        if self.evaluate is not None and self.here.is_first:
+        if self.evaluate is not None and self.ranks.is_first:
             self.model.eval()
             with self.request.giving_up() as attempt:
                 self.evaluation = self.evaluate()
@@ -220,7 +220,7 @@ class Training:
     def _owes_evaluation(self) -> bool:
         """Whether the evaluation of the step that the run goes on from was given up for a signal."""
         due = self.state.step > 0 and (self._due(self.plan.evaluate_every) or self.ended_by is not None)
-        owed = due and self.here.is_first and self.evaluate is not None
+        owed = due and self.ranks.is_first and self.evaluate is not None
         return self._on_any_rank(owed and not self.reports.told("evaluation", self.state.step))
 
     def _damage(self) -> Alarm | None:
@@ -234,16 +234,16 @@ class Training:
         """Save a checkpoint of this step."""
         if self.gather is not None:
             self.gather()
-        tensors = training_tensors(self.model, self.optimizer, self.here)
+        tensors = training_tensors(self.model, self.optimizer, self.ranks)
 
         def write(directory: Path) -> None:
             self.save_model(directory)
             write_training_state(directory, tensors, self.state)
 
         self.reports.curves.sync()  # a checkpoint never knows of steps that the journal lost
-        if self.here.is_first:
+        if self.ranks.is_first:
             self.run.save_checkpoint(self.state.step, write, self.plan.keep_checkpoints)
-        wait_for_all(self.here)
+        wait_for_all(self.ranks)
         self.saved_at = time.monotonic()
 
     def _result(self) -> TrainingResult:
@@ -268,7 +268,7 @@ class Training:
 
     def _on_any_rank(self, flag: bool) -> bool:
         """Whether the flag is up anywhere; all ranks must ask."""
-        return float(sum_over_ranks(torch.tensor(float(flag), device=self.device), self.here)) > 0
+        return float(sum_over_ranks(torch.tensor(float(flag), device=self.device), self.ranks)) > 0
 
 
 def train(
@@ -323,28 +323,28 @@ def train(
         Stopped: SIGTERM or SIGINT came; a checkpoint of the last step was saved.
         DamagedData, InvalidConfiguration: the newest checkpoint is damaged, or belongs to another run.
     """
-    here = world()
+    ranks = world()
     newest = run.newest_checkpoint()
     state = TrainingState(identity=identity)
     if newest is not None:
         state = read_training_state(newest[1], model, optimizer, identity, step=newest[0])
-        if here.is_first:  # a run that died right after a save has not let the older ones go
+        if ranks.is_first:  # a run that died right after a save has not let the older ones go
             run.keep_newest(plan.keep_checkpoints)
-    now = circumstances(here, device, model, plan.precision)
-    changes = note_changes(state.circumstances, now, here)
+    now = circumstances(ranks, device, model, plan.precision)
+    changes = report_environment_changes(state.circumstances, now, ranks)
     state.circumstances = now
-    curves = Curves(run, state.step, active=here.is_first, more=loggers)
+    curves = Curves(run, state.step, active=ranks.is_first, more=loggers)
     if newest is None or changes:
         curves.write("circumstances", state.step, now=now, changes=changes)
-    bar = progress(description, plan.likely_steps(state), "steps", state.step, quiet=not here.is_first)
+    bar = progress(description, plan.likely_steps(state), "steps", state.step, quiet=not ranks.is_first)
     try:
         with stop_signals() as request, bar as shown:
             reports = Reports(
-                run=run, plan=plan, curves=curves, bar=shown, meter=meter, device=device, active=here.is_first
+                run=run, plan=plan, curves=curves, bar=shown, meter=meter, device=device, active=ranks.is_first
             )
             return Training(
                 model=model,
-                parallel=replicate(model, here, device),
+                parallel=replicate(model, ranks, device),
                 optimizer=optimizer,
                 learning_rate=learning_rate,
                 source=source,
@@ -357,7 +357,7 @@ def train(
                 evaluate=evaluate,
                 before_step=before_step,
                 meter=meter,
-                here=here,
+                ranks=ranks,
                 state=state,
                 reports=reports,
                 request=request,

@@ -16,7 +16,7 @@ from types import FrameType
 
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData
 from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
-from albert.runtime.manifest import MANIFEST_NAME, is_whole, verify_directory
+from albert.runtime.manifest import MANIFEST_NAME, is_intact, verify_directory
 
 _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
 
@@ -82,7 +82,7 @@ class RunFolder:
             keep: checkpoints to keep, at least 1.
         """
         path = self.checkpoints_path / f"step-{step:08d}"
-        if is_whole(path):  # by the run that this one resumes
+        if is_intact(path):  # by the run that this one resumes
             return path
         with new_directory(path, replace=True) as directory:
             write(directory)
@@ -119,7 +119,7 @@ class RunFolder:
 
     def _remedy(self, older: list[tuple[int, Path]], damaged: Path) -> str:
         for step, path in reversed(older):
-            if is_whole(path):
+            if is_intact(path):
                 return f"remove {damaged} to go on from step {step}, which is whole"
         return f"no older checkpoint is whole; remove {self.path} to start again"
 

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from albert.runtime.devices import fp32_library, processor_capabilities, processor_name
-from albert.runtime.distributed import is_sharded, share_of, whole
-from albert.runtime.environment import Precision, World
+from albert.runtime.distributed import gather_full, is_sharded, shard_like
+from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.files import written_by_library
 from albert.runtime.json_files import load_json, save_json
-from albert.training.update import Incidents, UpdateFigures
+from albert.training.update import DivergenceHistory, UpdateFigures
 
 # --------------------------------------------------------------------------------------------------------------------
 # Metric sums over the steps since the last line of the journal.
@@ -108,7 +108,7 @@ class TrainingState:
     seconds: float = 0.0
     seconds_of_first: float = 0.0
     window: Window = field(default_factory=Window)
-    incidents: Incidents = field(default_factory=Incidents)
+    incidents: DivergenceHistory = field(default_factory=DivergenceHistory)
     identity: dict[str, str] = field(default_factory=dict)
     circumstances: dict[str, str | int] = field(default_factory=dict)
 
@@ -121,7 +121,7 @@ class TrainingState:
             self.window.add(figures, seconds, flops)
 
 
-def training_tensors(model: nn.Module, optimizer: Optimizer, here: World) -> dict[str, Tensor]:
+def training_tensors(model: nn.Module, optimizer: Optimizer, ranks: Ranks) -> dict[str, Tensor]:
     """Weights as `model.NAME` and moments as `MOMENT.NAME`, whole and on the CPU; nothing on ranks but the first.
 
     All ranks must call this. Sharded tensors are brought together one at a time.
@@ -130,8 +130,8 @@ def training_tensors(model: nn.Module, optimizer: Optimizer, here: World) -> dic
     for name, parameter in model.named_parameters():
         kept = {f"{key}.{name}": value for key, value in optimizer.state.get(parameter, {}).items()}
         for full_name, tensor in {f"model.{name}": parameter, **kept}.items():
-            complete = whole(tensor.detach())
-            if here.is_first:
+            complete = gather_full(tensor.detach())
+            if ranks.is_first:
                 tensors[full_name] = complete.cpu().contiguous()
     return tensors
 
@@ -191,13 +191,13 @@ def _read_tensors(file: Any, path: Path, model: nn.Module, optimizer: Optimizer)
         saved = file.get_tensor(f"model.{name}") if f"model.{name}" in names else None
         if saved is None or saved.shape != parameter.shape:
             raise DamagedData(path, f"does not hold {name} of shape {list(parameter.shape)}")
-        parameter.copy_(share_of(saved, parameter))
+        parameter.copy_(shard_like(saved, parameter))
     for full_name in sorted(names - {f"model.{name}" for name in parameters}):
         key, _, name = full_name.partition(".")
         if name not in parameters:
             raise DamagedData(path, f"holds {full_name}, which this model does not have")
         tensor = file.get_tensor(full_name)
-        kept = tensor if tensor.dim() == 0 else share_of(tensor, parameters[name])
+        kept = tensor if tensor.dim() == 0 else shard_like(tensor, parameters[name])
         optimizer.state[parameters[name]][key] = kept.clone()
 
 
@@ -205,7 +205,7 @@ def _read_tensors(file: Any, path: Path, model: nn.Module, optimizer: Optimizer)
 # The environment that bit-identical resuming needs (device, kernels, versions), and a note when it has changed.
 
 
-def circumstances(here: World, device: torch.device, model: nn.Module, precision: Precision) -> dict[str, str | int]:
+def circumstances(ranks: Ranks, device: torch.device, model: nn.Module, precision: Precision) -> dict[str, str | int]:
     """How this process computes: on what, and with which kernels."""
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
@@ -222,13 +222,13 @@ def circumstances(here: World, device: torch.device, model: nn.Module, precision
         **machine,
         "precision": precision,
         "threads": torch.get_num_threads(),
-        "world_size": here.size,
+        "world_size": ranks.size,
         "parallelism": "sharded" if is_sharded(model) else "data",
     }
 
 
-def note_changes(
-    before: Mapping[str, str | int], now: Mapping[str, str | int], here: World
+def report_environment_changes(
+    before: Mapping[str, str | int], now: Mapping[str, str | int], ranks: Ranks
 ) -> dict[str, dict[str, Any]]:
     """Say so when a run goes on under circumstances that may change the last bits of its numbers.
 
@@ -243,7 +243,7 @@ def note_changes(
     changes = {
         name: {"before": value, "now": now.get(name)} for name, value in before.items() if value != now.get(name)
     }
-    if changes and here.is_first:
+    if changes and ranks.is_first:
         told = ", ".join(f"{name} {one['before']} → {one['now'] or 'none'}" for name, one in changes.items())
         print(f"albert: note: the run goes on with {told}: not bit for bit as before", file=sys.stderr)
     return changes

@@ -17,8 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from albert.runtime.devices import autocast
-from albert.runtime.distributed import hold_gradients, is_sharded, sum_over_ranks, whole
-from albert.runtime.environment import Precision, World
+from albert.runtime.distributed import gather_full, hold_gradients, is_sharded, sum_over_ranks
+from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import Diverged
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def update(
     clip_norm: float,
     precision: Precision,
     device: torch.device,
-    here: World,
+    ranks: Ranks,
     flags: tuple[float, ...] = (),
     judge: Callable[[UpdateFigures], Alarm | None] = non_finite,
 ) -> UpdateFigures:
@@ -156,7 +156,7 @@ def update(
         flags: what all ranks decide together; summed on the way, at no cost of its own.
         judge: says why not to take the step, given figures that are the same on all ranks.
     """
-    counts = _global_counts(batches, here, device)
+    counts = _global_counts(batches, ranks, device)
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
     for index, batch in enumerate(batches):
@@ -166,14 +166,14 @@ def update(
             # A term without items anywhere is 0, yet takes part: every tensor needs its gradient on every rank.
             terms = [loss / max(counts[name], 1) for name, loss in sums.losses.items()]
             # Data parallelism averages gradients over ranks, the sum is wanted.
-            (torch.stack(terms).sum() * here.size).backward()
+            (torch.stack(terms).sum() * ranks.size).backward()
         for kept, new in ((losses, sums.losses), (correct, sums.correct)):
             for name, value in new.items():
                 kept[name] = kept.get(name, torch.zeros_like(value)) + value.detach()
-    norm = whole(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
+    norm = gather_full(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
     # The norm goes along, so that what is judged has the same bits on all ranks.
-    summed = [*losses.values(), *correct.values(), norm.double() / here.size]
-    totals = _totals(summed, flags, here, device)
+    summed = [*losses.values(), *correct.values(), norm.double() / ranks.size]
+    totals = _totals(summed, flags, ranks, device)
     figures = UpdateFigures(
         losses=dict(zip(losses, totals, strict=False)),
         counts={name: counts[name] for name in losses},
@@ -191,18 +191,18 @@ def update(
     return replace(figures, alarm=alarm)
 
 
-def _global_counts(batches: Sequence[Batch], here: World, device: torch.device) -> dict[str, int]:
+def _global_counts(batches: Sequence[Batch], ranks: Ranks, device: torch.device) -> dict[str, int]:
     counts = {"tokens": sum(batch.n_tokens for batch in batches)}
     for batch in batches:
         for name, count in batch.counts.items():
             counts[name] = counts.get(name, 0) + count
-    summed = sum_over_ranks(torch.tensor(list(counts.values()), dtype=torch.float64, device=device), here)
+    summed = sum_over_ranks(torch.tensor(list(counts.values()), dtype=torch.float64, device=device), ranks)
     return {name: int(value) for name, value in zip(counts, summed.tolist(), strict=True)}
 
 
-def _totals(sums: list[Tensor], flags: tuple[float, ...], here: World, device: torch.device) -> list[float]:
+def _totals(sums: list[Tensor], flags: tuple[float, ...], ranks: Ranks, device: torch.device) -> list[float]:
     raised = [torch.tensor(float(flag), dtype=torch.float64, device=device) for flag in flags]
-    return sum_over_ranks(torch.stack([value.double() for value in sums] + raised), here).tolist()
+    return sum_over_ranks(torch.stack([value.double() for value in sums] + raised), ranks).tolist()
 
 
 def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
@@ -242,7 +242,7 @@ class Rollback:
 
 
 @dataclass(kw_only=True)
-class Incidents:
+class DivergenceHistory:
     """What went wrong in a run so far, and what is needed to notice the next time; part of the training state."""
 
     skipped: tuple[int, ...] = ()
@@ -285,7 +285,7 @@ class Guard:
     A spike is judged by logarithms, whose spread stays the same while losses and gradients shrink.
     """
 
-    incidents: Incidents
+    incidents: DivergenceHistory
     deviations: float | None = None
 
     def __call__(self, figures: UpdateFigures) -> Alarm | None:
@@ -342,7 +342,7 @@ def non_finite_state(model: nn.Module, optimizer: Optimizer) -> Alarm | None:
     }
     tensors: dict[str, torch.Tensor] = {**named, **kept}
     for name, tensor in tensors.items():
-        here = tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
-        if not bool(torch.isfinite(here).all()):
+        ranks = tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
+        if not bool(torch.isfinite(ranks).all()):
             return Alarm(name, "holds numbers that are not finite")
     return None

@@ -2,8 +2,8 @@
 
 import pytest
 
+from albert.experiments.price import Rates, expense_of, implied_watts
 from albert.experiments.published import COSTS
-from albert.experiments.tables.expense import Rates, expense_of, implied_watts
 from albert.runtime.errors import InvalidConfiguration
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from albert.experiments.price import Rates
 from albert.experiments.published import COSTS, TABLE_14
 from albert.experiments.report import FACTS, costs, finetuning, sizes
 from albert.experiments.scales import PAPER, SCALES, TINY
-from albert.experiments.tables.expense import Rates
 from albert.tasks.submission import DECLARED
 
 

@@ -34,7 +34,7 @@ from albert.inference.tasks import ANSWERING, CHOOSING, CLASSIFYING, FILLING, MA
 from albert.runtime.errors import UsageError
 
 _ANY_MODEL = ""
-OFFERED = {
+ABILITY_ROUTES = {
     "/classify": CLASSIFYING,
     "/score": SCORING,
     "/answer": ANSWERING,
@@ -51,7 +51,7 @@ OFFERED = {
 def addresses_of(predictor: Predictor) -> list[str]:
     """The addresses at which this model answers."""
     can = (_ANY_MODEL, *predictor.abilities)
-    return [address for address, ability in OFFERED.items() if ability in can]
+    return [address for address, ability in ABILITY_ROUTES.items() if ability in can]
 
 
 def refuse_inability(predictor: Predictor, address: str) -> None:
@@ -62,7 +62,7 @@ def refuse_inability(predictor: Predictor, address: str) -> None:
     """
     if address not in addresses_of(predictor):
         can = " and ".join(predictor.abilities) or "only embed texts"
-        why = f"this model cannot {OFFERED[address]}; it can {can}"
+        why = f"this model cannot {ABILITY_ROUTES[address]}; it can {can}"
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "inability", why)
 
 
@@ -263,7 +263,7 @@ def application(service: Service) -> Gate:
     for routes in (ability_routes(service), report_routes(service), page_routes()):
         app.include_router(routes)
     _add_errors(app, service)
-    return Gate(app, service, frozenset(OFFERED))
+    return Gate(app, service, frozenset(ABILITY_ROUTES))
 
 
 class _Documented(FastAPI):
@@ -278,7 +278,7 @@ class _Documented(FastAPI):
         whole = super().openapi()
         if self._service.state == "starting":
             return whole
-        absent = set(OFFERED) - set(addresses_of(self._service.predictor))
+        absent = set(ABILITY_ROUTES) - set(addresses_of(self._service.predictor))
         return whole | {"paths": {address: what for address, what in whole["paths"].items() if address not in absent}}
 
 

@@ -37,7 +37,7 @@ class Rates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expense:
+class PriceAndEnergy:
     """Of a run."""
 
     dollars: float
@@ -50,7 +50,7 @@ class Expense:
         return self.co2_pounds / POUNDS_PER_KILOGRAM
 
 
-def expense_of(hours: float, rates: Rates, devices: int = 1) -> Expense:
+def expense_of(hours: float, rates: Rates, devices: int = 1) -> PriceAndEnergy:
     """What so many hours cost.
 
     Args:
@@ -59,7 +59,7 @@ def expense_of(hours: float, rates: Rates, devices: int = 1) -> Expense:
         devices: how many ran at once.
     """
     kilowatt_hours = hours * devices * rates.watts * rates.overhead / 1000
-    return Expense(
+    return PriceAndEnergy(
         dollars=hours * devices * rates.price_per_hour,
         kilowatt_hours=kilowatt_hours,
         co2_pounds=kilowatt_hours * rates.co2_pounds_per_kwh,

@@ -147,7 +147,7 @@ MODELS: tuple[Hostile, ...] = (
         "that are none",
     ),
     Hostile("negative shape", _weights(header({"a": _tensor(0, 8, [-2])}, bytes(8))), OPEN, 65, "sizes that are none"),
-    Hostile("name of a tensor twice", _weights(header(_NAMED_TWICE, bytes(8))), OPEN, 65, "stands there twice"),
+    Hostile("name of a tensor twice", _weights(header(_NAMED_TWICE, bytes(8))), OPEN, 65, "occurs twice"),
     Hostile(
         "number type that nobody knows",
         _weights(header({"a": _tensor(0, 8, [2], "O")}, bytes(8))),

@@ -89,7 +89,7 @@ def test_what_is_accepted_is_what_safetensors_sees(described: dict, data: st.Dat
         (file_of(GOOD, length=2**63), "its header would have 9,223,372,036,854,775,808 bytes"),
         (file_of(b" " * (2**24 + 1)), "its header would have 16,777,217 bytes"),
         (file_of(b"[" * 100_000), "its header is not JSON"),
-        (file_of(b'{"a": 1, "a": 2}'), "stands there twice"),
+        (file_of(b'{"a": 1, "a": 2}'), "occurs twice"),
         (file_of(b"\xff\xff"), "its header is not JSON"),
         (file_of([1]), "its header is no object"),
         (file_of({"a": {"dtype": "F32"}}), "a is not described"),

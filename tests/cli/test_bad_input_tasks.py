@@ -78,7 +78,10 @@ CASES = [
     Case("JSON of a task", "evaluate sst-2 --model {classifier} --data {here} --json", 2, "--json: goes with pretrain"),
     Case("a limit without its unit", "info albert-base --memory --memory-limit 8", 2, ".*memory.*8"),
     Case(
-        "a figure of another kind", "plot {run} --output {here}/x.pdf", 2, r"--output {here}/x\.pdf: is no PNG; choose"
+        "a figure of another kind",
+        "plot {run} --output {here}/x.pdf",
+        2,
+        r"--output {here}/x\.pdf: must end in .png; choose",
     ),
     Case("a span model for sentences", SENTENCES, 78, "{here}/model: has no head for this task", SST2, _span_model),
     Case(

@@ -128,7 +128,7 @@ def test_the_table_and_its_curve_from_the_command_line(any_depth, data, tmp_path
         (["--depth", "2", "99"], "depth: is 99, the model has 4 layers", 78),
         (["--depth", "0"], "depth: is 0", 78),
         (["--patience", "0"], "patience: is 0", 78),
-        (["--depth", "1", "2", "--predictions", "p.jsonl"], "--predictions: is of one way to run a model", 2),
+        (["--depth", "1", "2", "--predictions", "p.jsonl"], "--predictions: requires a single --depth", 2),
         (["--depth", "1", "2", "--rounds", "0"], "--rounds: is 0", 2),
     ],
 )

@@ -109,7 +109,7 @@ def test_models_are_drawn_side_by_side_and_written_as_a_table(models, tmp_path, 
     ("options", "code", "says"),
     [
         ([], 2, "no model is named"),
-        (["MODEL", "--output", "layers.pdf"], 2, "is no PNG"),
+        (["MODEL", "--output", "layers.pdf"], 2, "must end in .png"),
         (["MODEL", "--words", "0"], 2, "--words: is 0"),
         (["MODEL", "--text", "nowhere.txt"], 66, "no such file"),
         (["nowhere/at/all"], 66, "nowhere/at/all"),

@@ -144,7 +144,7 @@ def test_a_task_that_diverges_ends_no_other_and_another_model_may_be_given(glue,
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["glue"], 2, "--data: is needed to find the tasks' files"),
+        (["glue"], 2, "--data: is missing; the tasks' files are looked for there"),
         (["glue", "--data", "EMPTY"], 66, "has no task of glue with training and development files"),
         (["glue", "--data", "EMPTY", "--text", "a"], 2, "--text: goes with one task, glue has many"),
         (["glue", "--data", "EMPTY", "--keep-head"], 2, "--keep-head: goes with one task"),

@@ -42,7 +42,7 @@ def test_a_deep_teacher_and_a_student_that_answers_at_every_depth(finetune, data
         (["--depth", "3", "--num-hidden-layers", "4"], "--depth: and --num-hidden-layers are the same thing", 2),
         (["--distillation-weight", "0.3"], "--distillation-weight: goes with --teacher", 2),
         (["--teacher-revision", "v2"], "--teacher-revision: goes with --teacher", 2),
-        (["--freeze-encoder", "--encoder-dropout", "0.1"], "--encoder-dropout: of a frozen encoder is none", 2),
+        (["--freeze-encoder", "--encoder-dropout", "0.1"], "--encoder-dropout: has no effect with --freeze-encoder", 2),
         (["--exits", "2", "7"], "exits: names 7, the model has 2 layers", 78),
         (["--teacher", "nowhere/at/all"], "nowhere/at/all", 66),
     ],

@@ -222,7 +222,7 @@ def test_who_cannot_teach_is_refused_before_anything_is_written(
         finetune(short, start, data / "choice", output, settings=settings)
     save_model_directory(tmp_path / "spans", AlbertForQuestionAnswering(config), tokenizer_directory)
     settings = FinetuningSettings(device="cpu", distillation=Distillation(teacher=str(tmp_path / "spans")))
-    with pytest.raises(InvalidConfiguration, match="teacher: is asked for one answer a sequence"):
+    with pytest.raises(InvalidConfiguration, match="teacher: must produce one output per sequence"):
         finetune(DECLARED["squad-1.1"], start, data, output, settings=settings)
     assert not output.exists()
     for wrong in ({"temperature": 0.0}, {"weight": 0.0}, {"weight": 1.5}):

@@ -157,7 +157,7 @@ def test_not_a_number_survives(tmp_path):
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"b": [{"a": 1, "a": 1}]}'])
 def test_a_key_that_is_there_twice_is_refused(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
-    with pytest.raises(DamagedData, match=r"is not JSON \(the key 'a' stands there twice\)"):
+    with pytest.raises(DamagedData, match=r"is not JSON \(the key 'a' occurs twice\)"):
         read_json_object(tmp_path / "a.json")
 
 

@@ -107,7 +107,7 @@ def test_a_broken_table_names_file_and_line(tmp_path, name, data, reason):
     [
         ("{", r"is not JSON .*jq -c"),
         ("no json", "is not JSON"),
-        ('{"text": "a", "text": "b"}', r"is not JSON \(the key 'text' stands there twice\)"),
+        ('{"text": "a", "text": "b"}', r"is not JSON \(the key 'text' occurs twice\)"),
         ('{"text": "a"} {"text": "b"}', "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ('{"text": "a", "n": ' + "1" * 10_000 + "}", "is not JSON"),

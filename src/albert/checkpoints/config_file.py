@@ -174,7 +174,7 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     else:
         extra["id2label"] = _numbered(extra["id2label"], path)
     if not isinstance(extra.get("architectures") or [], list):
-        raise InvalidConfiguration(f"{path}: architectures", "is no list of names")
+        raise InvalidConfiguration(f"{path}: architectures", "is not a list of names")
     return config, extra
 
 

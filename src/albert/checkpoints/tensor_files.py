@@ -168,7 +168,7 @@ def matrices_and_scales(
     for name in [name.removesuffix(_VALUES) for name in stored if name.endswith(_VALUES)]:
         values, scale = by_name.pop(name + _VALUES), by_name.pop(name + _SCALE, None)
         if scale is None or name in by_name:
-            raise DamagedData(values.file, f"{name} {'lacks its scales' if scale is None else 'stands there twice'}")
+            raise DamagedData(values.file, f"{name} {'lacks its scales' if scale is None else 'occurs twice'}")
         if (values.dtype, scale.dtype) != (torch.int8, torch.float32) or scale.shape != values.shape[:1]:
             found = f"{values.dtype} {values.shape} with scales {scale.dtype} {scale.shape}"
             raise DamagedData(values.file, f"{name} is {found}, integers with a scale for each row are expected")

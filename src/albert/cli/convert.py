@@ -23,31 +23,31 @@ NEXT = {
 }
 
 
-def run_convert(asked: Convert) -> int:
+def run_convert(args: Convert) -> int:
     """Run `albert convert`."""
     settings = ("hidden_act", "num_attention_heads", "num_hidden_layers")
     options = ConversionOptions(
-        config_file=asked.config,
-        overrides={name: getattr(asked, name) for name in settings if getattr(asked, name) is not None},
-        one_output=asked.one_output,
-        dtype=getattr(torch, asked.dtype) if asked.dtype else None,
-        revision=asked.revision,
+        config_file=args.config,
+        overrides={name: getattr(args, name) for name in settings if getattr(args, name) is not None},
+        one_output=args.one_output,
+        dtype=getattr(torch, args.dtype) if args.dtype else None,
+        revision=args.revision,
     )
     tokenizer = TokenizerOptions(
-        place=asked.tokenizer,
-        without=asked.without_tokenizer,
-        lower_case=asked.lower_case,
-        keep_accents=asked.keep_accents,
+        place=args.tokenizer,
+        without=args.without_tokenizer,
+        lower_case=args.lower_case,
+        keep_accents=args.keep_accents,
     )
-    made = convert(asked.source, asked.output, options, tokenizer, asked.labels, asked.replace)
+    made = convert(args.source, args.output, options, tokenizer, args.labels, args.replace)
     console = open_console()
     table = Table(title="albert convert", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
-    for name, value in rows(made, asked.output):
+    for name, value in rows(made, args.output):
         table.add_row(name, escape(value))
     console.print(table)
-    console.print(f"next: {next_command(made, asked.output)}", markup=False)
+    console.print(f"next: {next_command(made, args.output)}", markup=False)
     return 0
 
 
@@ -107,11 +107,11 @@ def _some(names: tuple[str, ...] | list[str]) -> str:
 # `albert export`: a model in the format of another runtime.
 
 
-def onnx(asked: ExportOnnx) -> int:
+def onnx(args: ExportOnnx) -> int:
     """Run `albert export onnx`."""
     exporting = load_by_name("albert.inference.onnx_export", "onnx")
-    settings = exporting.ExportSettings(precision=asked.precision, opset=asked.opset, depth=asked.depth)
-    made = exporting.export_onnx(asked.model, asked.output, settings, revision=asked.revision, replace=asked.replace)
+    settings = exporting.ExportSettings(precision=args.precision, opset=args.opset, depth=args.depth)
+    made = exporting.export_onnx(args.model, args.output, settings, revision=args.revision, replace=args.replace)
     told: dict[str, object] = {
         "graph": f"{made.kind}, {made.depth} layers, {made.precision}, opset {made.opset}",
         "file": f"{bytes_of(made.bytes)}, {made.bytes / made.weight_bytes:.1%} of the weights in float32",
@@ -120,29 +120,27 @@ def onnx(asked: ExportOnnx) -> int:
     if made.left_out:
         told["left out"] = f"{made.left_out}: nobody trained it"
     told |= {check.runtime: f"largest difference: {exporting.usual_differences(check)}" for check in made.checks}
-    told["written"] = asked.output
+    told["written"] = args.output
     console = open_console()
     console.print(facts("albert export onnx", told))
-    console.print(
-        f"next: albert verify {shlex.quote(str(asked.output))}" if asked.output.is_dir() else "", markup=False
-    )
+    console.print(f"next: albert verify {shlex.quote(str(args.output))}" if args.output.is_dir() else "", markup=False)
     return 0
 
 
-def sentence_transformers(asked: ExportSentenceTransformers) -> int:
+def sentence_transformers(args: ExportSentenceTransformers) -> int:
     """Run `albert export sentence-transformers`."""
     vectors = save_for_sentence_transformers(
-        asked.model, asked.output, asked.pooling, asked.normalize, revision=asked.revision, replace=asked.replace
+        args.model, args.output, args.pooling, args.normalize, revision=args.revision, replace=args.replace
     )
-    pooled = "the mean over all tokens" if asked.pooling == "mean" else "what stands at [CLS]"
+    pooled = "the mean over all tokens" if args.pooling == "mean" else "what stands at [CLS]"
     told: dict[str, object] = {
-        "vectors": f"{vectors.width} numbers, {pooled}{', of length 1' if asked.normalize else ''}",
+        "vectors": f"{vectors.width} numbers, {pooled}{', of length 1' if args.normalize else ''}",
         "texts": f"of at most {vectors.longest} tokens; sentence-transformers cuts longer ones without a word",
-        "written": asked.output,
+        "written": args.output,
     }
     console = open_console()
     console.print(facts("albert export sentence-transformers", told))
-    console.print(f"next: SentenceTransformer({str(asked.output)!r}).encode(texts)", markup=False)
+    console.print(f"next: SentenceTransformer({str(args.output)!r}).encode(texts)", markup=False)
     return 0
 
 
@@ -150,9 +148,9 @@ def sentence_transformers(asked: ExportSentenceTransformers) -> int:
 # `albert quantize`: a model directory whose matrices are 8-bit integers.
 
 
-def run_quantize(asked: Quantize) -> int:
+def run_quantize(args: Quantize) -> int:
     """Run `albert quantize`."""
-    made = quantize_directory(asked.model, asked.output, revision=asked.revision, replace=asked.replace)
+    made = quantize_directory(args.model, args.output, revision=args.revision, replace=args.replace)
     told: dict[str, object] = {
         "matrices": f"{made.matrices} as 8-bit integers, a scale for each row",
         "weights": f"{bytes_of(made.bytes_after)}, {made.bytes_after / made.bytes_before:.1%} of "
@@ -163,8 +161,8 @@ def run_quantize(asked: Quantize) -> int:
         f"{made.moved.relative[name]:.2%} of its spread as a rule"
         for name, largest in made.moved.largest.items()
     }
-    told["written"] = asked.output
+    told["written"] = args.output
     console = open_console()
     console.print(facts("albert quantize", told))
-    console.print(f"next: albert info {shlex.quote(str(asked.output))}", markup=False)
+    console.print(f"next: albert info {shlex.quote(str(args.output))}", markup=False)
     return 0

@@ -180,7 +180,7 @@ def merge_main(arguments: list[str]) -> int:
     """Run `albert merge`."""
     options = parse(Merge, arguments, "albert merge")
     if len(options.corpora) < 2:
-        raise UsageError("albert merge", "one corpus alone is no merger", "name two or more")
+        raise UsageError("albert merge", "merge needs at least two corpora", "name two or more")
     merged = merge_corpora(options.corpora, options.output, options.replace)
     console = open_console()
     for split, counts in merged.counts.items():
@@ -306,7 +306,7 @@ def plot_main(arguments: list[str]) -> None:
     if len({run.resolve() for run in options.runs}) < len(options.runs):
         raise UsageError("albert plot", "a run is named twice")
     if options.output.suffix.lower() != ".png":
-        raise UsageError(f"--output {options.output}", "is no PNG", "choose a name that ends in .png")
+        raise UsageError(f"--output {options.output}", "must end in .png", "choose a name that ends in .png")
     curves = load_command("albert.experiments.curves")
     runs = curves.read_runs(options.runs)
     curves.draw_runs(runs, options.output, options.against)

@@ -243,46 +243,46 @@ def _cell(score: Score | None) -> str:
     return f"{100 * score.accuracy:.1f}\n{100 * low:.1f}–{100 * high:.1f}"
 
 
-def run(asked: Evaluate) -> int:
+def run(args: Evaluate) -> int:
     """Run `albert evaluate`."""
     console = open_console()
-    if not asked.model:
+    if not args.model:
         raise UsageError("--model", "names no model", "give a directory, or a Hub id")
-    if asked.task == PRETRAINING:
-        _evaluate_pretraining(asked, console)
-    elif asked.depths.makes_table:
-        _evaluate_depths(asked, console)
+    if args.task == PRETRAINING:
+        _evaluate_pretraining(args, console)
+    elif args.depths.makes_table:
+        _evaluate_depths(args, console)
     else:
-        _evaluate_task(asked, console)
+        _evaluate_task(args, console)
     return 0
 
 
-def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
-    if asked.data is None:
+def _evaluate_pretraining(args: Evaluate, console: Console) -> None:
+    if args.data is None:
         raise UsageError("--data", "is needed: what `albert prepare` wrote", "see albert evaluate --help")
-    if asked.json and asked.csv:
+    if args.json and args.csv:
         raise UsageError("--csv", "goes without --json", "choose one of them")
-    if asked.depths.depth or asked.depths.makes_table:
+    if args.depths.depth or args.depths.makes_table:
         raise UsageError("--depth, --patience and --curve", "go with a task", f"leave {PRETRAINING} out")
-    precision = _one_precision(asked)
+    precision = _one_precision(args)
     found = evaluate_pretraining(
-        asked.model,
-        asked.data,
-        objectives=asked.objective,
-        max_length=asked.max_length,
-        masking=MaskingRecipe(max_ngram=asked.max_ngram),
-        limit=asked.sequences,
-        revision=asked.revision,
-        device=asked.device,
+        args.model,
+        args.data,
+        objectives=args.objective,
+        max_length=args.max_length,
+        masking=MaskingRecipe(max_ngram=args.max_ngram),
+        limit=args.sequences,
+        revision=args.revision,
+        device=args.device,
         prepare=_computing_in(precision),
-        overrides=_overrides(asked),
+        overrides=_overrides(args),
     )
     told = {"precision": precision, **found.to_json()}
-    if asked.results is not None:
-        save_json(asked.results, {"task": PRETRAINING, **told})
-    if asked.json:
+    if args.results is not None:
+        save_json(args.results, {"task": PRETRAINING, **told})
+    if args.json:
         print(json.dumps(told, ensure_ascii=False))
-    elif asked.csv:
+    elif args.csv:
         print(as_csv(found), end="")
     else:
         for one in found.models:
@@ -293,82 +293,82 @@ def _evaluate_pretraining(asked: Evaluate, console: Console) -> None:
             console.print(line, markup=False)
 
 
-def _evaluate_task(asked: Evaluate, console: Console) -> None:
-    for name, given in (("--json", asked.json), ("--csv", asked.csv)):
+def _evaluate_task(args: Evaluate, console: Console) -> None:
+    for name, given in (("--json", args.json), ("--csv", args.csv)):
         if given:
             raise UsageError(name, f"goes with {PRETRAINING}", "--results writes the scores of a task as JSON")
-    task = _task(asked)
-    splits = (asked.split,) if asked.split is not None else ("dev",)
-    if asked.submission is not None and asked.split is None and asked.dev is None:
+    task = _task(args)
+    splits = (args.split,) if args.split is not None else ("dev",)
+    if args.submission is not None and args.split is None and args.dev is None:
         splits = tuple(task.submission) or splits
-    for name, path in (("--predictions", asked.predictions), ("--results", asked.results)):
+    for name, path in (("--predictions", args.predictions), ("--results", args.results)):
         if path is not None and len(splits) > 1:
             raise UsageError(name, f"is one file, there are the splits {', '.join(splits)}", "name one with --split")
-    if asked.submission is not None and asked.submission.exists() and not asked.submission.is_dir():
-        raise CannotCreate(asked.submission, "is no directory", "name one for the files to hand in")
-    if len(asked.precision) != 1 or asked.precision == ("int8",):
-        _compare_precisions(asked, task, splits, console)
+    if args.submission is not None and args.submission.exists() and not args.submission.is_dir():
+        raise CannotCreate(args.submission, "is no directory", "name one for the files to hand in")
+    if len(args.precision) != 1 or args.precision == ("int8",):
+        _compare_precisions(args, task, splits, console)
         return
-    precision = _one_precision(asked)
+    precision = _one_precision(args)
     for split in splits:
         found = evaluate_models(
             task,
-            asked.model,
-            asked.data or Path(),
+            args.model,
+            args.data or Path(),
             split,
-            device=asked.device,
+            device=args.device,
             prepare=_computing_in(precision),
-            max_length=asked.max_length,
-            micro_batch_tokens=asked.micro_batch_tokens,
-            revision=asked.revision,
-            overrides=_overrides(asked),
-            needs_labels=asked.submission is None and asked.predictions is None,
-            depth=asked.depths.one_depth,
+            max_length=args.max_length,
+            micro_batch_tokens=args.micro_batch_tokens,
+            revision=args.revision,
+            overrides=_overrides(args),
+            needs_labels=args.submission is None and args.predictions is None,
+            depth=args.depths.one_depth,
         )
-        show_evaluation(console, task, asked.model, found, precision)
-        if asked.predictions is not None:
-            write_predictions(asked.predictions, found.together)
-        if asked.submission is not None:
-            write_submission(console, task, split, found, asked.submission)
-        if asked.results is not None:
-            save_json(asked.results, results(task, asked.model, split, found, precision))
+        show_evaluation(console, task, args.model, found, precision)
+        if args.predictions is not None:
+            write_predictions(args.predictions, found.together)
+        if args.submission is not None:
+            write_submission(console, task, split, found, args.submission)
+        if args.results is not None:
+            save_json(args.results, results(task, args.model, split, found, precision))
 
 
-def _compare_precisions(asked: Evaluate, task: Task, splits: tuple[str, ...], console: Console) -> None:
-    for name, path in (("--predictions", asked.predictions), ("--submission", asked.submission)):
+def _compare_precisions(args: Evaluate, task: Task, splits: tuple[str, ...], console: Console) -> None:
+    for name, path in (("--predictions", args.predictions), ("--submission", args.submission)):
         if path is not None:
             raise UsageError(name, "goes with one precision, fp32 or bf16", "compare precisions without it")
-    model, *others = asked.model
+    model, *others = args.model
     if others:
         raise UsageError("--precision", "several are compared for one model", "name one model")
-    if asked.depths.depth:
+    if args.depths.depth:
         raise UsageError("--depth", "goes with one precision", "name fp32 or bf16")
-    if not asked.precision:
+    if not args.precision:
         raise UsageError("--precision", "names none", "choose among fp32, bf16 and int8")
     found = precision_scores(
         task,
         model,
-        asked.data or Path(),
+        args.data or Path(),
         splits[0],
-        _precisions(asked),
-        asked.tolerance,
-        device=asked.device,
-        max_length=asked.max_length,
-        micro_batch_tokens=asked.micro_batch_tokens,
-        revision=asked.revision,
-        overrides=_overrides(asked),
+        _precisions(args),
+        args.tolerance,
+        device=args.device,
+        max_length=args.max_length,
+        micro_batch_tokens=args.micro_batch_tokens,
+        revision=args.revision,
+        overrides=_overrides(args),
     )
     console.print(precision_table(found))
-    if asked.results is not None:
+    if args.results is not None:
         about = {"task": task.name, "model": model, "split": splits[0]}
-        save_json(asked.results, about | precision_results(found, asked.tolerance))
-    check_precisions(found, asked.tolerance)
+        save_json(args.results, about | precision_results(found, args.tolerance))
+    check_precisions(found, args.tolerance)
 
 
-def _precisions(asked: Evaluate) -> list[InferencePrecision]:
+def _precisions(args: Evaluate) -> list[InferencePrecision]:
     """Those that were asked for, with what auto stands for on the device."""
-    device = pick_device(asked.device)
-    return [choose_precision(one, device) for one in asked.precision]
+    device = pick_device(args.device)
+    return [choose_precision(one, device) for one in args.precision]
 
 
 def _computing_in(precision: Precision) -> Callable[[Any], None]:
@@ -376,53 +376,53 @@ def _computing_in(precision: Precision) -> Callable[[Any], None]:
     return lambda model: use_fast_encoders(model, precision)
 
 
-def _one_precision(asked: Evaluate) -> Precision:
-    if asked.precision != ("int8",):
-        match _precisions(asked):
+def _one_precision(args: Evaluate) -> Precision:
+    if args.precision != ("int8",):
+        match _precisions(args):
             case ["fp32" | "bf16" as precision]:
                 return precision
     raise UsageError("--precision", "is one here, fp32 or bf16", "several are compared on a task, for one model")
 
 
-def _overrides(asked: Evaluate) -> dict[str, Any]:
-    given = {name: getattr(asked, name) for name in ("hidden_act", "num_attention_heads")}
+def _overrides(args: Evaluate) -> dict[str, Any]:
+    given = {name: getattr(args, name) for name in ("hidden_act", "num_attention_heads")}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _evaluate_depths(asked: Evaluate, console: Console) -> None:
-    asked.depths.check(asked.model, predictions=asked.predictions, submission=asked.submission)
-    if len(asked.precision) != 1:
+def _evaluate_depths(args: Evaluate, console: Console) -> None:
+    args.depths.check(args.model, predictions=args.predictions, submission=args.submission)
+    if len(args.precision) != 1:
         raise UsageError("--precision", "is one here", "compare precisions at one --depth")
     found = depth_curve(
-        _task(asked),
-        asked.model[0],
-        asked.data or Path(),
-        asked.split or "dev",
-        depths=asked.depths.depth,
-        patiences=asked.depths.patience,
-        rounds=asked.depths.rounds,
-        device=asked.device,
-        precision=next(iter(_precisions(asked))),
-        max_length=asked.max_length,
-        revision=asked.revision,
-        overrides=_overrides(asked),
+        _task(args),
+        args.model[0],
+        args.data or Path(),
+        args.split or "dev",
+        depths=args.depths.depth,
+        patiences=args.depths.patience,
+        rounds=args.depths.rounds,
+        device=args.device,
+        precision=next(iter(_precisions(args))),
+        max_length=args.max_length,
+        revision=args.revision,
+        overrides=_overrides(args),
     )
     show_curve(console, found)
-    write_files(console, found, asked.depths.curve, asked.results)
+    write_files(console, found, args.depths.curve, args.results)
 
 
-def _task(asked: Evaluate) -> Task:
-    if asked.task is None:
-        return task_of_model(asked.model[0], asked.revision, asked.table, asked.dev)
-    given = asked.table.given()
+def _task(args: Evaluate) -> Task:
+    if args.task is None:
+        return task_of_model(args.model[0], args.revision, args.table, args.dev)
+    given = args.table.given()
     if given:
-        raise UsageError(given[0], f"goes with your own file, the task {asked.task} has its own columns")
-    if asked.data is None and asked.dev is None:
-        raise UsageError("--data", "is needed to find the task's files", "see albert evaluate --help")
-    task = find_task(asked.task)
-    return task if asked.dev is None else _with_file(task, asked)
+        raise UsageError(given[0], f"goes with your own file, the task {args.task} has its own columns")
+    if args.data is None and args.dev is None:
+        raise UsageError("--data", "is missing; the task's files are looked for there", "see albert evaluate --help")
+    task = find_task(args.task)
+    return task if args.dev is None else _with_file(task, args)
 
 
-def _with_file(task: Task, asked: Evaluate) -> Task:
-    files = {asked.split or "dev": asked.dev} if asked.dev is not None else {}
+def _with_file(task: Task, args: Evaluate) -> Task:
+    files = {args.split or "dev": args.dev} if args.dev is not None else {}
     return replace(task, source=task.source.with_files(files))

@@ -228,34 +228,34 @@ def _spreads(found: SeedsResult) -> Table:
     return made
 
 
-def run(asked: Finetune) -> int:
+def run(args: Finetune) -> int:
     """Run `albert finetune`."""
-    if asked.init == "random" and asked.keep_head:
+    if args.init == "random" and args.keep_head:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
-    if asked.output is None and not asked.statistics_only:
+    if args.output is None and not args.statistics_only:
         raise UsageError("--output", "is needed: the run's directory", "or --statistics-only, to see the rows first")
     console = open_console()
-    if asked.task is not None and asked.task.lower() in BENCHMARKS:
-        _finetune_benchmark(asked, asked.task.lower(), console)
+    if args.task is not None and args.task.lower() in BENCHMARKS:
+        _finetune_benchmark(args, args.task.lower(), console)
         return 0
-    if asked.intermediate is not None:
+    if args.intermediate is not None:
         raise UsageError("--intermediate", "goes with a benchmark", "name the model with --model")
-    read = _own_task(asked) if asked.task is None else None
-    task = read.task if read is not None else _declared_task(asked)
-    recipe = asked.recipe()
+    read = _own_task(args) if args.task is None else None
+    task = read.task if read is not None else _declared_task(args)
+    recipe = args.recipe()
     basis = recipe_basis(task, recipe)
-    if world().is_first and (read is not None or asked.statistics_only):
-        _show_rows(asked, task, read, basis.recipe.max_length, console)
-    if asked.output is None or asked.statistics_only:
+    if world().is_first and (read is not None or args.statistics_only):
+        _show_rows(args, task, read, basis.recipe.max_length, console)
+    if args.output is None or args.statistics_only:
         return 0
     if read is not None:
         read.check()
-    run = (task, _start(asked), asked.data or Path(), asked.output)
-    settings, announce = _settings(asked), partial(show_figures, console)
-    if asked.seeds is not None:
-        seeds = finetune_seeds(*run, recipe, settings, asked.seeds, announce)
+    run = (task, _start(args), args.data or Path(), args.output)
+    settings, announce = _settings(args), partial(show_figures, console)
+    if args.seeds is not None:
+        seeds = finetune_seeds(*run, recipe, settings, args.seeds, announce)
         if world().is_first:
-            show_seeds(console, task, seeds, asked.output)
+            show_seeds(console, task, seeds, args.output)
     else:
         result = finetune(*run, recipe, settings, announce=announce)
         if world().is_first:
@@ -263,136 +263,136 @@ def run(asked: Finetune) -> int:
     return 0
 
 
-def _finetune_benchmark(asked: Finetune, name: str, console: Console) -> None:
-    given = asked.table.given()
-    given += [f"--{option}" for option in ("train", "dev") if getattr(asked, option) is not None]
-    given += ["--span-head"] if asked.span_head is not None else []
+def _finetune_benchmark(args: Finetune, name: str, console: Console) -> None:
+    given = args.table.given()
+    given += [f"--{option}" for option in ("train", "dev") if getattr(args, option) is not None]
+    given += ["--span-head"] if args.span_head is not None else []
     switches = ("keep_head", "v2_recipe", "statistics_only")
-    given += ["--" + option.replace("_", "-") for option in switches if getattr(asked, option)]
+    given += ["--" + option.replace("_", "-") for option in switches if getattr(args, option)]
     if given:
         raise UsageError(given[0], f"goes with one task, {name} has many")
-    if asked.data is None:
-        raise UsageError("--data", "is needed to find the tasks' files", "see albert finetune --help")
-    assert asked.output is not None
-    recipe, settings = asked.recipe(), _settings(asked)
+    if args.data is None:
+        raise UsageError("--data", "is missing; the tasks' files are looked for there", "see albert finetune --help")
+    assert args.output is not None
+    recipe, settings = args.recipe(), _settings(args)
     result = finetune_benchmark(
         name,
         BENCHMARKS[name],
-        _start(asked),
-        asked.data,
-        asked.output,
+        _start(args),
+        args.data,
+        args.output,
         recipe,
         settings,
-        1 if asked.seeds is None else asked.seeds,
-        asked.intermediate,
+        1 if args.seeds is None else args.seeds,
+        args.intermediate,
     )
     if world().is_first:
-        show_benchmark(console, result, asked.output)
+        show_benchmark(console, result, args.output)
 
 
-def _declared_task(asked: Finetune) -> Task:
-    assert asked.task is not None
-    files = {split: path for split, path in (("train", asked.train), ("dev", asked.dev)) if path is not None}
-    given = asked.table.given() + (["--held-out-share"] if asked.held_out_share is not None else [])
+def _declared_task(args: Finetune) -> Task:
+    assert args.task is not None
+    files = {split: path for split, path in (("train", args.train), ("dev", args.dev)) if path is not None}
+    given = args.table.given() + (["--held-out-share"] if args.held_out_share is not None else [])
     if given:
-        raise UsageError(given[0], f"goes with your own tables, the task {asked.task} has its own columns")
-    if asked.data is None and len(files) < 2:
-        raise UsageError("--data", "is needed to find the task's files", "see albert finetune --help")
-    task = find_task(asked.task)
-    recipe = _published_recipe(task, asked)
-    return replace(task, source=task.source.with_files(files), target=_target(task, asked), recipe=recipe)
+        raise UsageError(given[0], f"goes with your own tables, the task {args.task} has its own columns")
+    if args.data is None and len(files) < 2:
+        raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
+    task = find_task(args.task)
+    recipe = _published_recipe(task, args)
+    return replace(task, source=task.source.with_files(files), target=_target(task, args), recipe=recipe)
 
 
-def _own_task(asked: Finetune) -> ReadTask:
+def _own_task(args: Finetune) -> ReadTask:
     """The user's own task, from flags and a task file, with what its rows tell."""
-    table = asked.table.task(train=asked.train, dev=asked.dev)
+    table = args.table.task(train=args.train, dev=args.dev)
     if table.train is None:
         remedy = "name a declared task, or your own file with --train"
-        raise UsageError("albert finetune", "no training file" if asked.table.given() else "no task", remedy)
-    if table.dev is not None and asked.held_out_share is not None:
+        raise UsageError("albert finetune", "no training file" if args.table.given() else "no task", remedy)
+    if table.dev is not None and args.held_out_share is not None:
         raise UsageError("--held-out-share", "goes without --dev", "give one of them")
-    share = table.held_out.share if asked.held_out_share is None else asked.held_out_share
-    read = read_task(replace(table, held_out=HeldOut(share=share, seed=asked.seed)))
-    return replace(read, task=replace(read.task, target=_target(read.task, asked)))
+    share = table.held_out.share if args.held_out_share is None else args.held_out_share
+    read = read_task(replace(table, held_out=HeldOut(share=share, seed=args.seed)))
+    return replace(read, task=replace(read.task, target=_target(read.task, args)))
 
 
-def _show_rows(asked: Finetune, task: Task, read: ReadTask | None, max_length: int, console: Console) -> None:
+def _show_rows(args: Finetune, task: Task, read: ReadTask | None, max_length: int, console: Console) -> None:
     """How the rows are read, and what they are like, in the tokens of the model."""
-    tokenizer = load_tokenizer(find_model(asked.model, asked.revision))
+    tokenizer = load_tokenizer(find_model(args.model, args.revision))
     if read is not None:
         show_reading(console, read)
         tables = read.tables
     else:
-        tables = {split: task.source.read(asked.data or Path(), split) for split in ("train", "dev")}
+        tables = {split: task.source.read(args.data or Path(), split) for split in ("train", "dev")}
     show_statistics(console, table_statistics(task, tables, tokenizer, max_length), max_length)
 
 
-def _target(task: Task, asked: Finetune) -> Target:
-    if asked.span_head is None:
+def _target(task: Task, args: Finetune) -> Target:
+    if args.span_head is None:
         return task.target
     if not isinstance(task.target, Span):
         raise UsageError("--span-head", f"goes with tasks whose answers are spans, {task.name} has none")
-    return replace(task.target, head=asked.span_head)
+    return replace(task.target, head=args.span_head)
 
 
-def _published_recipe(task: Task, asked: Finetune) -> TaskRecipe:
-    if not asked.v2_recipe:
+def _published_recipe(task: Task, args: Finetune) -> TaskRecipe:
+    if not args.v2_recipe:
         return task.recipe
     if task.second_recipe is None:
         raise UsageError("--v2-recipe", f"{task.name} has one recipe for both releases", "leave it out")
     return task.second_recipe
 
 
-def _start(asked: Finetune) -> Start:
+def _start(args: Finetune) -> Start:
     """Where the weights come from."""
-    start = PretrainedEncoder(asked.model, asked.revision, _architecture(asked), asked.keep_head)
-    return random_encoder_like(start) if asked.init == "random" else start
+    start = PretrainedEncoder(args.model, args.revision, _architecture(args), args.keep_head)
+    return random_encoder_like(start) if args.init == "random" else start
 
 
-def _architecture(asked: Finetune) -> ArchitectureChanges:
-    if asked.depth is None:
-        return asked.architecture
-    if asked.architecture.num_hidden_layers not in (None, asked.depth):
+def _architecture(args: Finetune) -> ArchitectureChanges:
+    if args.depth is None:
+        return args.architecture
+    if args.architecture.num_hidden_layers not in (None, args.depth):
         raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
-    return replace(asked.architecture, num_hidden_layers=asked.depth)
+    return replace(args.architecture, num_hidden_layers=args.depth)
 
 
-def _distillation(asked: Finetune) -> Distillation | None:
+def _distillation(args: Finetune) -> Distillation | None:
     options = {
-        "temperature": asked.distillation_temperature,
-        "weight": asked.distillation_weight,
-        "revision": asked.teacher_revision,
+        "temperature": args.distillation_temperature,
+        "weight": args.distillation_weight,
+        "revision": args.teacher_revision,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    if asked.teacher is None:
+    if args.teacher is None:
         for name in given:
             switch = "--teacher-revision" if name == "revision" else f"--distillation-{name}"
             raise UsageError(switch, "goes with --teacher", "name a fine-tuned model with it")
         return None
-    return Distillation(teacher=asked.teacher, **given)
+    return Distillation(teacher=args.teacher, **given)
 
 
-def _settings(asked: Finetune) -> FinetuningSettings:
+def _settings(args: Finetune) -> FinetuningSettings:
     """How to compute.
 
     Raises:
         UsageError: it contradicts itself.
     """
-    if asked.freeze_encoder and asked.encoder_dropout:
-        raise UsageError("--encoder-dropout", "of a frozen encoder is none", "leave it or --freeze-encoder out")
+    if args.freeze_encoder and args.encoder_dropout:
+        raise UsageError("--encoder-dropout", "has no effect with --freeze-encoder", "leave it or --freeze-encoder out")
     return FinetuningSettings(
-        seed=asked.seed,
-        null_threshold=asked.null_threshold,
-        select=asked.select,
-        max_train_examples=asked.max_train_examples,
-        evaluate_every=asked.evaluate_every,
-        checkpoint_every=asked.checkpoint_every,
-        micro_batch_tokens=asked.micro_batch_tokens,
-        optimizer=asked.optimizer,
-        device=asked.device,
-        precision=asked.precision,
-        workers=asked.workers,
-        exits=asked.exits,
-        freeze_encoder=asked.freeze_encoder,
-        distillation=_distillation(asked),
+        seed=args.seed,
+        null_threshold=args.null_threshold,
+        select=args.select,
+        max_train_examples=args.max_train_examples,
+        evaluate_every=args.evaluate_every,
+        checkpoint_every=args.checkpoint_every,
+        micro_batch_tokens=args.micro_batch_tokens,
+        optimizer=args.optimizer,
+        device=args.device,
+        precision=args.precision,
+        workers=args.workers,
+        exits=args.exits,
+        freeze_encoder=args.freeze_encoder,
+        distillation=_distillation(args),
     )

@@ -230,11 +230,11 @@ def bytes_from(option: str, size: str) -> int:
     """Bytes of a size as it is written: 24GB, 22.5 GiB, 800MB.
 
     Raises:
-        UsageError: it is no size.
+        UsageError: it is not a valid size.
     """
     written = _SIZE.fullmatch(size.strip())
     if written is None:
-        raise UsageError(option, f"{size!r} is no size", "write it as 24GB or 800MB")
+        raise UsageError(option, f"{size!r} is not a valid size", "write it as 24GB or 800MB")
     return int(float(written[1]) * _UNITS[written[2].lower()])
 
 
@@ -286,16 +286,16 @@ PLANNED_SEQUENCES = 32
 """As recipes have it (`PretrainingRecipe.micro_batch_size`)."""
 
 
-def run(asked: Info) -> int:
+def run(args: Info) -> int:
     """Run `albert info`."""
-    _refuse_what_does_not_go_together(asked)
-    said = describe(asked, open_console(soft_wrap=False, quiet=asked.json))
-    if asked.json:
+    _refuse_what_does_not_go_together(args)
+    said = describe(args, open_console(soft_wrap=False, quiet=args.json))
+    if args.json:
         print(json.dumps(to_json(said), ensure_ascii=False))
     return 0
 
 
-def describe(asked: Info, console: Console) -> dict[str, Any]:
+def describe(args: Info, console: Console) -> dict[str, Any]:
     """Show what is asked for, and return it as plain values.
 
     Raises:
@@ -304,26 +304,26 @@ def describe(asked: Info, console: Console) -> dict[str, Any]:
         UsageError: an option goes with another kind of thing.
         OutOfResources: too large to be measured here.
     """
-    if asked.what is None:
+    if args.what is None:
         return _machine(console)
-    found = find(asked.what, asked.revision)
+    found = find(args.what, args.revision)
     if found.config is None:
-        _refuse_options(asked, found, "compare", "measure", "memory", "self_check", "sequence_length")
+        _refuse_options(args, found, "compare", "measure", "memory", "self_check", "sequence_length")
         return _data(found, console)
     if found.kind == "preset":
-        _refuse_options(asked, found, "self_check", "revision")
+        _refuse_options(args, found, "self_check", "revision")
     architectures = {found.name: found.config}
-    if asked.compare is not None:
-        other = find(asked.compare)
+    if args.compare is not None:
+        other = find(args.compare)
         if other.config is None:
-            raise UsageError("--compare", f"{asked.compare} is a {other.kind}, an architecture is needed")
+            raise UsageError("--compare", f"{args.compare} is a {other.kind}, an architecture is needed")
         architectures[other.name] = other.config
-    length = _measured_length(asked, architectures.values()) if asked.measure else 0
+    length = _measured_length(args, architectures.values()) if args.measure else 0
     # What may be refused comes before anything is shown.
-    plan = _plan(asked, found.config) if asked.memory else None
-    check = check_settings(found.directory, device=asked.device) if asked.self_check else None
-    reports = [size_report(name, config, asked.sequence_length) for name, config in architectures.items()]
-    said = _one(found, reports[0], console) if asked.compare is None else _two(reports[0], reports[-1], console)
+    plan = _plan(args, found.config) if args.memory else None
+    check = check_settings(found.directory, device=args.device) if args.self_check else None
+    reports = [size_report(name, config, args.sequence_length) for name, config in architectures.items()]
+    said = _one(found, reports[0], console) if args.compare is None else _two(reports[0], reports[-1], console)
     if check is not None:
         show_self_check(console, check)
         said["self_check"] = {**asdict(check), "verdict": check.verdict}
@@ -331,8 +331,8 @@ def describe(asked: Info, console: Console) -> dict[str, Any]:
         console.print()
         show_memory_plan(console, plan, len(sharing_plan(found.config)))
         said["memory_plan"] = plan.to_json()
-    if asked.measure:
-        said["measured"] = _measure(asked, architectures, length, console)
+    if args.measure:
+        said["measured"] = _measure(args, architectures, length, console)
     return said
 
 
@@ -378,45 +378,45 @@ def _data(found: Found, console: Console) -> dict[str, Any]:
     return {"kind": "tokenizer", "directory": str(found.directory), "tokenizer": to_json(tokenizer)}
 
 
-def _measured_length(asked: Info, configs: Iterable[AlbertConfig]) -> int:
+def _measured_length(args: Info, configs: Iterable[AlbertConfig]) -> int:
     longest = min(config.max_position_embeddings for config in configs)
-    length = min(MEASURED_LENGTH, longest) if asked.sequence_length is None else asked.sequence_length
+    length = min(MEASURED_LENGTH, longest) if args.sequence_length is None else args.sequence_length
     if length > longest:
         raise UsageError("--sequence-length", f"is {length}, the model has {longest} positions")
     return length
 
 
-def _measure(asked: Info, architectures: dict[str, AlbertConfig], length: int, console: Console) -> dict[str, Any]:
-    device = pick_device(asked.device)
+def _measure(args: Info, architectures: dict[str, AlbertConfig], length: int, console: Console) -> dict[str, Any]:
+    device = pick_device(args.device)
     measurement = load_by_name("albert.cli.throughput_table").show_throughput(
         console,
         architectures,
         sequence_length=length,
-        batch_size=asked.batch_size,
+        batch_size=args.batch_size,
         device=device,
-        precision=default_precision(device) if asked.precision == "auto" else asked.precision,
+        precision=default_precision(device) if args.precision == "auto" else args.precision,
     )
     return asdict(measurement)
 
 
-def _plan(asked: Info, config: AlbertConfig) -> MemoryPlan:
-    limit = None if asked.memory_limit is None else bytes_from("--memory-limit", asked.memory_limit)
+def _plan(args: Info, config: AlbertConfig) -> MemoryPlan:
+    limit = None if args.memory_limit is None else bytes_from("--memory-limit", args.memory_limit)
     longest = config.max_position_embeddings
-    length = longest if asked.sequence_length is None else asked.sequence_length
+    length = longest if args.sequence_length is None else args.sequence_length
     if length > longest:
         raise UsageError("--sequence-length", f"is {length}, the model has {longest} positions")
-    elsewhere = asked.device == "cuda" and not torch.cuda.is_available()
-    device = torch.device("cuda") if elsewhere else pick_device(asked.device)
-    precision = asked.precision
+    elsewhere = args.device == "cuda" and not torch.cuda.is_available()
+    device = torch.device("cuda") if elsewhere else pick_device(args.device)
+    precision = args.precision
     if precision == "auto":
         precision = "bf16" if elsewhere else default_precision(device)
     return memory_plan(
         config,
-        batch_size=PLANNED_SEQUENCES if asked.batch_size is None else asked.batch_size,
+        batch_size=PLANNED_SEQUENCES if args.batch_size is None else args.batch_size,
         sequence_length=length,
         device="cuda" if device.type == "cuda" else "cpu",
         precision=precision,
-        optimizer=asked.optimizer,
+        optimizer=args.optimizer,
         limit=free_memory(device) if limit is None and not elsewhere else limit,
     )
 
@@ -430,24 +430,24 @@ def _show_heading(console: Console, report: SizeReport) -> None:
     console.print()
 
 
-def _refuse_what_does_not_go_together(asked: Info) -> None:
-    for option, value in (("--sequence-length", asked.sequence_length), ("--batch-size", asked.batch_size)):
+def _refuse_what_does_not_go_together(args: Info) -> None:
+    for option, value in (("--sequence-length", args.sequence_length), ("--batch-size", args.batch_size)):
         if value is not None and value < 1:
             raise UsageError(option, f"is {value}, at least 1 is needed")
-    if asked.batch_size is not None and not (asked.measure or asked.memory):
+    if args.batch_size is not None and not (args.measure or args.memory):
         raise UsageError("--batch-size", "is of what is measured or planned", "add --measure or --memory")
-    if asked.memory_limit is not None and not asked.memory:
-        raise UsageError("--memory-limit", "is of a plan", "add --memory")
-    if asked.memory and asked.compare is not None:
-        raise UsageError("--memory", "plans for one model", "leave out --compare")
-    if asked.what is None:
+    if args.memory_limit is not None and not args.memory:
+        raise UsageError("--memory-limit", "requires --memory", "add --memory")
+    if args.memory and args.compare is not None:
+        raise UsageError("--memory", "cannot be combined with --compare", "leave out --compare")
+    if args.what is None:
         for option in ("--compare", "--measure", "--memory"):
-            if getattr(asked, option.removeprefix("--")):
+            if getattr(args, option.removeprefix("--")):
                 raise UsageError(option, "needs a model or preset before it", "see albert info --help")
 
 
-def _refuse_options(asked: Info, found: Found, *options: str) -> None:
+def _refuse_options(args: Info, found: Found, *options: str) -> None:
     for option in options:
-        if getattr(asked, option):
+        if getattr(args, option):
             flag = f"--{option.replace('_', '-')}"
             raise UsageError(flag, f"goes with a model, {found.name} is a {found.kind}", "see albert info --help")

@@ -184,22 +184,22 @@ def written(tokenizer: Tokenizer, token: int) -> str:
 NARROWEST, WIDEST = 60, 100
 
 
-def run_show(asked: Show) -> int:
+def run_show(args: Show) -> int:
     """Run `albert show`."""
     for name in ("number", "first", "epoch", "count"):
-        if getattr(asked, name) < 0:
-            raise UsageError(f"--{name}", f"is {getattr(asked, name)}, at least 0 is needed")
-    corpus = TokenCorpus.open(asked.corpus, asked.split, verify=False)
-    samples = PretrainingSamples(corpus, asked.sequences, asked.masking, asked.seed)
-    if asked.first >= samples.per_epoch:
-        raise UsageError("--first", f"is {asked.first}, the epoch has {samples.per_epoch:,} samples")
-    begin = asked.epoch * samples.per_epoch + asked.first
-    shown, counted = (min(some, samples.per_epoch - asked.first) for some in (asked.number, asked.count))
+        if getattr(args, name) < 0:
+            raise UsageError(f"--{name}", f"is {getattr(args, name)}, at least 0 is needed")
+    corpus = TokenCorpus.open(args.corpus, args.split, verify=False)
+    samples = PretrainingSamples(corpus, args.sequences, args.masking, args.seed)
+    if args.first >= samples.per_epoch:
+        raise UsageError("--first", f"is {args.first}, the epoch has {samples.per_epoch:,} samples")
+    begin = args.epoch * samples.per_epoch + args.first
+    shown, counted = (min(some, samples.per_epoch - args.first) for some in (args.number, args.count))
     console = open_console(soft_wrap=False)
     console.width = min(max(console.width, NARROWEST), WIDEST)
     console.print(
-        f"{asked.corpus}: {corpus.n_documents:,} {asked.split} documents, {corpus.n_tokens:,} tokens, "
-        f"{samples.per_epoch:,} samples an epoch; epoch {asked.epoch}, seed {asked.seed}",
+        f"{args.corpus}: {corpus.n_documents:,} {args.split} documents, {corpus.n_tokens:,} tokens, "
+        f"{samples.per_epoch:,} samples an epoch; epoch {args.epoch}, seed {args.seed}",
         markup=False,
         soft_wrap=True,
     )
@@ -210,8 +210,8 @@ def run_show(asked: Show) -> int:
     if counted:
         console.print()
         figures = measure(samples, np.arange(begin, begin + counted))
-        if asked.sequences.keep_pairs:
-            figures.append(tokens_cut([corpus], asked.sequences, asked.seed))
+        if args.sequences.keep_pairs:
+            figures.append(tokens_cut([corpus], args.sequences, args.seed))
         console.print(counts(figures, counted))
     return 0
 
@@ -248,33 +248,33 @@ def _score(figure: Figure) -> str:
 # `albert analyze`: what happens inside a model.
 
 
-def layers(asked: AnalyzeLayers) -> int:
+def layers(args: AnalyzeLayers) -> int:
     """Run `albert analyze layers`."""
-    if not asked.models:
+    if not args.models:
         raise UsageError("albert analyze layers", "no model is named", "albert analyze layers MODEL...")
-    if asked.output.suffix.lower() != ".png":
-        raise UsageError(f"--output {asked.output}", "is no PNG", "choose a name that ends in .png")
+    if args.output.suffix.lower() != ".png":
+        raise UsageError(f"--output {args.output}", "must end in .png", "choose a name that ends in .png")
     for option in ("passages", "words"):
-        if getattr(asked, option) < 1:
-            raise UsageError(f"--{option}", f"is {getattr(asked, option)}, at least 1 is needed")
+        if getattr(args, option) < 1:
+            raise UsageError(f"--{option}", f"is {getattr(args, option)}, at least 1 is needed")
     texts = (
-        (document.text for document in read_corpus([Path(place) for place in asked.text]))
-        if asked.text
+        (document.text for document in read_corpus([Path(place) for place in args.text]))
+        if args.text
         else (chapter.text for chapter in split_chapters().held_out)
     )
-    passages, device = cut_passages(texts, asked.passages, asked.words), pick_device(asked.device)
+    passages, device = cut_passages(texts, args.passages, args.words), pick_device(args.device)
     measured = []
-    for model in asked.models:
+    for model in args.models:
         with progress(f"Reading with {model}", len(passages), "passages") as bar:
             measured.append(measure_layers(model, passages, device=device, advance=bar.advance))
-    draw_layers(measured, asked.output)
-    if asked.csv is not None:
-        write_layers(measured, asked.csv)
-    _show(open_console(), measured, asked)
+    draw_layers(measured, args.output)
+    if args.csv is not None:
+        write_layers(measured, args.csv)
+    _show(open_console(), measured, args)
     return 0
 
 
-def _show(console: Console, measured: list[LayerSimilarity], asked: AnalyzeLayers) -> None:
+def _show(console: Console, measured: list[LayerSimilarity], args: AnalyzeLayers) -> None:
     for title, values in (("L2 distance", "distance"), ("angle, degrees", "angle")):
         made = table(f"{title} of a layer's input and output", "", "first", "least", "median", "most", "last")
         for one in measured:
@@ -283,15 +283,15 @@ def _show(console: Console, measured: list[LayerSimilarity], asked: AnalyzeLayer
             shown = (each[0], ranked[0], ranked[len(ranked) // 2], ranked[-1], each[-1])
             made.add_row(f"{one.model}: {one.layers}", *(f"{value:,.2f}" for value in shown))
         console.print(made)
-    console.print(" and ".join(str(path) for path in (asked.output, asked.csv) if path), markup=False)
+    console.print(" and ".join(str(path) for path in (args.output, args.csv) if path), markup=False)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # `albert quickstart`: the whole story on the embedded sample.
 
 
-def run_quickstart(asked: Quickstart) -> int:
+def run_quickstart(args: Quickstart) -> int:
     """Run the command."""
     console = open_console(soft_wrap=False, highlight=True)
-    show_report(quickstart(asked.output, console), console)
+    show_report(quickstart(args.output, console), console)
     return 0

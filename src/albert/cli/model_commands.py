@@ -101,8 +101,8 @@ class Predict:
 
 def predict_main(arguments: list[str]) -> int:
     """Read the options, and run `albert predict`."""
-    asked = parse(Predict, arguments, "albert predict")
-    return load_command("albert.cli.predict").run_predict(asked)
+    args = parse(Predict, arguments, "albert predict")
+    return load_command("albert.cli.predict").run_predict(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -147,8 +147,8 @@ class Serve:
 
 def serve_main(arguments: list[str]) -> int:
     """Read the options, and run `albert serve`."""
-    asked = parse(Serve, arguments, "albert serve")
-    return load_command("albert.cli.predict").run_serve(asked)
+    args = parse(Serve, arguments, "albert serve")
+    return load_command("albert.cli.predict").run_serve(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ class Convert:
 
 def convert_main(arguments: list[str]) -> int:
     """Read the options, and run `albert convert`."""
-    asked = parse(Convert, arguments, "albert convert")
-    return load_command("albert.cli.convert").run_convert(asked)
+    args = parse(Convert, arguments, "albert convert")
+    return load_command("albert.cli.convert").run_convert(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -279,13 +279,13 @@ def export_main(arguments: list[str]) -> int:
 
 
 def _onnx(arguments: list[str]) -> int:
-    asked = parse(ExportOnnx, arguments, "albert export onnx")
-    return load_command("albert.cli.convert").onnx(asked)
+    args = parse(ExportOnnx, arguments, "albert export onnx")
+    return load_command("albert.cli.convert").onnx(args)
 
 
 def _sentence(arguments: list[str]) -> int:
-    asked = parse(ExportSentenceTransformers, arguments, "albert export sentence-transformers")
-    return load_command("albert.cli.convert").sentence_transformers(asked)
+    args = parse(ExportSentenceTransformers, arguments, "albert export sentence-transformers")
+    return load_command("albert.cli.convert").sentence_transformers(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -314,8 +314,8 @@ class Quantize:
 
 def quantize_main(arguments: list[str]) -> int:
     """Read the options, and run `albert quantize`."""
-    asked = parse(Quantize, arguments, "albert quantize")
-    return load_command("albert.cli.convert").run_quantize(asked)
+    args = parse(Quantize, arguments, "albert quantize")
+    return load_command("albert.cli.convert").run_quantize(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -359,8 +359,8 @@ def analyze_main(arguments: list[str]) -> int:
 
 
 def _layers(arguments: list[str]) -> int:
-    asked = parse(AnalyzeLayers, arguments, "albert analyze layers")
-    return load_command("albert.cli.inspect").layers(asked)
+    args = parse(AnalyzeLayers, arguments, "albert analyze layers")
+    return load_command("albert.cli.inspect").layers(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -413,8 +413,8 @@ class Info:
 
 def info_main(arguments: list[str]) -> int:
     """Read the options, and run `albert info`."""
-    asked = parse(Info, arguments, "albert info", INFO_DESCRIPTION)
-    return load_command("albert.cli.info").run(asked)
+    args = parse(Info, arguments, "albert info", INFO_DESCRIPTION)
+    return load_command("albert.cli.info").run(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -452,8 +452,8 @@ class Show:
 
 def show_main(arguments: list[str]) -> int:
     """Read the options, and run `albert show`."""
-    asked = parse(Show, arguments, "albert show")
-    return load_command("albert.cli.inspect").run_show(asked)
+    args = parse(Show, arguments, "albert show")
+    return load_command("albert.cli.inspect").run_show(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -478,5 +478,5 @@ class Quickstart:
 
 def quickstart_main(arguments: list[str]) -> int:
     """Read the options, and run `albert quickstart`."""
-    asked = parse(Quickstart, arguments, "albert quickstart", QUICKSTART_DESCRIPTION)
-    return load_command("albert.cli.inspect").run_quickstart(asked)
+    args = parse(Quickstart, arguments, "albert quickstart", QUICKSTART_DESCRIPTION)
+    return load_command("albert.cli.inspect").run_quickstart(args)

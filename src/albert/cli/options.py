@@ -371,7 +371,7 @@ class DepthOptions:
         """Raises UsageError when it contradicts itself, or what else was asked: files that are of one way to run."""
         for name, path in others.items():
             if path is not None:
-                raise UsageError(f"--{name}", "is of one way to run a model", "name one --depth and no --patience")
+                raise UsageError(f"--{name}", "requires a single --depth", "name one --depth and no --patience")
         if len(models) > 1:
             raise UsageError("--model", f"names {len(models)} models, at several depths one is run", "name one")
         if self.rounds < 1:

@@ -60,7 +60,7 @@ def run_predict(options: Predict) -> int:
         return 0
     with opened_input(options.input) as file:
         predictor = _opened(options)
-        asked = FilePrediction(
+        args = FilePrediction(
             file,
             options.output,
             inference_task_for(predictor, options.task),
@@ -75,7 +75,7 @@ def run_predict(options: Predict) -> int:
             options.prefix,
             options.replace,
         )
-        summary = predict_file(predictor, asked)
+        summary = predict_file(predictor, args)
     _say_how(predictor)
     if options.output is not None:
         print(f"{options.output}: {summary.rows:,} rows", file=sys.stderr)
@@ -135,22 +135,22 @@ def _ask(predictor: Predictor, options: Predict) -> None:
 
 def _refuse_contradictions(options: Predict) -> None:
     names = ("fill_mask", "order", "classify", "tag", "choose", "question", "input")
-    asked = [name for name in names if getattr(options, name) not in (None, ())]
-    if "choose" in asked and "question" in asked:  # about the options, then
-        asked.remove("question")
-    switches = ", ".join("--" + name.replace("_", "-") for name in asked)
-    if len(asked) != 1:
-        why = f"{switches} together" if asked else "nothing is asked"
+    args = [name for name in names if getattr(options, name) not in (None, ())]
+    if "choose" in args and "question" in args:  # about the options, then
+        args.remove("question")
+    switches = ", ".join("--" + name.replace("_", "-") for name in args)
+    if len(args) != 1:
+        why = f"{switches} together" if args else "nothing is asked"
         ways = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
         raise UsageError("albert predict", why, f"give one of {ways}")
     belongings = (("pair", ("classify",)), ("context", ("question", "choose")), ("output", ("input",)))
     for name, belongs_to in (*belongings, ("ask", ("input",))):
-        if getattr(options, name) is not None and asked[0] not in belongs_to:
+        if getattr(options, name) is not None and args[0] not in belongs_to:
             places = " or ".join(f"--{place}" for place in belongs_to)
             raise UsageError(f"--{name}", f"goes with {places}, not with {switches}")
-    if options.words and asked[0] != "tag" and (asked[0] != "input" or options.task not in (None, "tag")):
+    if options.words and args[0] != "tag" and (args[0] != "input" or options.task not in (None, "tag")):
         raise UsageError("--words", "goes with --tag, or with --input where words are tagged")
-    if asked[0] in ("question", "choose") and options.context is None:
+    if args[0] in ("question", "choose") and options.context is None:
         raise UsageError(switches, "needs a text to answer from", "give --context")
     if len(options.choose) == 1:
         raise UsageError("--choose", "one option is no choice", "give two or more")

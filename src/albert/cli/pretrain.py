@@ -87,36 +87,36 @@ def main(arguments: list[str]) -> None:
     name, *arguments = arguments
     console = open_console(soft_wrap=False, highlight=True, quiet=not world().is_first)
     recipe = _scaled(_continued(arguments) if name == CONTINUE else find_recipe(name), arguments, console)
-    asked = parse(Pretrain, arguments, f"albert pretrain {name}", DESCRIPTION, {"recipe": recipe})
-    init = _init(asked)
-    _show_recipe(console, name, asked.recipe)
-    run = RunFolder(asked.output)
+    args = parse(Pretrain, arguments, f"albert pretrain {name}", DESCRIPTION, {"recipe": recipe})
+    init = _init(args)
+    _show_recipe(console, name, args.recipe)
+    run = RunFolder(args.output)
     taken = run.checkpoints()[-1][0] if run.checkpoints() else None
     if taken is not None:
         console.print(f"going on with {run.path} after step {taken:,}", markup=False)
     result = load_command("albert.pretraining.run").pretrain(
-        asked.recipe,
-        asked.data,
-        asked.output,
-        asked.device,
+        args.recipe,
+        args.data,
+        args.output,
+        args.device,
         init=init,
-        change_dropout=asked.change_dropout,
-        wandb=asked.wandb,
+        change_dropout=args.change_dropout,
+        wandb=args.wandb,
     )
     if result.training.steps == taken:
         console.print(f"{run.path} is complete already; nothing was trained", markup=False)
     _show_result(console, result)
 
 
-def _init(asked: Pretrain) -> Any:
+def _init(args: Pretrain) -> Any:
     """What to start from: an `Init`, or None.
 
     Raises:
         UsageError: how, but not from what.
     """
-    options = {name: getattr(asked, name) for name in _INIT_OPTIONS if getattr(asked, name)}
-    if asked.init is not None:
-        return load_command(WARM_START).Init(model=asked.init, **options)
+    options = {name: getattr(args, name) for name in _INIT_OPTIONS if getattr(args, name)}
+    if args.init is not None:
+        return load_command(WARM_START).Init(model=args.init, **options)
     if options:
         raise UsageError(f"--{next(iter(options)).replace('_', '-')}", "goes with --init MODEL")
     return None
@@ -146,14 +146,14 @@ def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -
     Raises:
         UsageError: not a number of sequences.
     """
-    asked = _value(arguments, "--scale-batch") or _value(arguments, "--scale_batch")
-    if asked is None:
+    args = _value(arguments, "--scale-batch") or _value(arguments, "--scale_batch")
+    if args is None:
         return recipe
-    if not asked.isascii() or not asked.isdigit() or int(asked) < 1:
-        raise UsageError("--scale-batch", f"is {asked}, a number of sequences from 1 is needed")
-    scaled = scaled_recipe(recipe, int(asked))
+    if not args.isascii() or not args.isdigit() or int(args) < 1:
+        raise UsageError("--scale-batch", f"is {args}, a number of sequences from 1 is needed")
+    scaled = scaled_recipe(recipe, int(args))
     old, new = recipe.optimizer.learning_rate, scaled.optimizer.learning_rate
-    console.print(f"learning rate {old:.4g} x sqrt({asked}/{recipe.batch_size}) = {new:.4g}", highlight=False)
+    console.print(f"learning rate {old:.4g} x sqrt({args}/{recipe.batch_size}) = {new:.4g}", highlight=False)
     steps, share = scaled.schedule.total_steps, scaled.batch_size / recipe.batch_size
     console.print(
         f"{steps:,} steps see {steps * scaled.batch_size:,} sequences, {share:.3g} times as many as before; "

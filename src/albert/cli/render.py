@@ -284,10 +284,10 @@ def show_statistics(console: Console, found: Mapping[str, SplitStatistics], max_
         console.print()
 
 
-def _columns_table(title: str, rows: Rows, asked: TableTask) -> Table:
+def _columns_table(title: str, rows: Rows, args: TableTask) -> Table:
     uses: dict[str, list[str]] = {}
     for name in (*COLUMNS, "id"):
-        value = getattr(asked, name)
+        value = getattr(args, name)
         for column in value if isinstance(value, tuple) else [value]:
             uses.setdefault(column, []).append(name.replace("_", " ").removesuffix("s" if name == "options" else " "))
     names = columns_of(rows)

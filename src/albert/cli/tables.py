@@ -146,7 +146,7 @@ def task_names(scale: Scale) -> tuple[str, ...]:
 # `albert tables` on the terminal: a plan, and a table so far.
 
 
-def show_plan(console: Console, plan: Plan, asked: TablesOptions) -> None:
+def show_plan(console: Console, plan: Plan, args: TablesOptions) -> None:
     """Every distinct run with its cost, then the sum."""
     made = table(
         "pre-trainings", "arm", "seeds", "done", "parameters, M", "tokens, M", "tokens/s", "hours each", "tables"
@@ -175,7 +175,7 @@ def show_plan(console: Console, plan: Plan, asked: TablesOptions) -> None:
         print_whole(console, made)
     if not plan.all_measured:
         console.print("* not tried here, for it takes too long or too much memory: from its operations", markup=False)
-    _sum_up(console, plan, asked)
+    _sum_up(console, plan, args)
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
@@ -226,18 +226,18 @@ def show_facts(console: Console, facts: Facts) -> None:
         console.print(note, markup=False)
 
 
-def _sum_up(console: Console, plan: Plan, asked: TablesOptions) -> None:
+def _sum_up(console: Console, plan: Plan, args: TablesOptions) -> None:
     left, share = plan.seconds_left, 1 - plan.seconds_left / plan.seconds if plan.seconds else 1.0
     lines = [f"{_hours(left)} hours left of {_hours(plan.seconds)} ({share:.0%} done), one process after the other"]
-    free = free_memory(pick_device(asked.device))
+    free = free_memory(pick_device(args.device))
     if plan.memory:
         room = "" if free is None else f" of {bytes_of(free)} that are free"
         lines.append(f"memory: {bytes_of(plan.memory)} at the peak{room}")
-        lines.append(f"disk: {bytes_of(plan.disk_left)} more below {asked.folders.root}")
-    spent = expense_of(left / 3600, asked.rates)
-    if asked.rates.price_per_hour:
-        lines.append(f"money: {spent.dollars:,.2f} dollars at {asked.rates.price_per_hour:g} an hour")
-    if asked.rates.watts:
+        lines.append(f"disk: {bytes_of(plan.disk_left)} more below {args.folders.root}")
+    spent = expense_of(left / 3600, args.rates)
+    if args.rates.price_per_hour:
+        lines.append(f"money: {spent.dollars:,.2f} dollars at {args.rates.price_per_hour:g} an hour")
+    if args.rates.watts:
         lines.append(f"electricity: {spent.kilowatt_hours:,.2f} kWh, {spent.co2_kilograms:,.2f} kg of CO2")
     if len({table for one in plan.jobs for table in one.tables}) > 1:
         each = {table: plan.seconds_alone(table) for one in plan.jobs for table in one.tables}
@@ -265,9 +265,9 @@ def _hours(seconds: float) -> str:
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}"
 
 
-def list_tables(asked: ListTables) -> int:
+def list_tables(args: ListTables) -> int:
     """Run `albert tables list`."""
-    scale = SCALES[asked.scale]
+    scale = SCALES[args.scale]
     made = table(f"tables at the scale {scale.name}: {scale.decides}", "name", "pre-trainings", "title")
     made.columns[2].justify = "left"
     for name in GRIDS:
@@ -282,79 +282,79 @@ def list_tables(asked: ListTables) -> int:
 
 def plan(options: TablesAsked) -> int:
     """Run `albert tables plan`."""
-    asked = TablesOptions(**vars(options))
-    asked.set_threads()
-    study = asked.study()
-    show_plan(open_console(), _planned(asked, study), asked)
+    args = TablesOptions(**vars(options))
+    args.set_threads()
+    study = args.study()
+    show_plan(open_console(), _planned(args, study), args)
     return 0
 
 
 def run(options: TablesAsked) -> int:
     """Run `albert tables run`."""
-    asked = TablesOptions(**vars(options))
-    asked.set_threads()
-    grids = asked.grids()
-    if not asked.data:
+    args = TablesOptions(**vars(options))
+    args.set_threads()
+    grids = args.grids()
+    if not args.data:
         raise UsageError("--data", "is needed: what `albert prepare` wrote", "albert tables run TABLE --data CORPUS")
-    study = asked.study()
-    data, _ = asked.task_data(grids)
-    planned = _planned(asked, study)
+    study = args.study()
+    data, _ = args.task_data(grids)
+    planned = _planned(args, study)
     console = open_console()
-    show_plan(console, planned, asked)
-    keep_study(asked.folders.root, study)
+    show_plan(console, planned, args)
+    keep_study(args.folders.root, study)
     execution = Execution(
-        folders=asked.folders,
+        folders=args.folders,
         jobs=[one.job for one in planned.jobs],
-        corpora=asked.data,
+        corpora=args.data,
         data=data,
-        device=asked.device,
+        device=args.device,
     )
     if planned.seconds_left:
-        with overall_progress(planned, asked.folders, "Tables"):
+        with overall_progress(planned, args.folders, "Tables"):
             execution.complete()
-    _show(console, asked, study)
+    _show(console, args, study)
     return 0
 
 
 def show(options: TablesAsked) -> int:
     """Run `albert tables show`."""
-    asked = TablesOptions(**vars(options))
-    _show(open_console(), asked, asked.study())
+    args = TablesOptions(**vars(options))
+    _show(open_console(), args, args.study())
     return 0
 
 
-def keep(asked: KeepTables) -> int:
+def keep(args: KeepTables) -> int:
     """Run `albert tables keep`."""
-    root = asked.output or default_root(asked.scale)
-    print(f"{asked.directory}: {keep_results(root, asked.directory):,} files of {root}")
+    root = args.output or default_root(args.scale)
+    print(f"{args.directory}: {keep_results(root, args.directory):,} files of {root}")
     return 0
 
 
-def _planned(asked: TablesOptions, study: Study) -> Plan:
+def _planned(args: TablesOptions, study: Study) -> Plan:
     """The plan, measured; what is not learnt is told."""
-    grids, scale = asked.grids(), asked.declared
-    data, lacking = asked.task_data(grids)
+    grids, scale = args.grids(), args.declared
+    data, lacking = args.task_data(grids)
     for grid in grids:
         if not all(has_text(arm, study.fingerprints) for arm in grid.arms()):
             lacking.append(f"{grid.table}: additional text is not learnt from, for there is no second --data")
     for line in lacking:
         print(f"albert: note: {line}", file=sys.stderr)
-    costs = Costs(asked.data, data, pick_device(asked.device))
+    costs = Costs(args.data, data, pick_device(args.device))
     shapes = costs.shapes(jobs_of(grids, scale, study.fingerprints, [*data]))
     with progress("Measuring", len(shapes), "shapes") as bar:
-        return plan_tables(grids, scale, study.fingerprints, [*data], asked.folders, costs, bar.advance)
+        return plan_tables(grids, scale, study.fingerprints, [*data], args.folders, costs, bar.advance)
 
 
-def _show(console: Console, asked: TablesOptions, study: Study) -> None:
-    folder = asked.folders.root / "tables"
-    for name in asked.facts():
-        found = costs(asked.declared, hours_by_arm(asked.folders), asked.rates) if name == "cost" else None
-        found = found or FACTS[name](asked.declared)
+def _show(console: Console, args: TablesOptions, study: Study) -> None:
+    folder = args.folders.root / "tables"
+    for name in args.facts():
+        found = costs(args.declared, hours_by_arm(args.folders), args.rates) if name == "cost" else None
+        found = found or FACTS[name](args.declared)
         show_facts(console, found)
         console.print(" and ".join(map(str, write_facts(found, folder))), markup=False)
-    for grid in asked.grids():
-        outcome = outcome_of(grid, asked.declared, study.fingerprints, asked.folders)
-        picture = draw_outcome(outcome, asked.folders, folder)
+    for grid in args.grids():
+        outcome = outcome_of(grid, args.declared, study.fingerprints, args.folders)
+        picture = draw_outcome(outcome, args.folders, folder)
         paths = write_report(outcome, folder, None if picture is None else picture.name)
         show_outcome(console, outcome)
         written = [*paths, *([] if picture is None else [picture])]

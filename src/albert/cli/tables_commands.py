@@ -134,8 +134,8 @@ def main(arguments: list[str]) -> int:
 
 def _part(name: str, arguments: list[str]) -> int:
     shape, description = PARTS[name]
-    asked = parse(shape, arguments, f"albert tables {name}", description)
-    return getattr(load_command("albert.cli.tables"), "list_tables" if name == "list" else name)(asked)
+    args = parse(shape, arguments, f"albert tables {name}", description)
+    return getattr(load_command("albert.cli.tables"), "list_tables" if name == "list" else name)(args)
 
 
 def default_root(scale: ScaleName) -> Path:

@@ -159,8 +159,8 @@ class Finetune:
 
 def finetune_main(arguments: list[str]) -> int:
     """Read the options, and run `albert finetune`."""
-    asked = parse(Finetune, arguments, "albert finetune", FINETUNE_DESCRIPTION)
-    return load_command("albert.cli.finetune").run(asked)
+    args = parse(Finetune, arguments, "albert finetune", FINETUNE_DESCRIPTION)
+    return load_command("albert.cli.finetune").run(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -248,5 +248,5 @@ class Evaluate:
 
 def evaluate_main(arguments: list[str]) -> int:
     """Read the options, and run `albert evaluate`."""
-    asked = parse(Evaluate, arguments, "albert evaluate", EVALUATE_DESCRIPTION)
-    return load_command("albert.cli.evaluate").run(asked)
+    args = parse(Evaluate, arguments, "albert evaluate", EVALUATE_DESCRIPTION)
+    return load_command("albert.cli.evaluate").run(args)

@@ -120,7 +120,7 @@ def open_teacher(
         MissingInput, DamagedData: the teacher cannot be read.
     """
     if isinstance(task.target, Span | Tags):
-        why = "is asked for one answer a sequence, this task asks for places or tags in it"
+        why = "must produce one output per sequence; this task has answers or tags inside it"
         raise InvalidConfiguration("teacher", why, "leave it out")
     opened = open_for_task(task, distillation.teacher, revision=distillation.revision)
     split = encode_split(task, "the teacher's", examples, {}, opened.tokenizer, opened.recipe)

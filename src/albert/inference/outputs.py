@@ -180,7 +180,7 @@ def _same_file(written: Path, output: Path) -> None:
 #                rows            the rows so far, and perhaps some that the journal does not have yet
 
 COMMIT_SECONDS = 1.0
-"""What a power cut costs at most, and a batch."""
+"""Seconds between commits: a power cut loses this much work and one batch at most."""
 _CHUNK = 1 << 20
 
 

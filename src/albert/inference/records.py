@@ -258,7 +258,7 @@ def options_in_context(record: Record, fields: Fields) -> Inputs:
         )
     options = record.fields[field]
     if not isinstance(options, list) or len(options) < 2 or not all(isinstance(option, str) for option in options):
-        raise DamagedData(record.where, f"field {field!r} is no list of two or more texts")
+        raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
     return context, options, question
 
 

@@ -411,7 +411,7 @@ def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[Output
 EXITS_KEY = "exit_depths"
 """In `config.json`: the depths at which the head learnt to answer, in layers."""
 MOST_TIMES_DEEPER = 8
-"""So many times the trained depth is the limit: what is beyond is a slip of the pen."""
+"""So many times the trained depth is the limit: larger values are probably typos."""
 
 
 def depths_of(config: AlbertConfig) -> range:

@@ -307,7 +307,7 @@ def _name(init: Init) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the processes of one pre-training run must have been given alike.
+# All ranks of a pre-training run need identical arguments.
 
 
 def refuse_another_start_elsewhere(

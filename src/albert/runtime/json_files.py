@@ -89,7 +89,7 @@ class RepeatedKey(ValueError):
     """An object of JSON with two values under one key: nobody can know which was meant."""
 
     def __init__(self, key: str) -> None:
-        self.msg = f"the key {key[:40]!r} stands there twice"
+        self.msg = f"the key {key[:40]!r} occurs twice"
         super().__init__(self.msg)
 
 
@@ -262,7 +262,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
         if not isinstance(record, dict) or not isinstance(record.get("event"), str):
             raise DamagedData(f"{path}:{number}", "is not an event")
         if not isinstance(record.get("step", 0), int):
-            raise DamagedData(f"{path}:{number}", "is of a step that is no number")
+            raise DamagedData(f"{path}:{number}", "has a non-integer step")
         key = (record["event"], record["step"]) if "step" in record else number
         records.pop(key, None)
         records[key] = record

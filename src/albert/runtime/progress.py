@@ -64,7 +64,7 @@ def progress(
 
 
 _bars: list[Progress] = []
-"""The display in use, so that a stage within a stage adds a line to it: a terminal bears one at a time."""
+"""The display in use, so that a stage within a stage adds a line to it: only one live display is allowed."""
 
 
 @contextmanager

@@ -246,7 +246,7 @@ def check_vocabulary(pieces: Sequence[str], source: str) -> None:
     """Refuse what is no WordPiece vocabulary of BERT's kind.
 
     Raises:
-        DamagedData: a special piece is missing, a piece stands there twice, is empty or holds a blank.
+        DamagedData: a special piece is missing, a piece occurs twice, is empty or holds a blank.
     """
     if len(pieces) > MOST_PIECES:
         raise DamagedData(source, f"has {len(pieces):,} pieces, no model has more than {MOST_PIECES:,}")
@@ -337,7 +337,7 @@ class WordPieceTokenizer(Tokenizer):
         normalization: what happens to text first.
 
     Raises:
-        DamagedData: a special piece is missing, or a piece stands there twice.
+        DamagedData: a special piece is missing, or a piece occurs twice.
     """
 
     def __init__(

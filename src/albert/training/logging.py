@@ -35,7 +35,7 @@ class Logger(Protocol):
     """A service that draws curves."""
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Take numbers of a step by name, `train/loss` say; of a step told twice, the last telling holds."""
+        """Take numbers of a step by name, `train/loss` say; the last record for a step wins."""
         ...
 
     def rewind(self, step: int) -> None:
@@ -250,7 +250,7 @@ class TrainingResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Reports:
-    """Tells what happens, each event in its own words; silent on ranks other than the first."""
+    """Writes the training logs; silent on ranks other than the first."""
 
     run: RunFolder
     plan: TrainingPlan

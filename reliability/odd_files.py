@@ -5,7 +5,6 @@ import random
 import re
 import resource
 import shutil
-import time
 from pathlib import Path
 
 from reliability.broken_disks import what_is_wrong
@@ -114,13 +113,15 @@ def _with_a_changed_digit(forks: ForkServer, place: Path, scene: Scene) -> str:
     given.write_text("".join(f'{{"id": {n}, "text": "The ship saw {"it " * (n % 9)}."}}\n' for n in range(ROWS)))
     words = ["predict", str(scene.classifier), "--input", str(given), "--device", "cpu", "--precision", "fp32"]
     whole, output = place / "whole.jsonl", place / "out.jsonl"
-    forks.start([*words, "--output", str(whole)]).finish()
-    journal, rows = place / "out.jsonl.partial" / "journal.jsonl", place / "out.jsonl.partial" / "rows"
-    begun = forks.start([*words, "--output", str(output)])
-    while not (journal.exists() and '"rows"' in journal.read_text()) and not output.exists():
-        time.sleep(0.002)
-    if not begun.kill() or not rows.exists():
-        return "it ended before its rows could be changed"
+    log, rows = place.with_suffix(".calls"), place / "out.jsonl.partial" / "rows"
+    first = forks.start([*words, "--output", str(whole)], fault=Fault(below=str(place), log=str(log)))
+    if first.finish() != 0:
+        return f"exit code {first.code}: {first.printed[-300:]!r}"
+    renames = [number for number, call in enumerate(log.read_text().splitlines()) if call.startswith("replace ")]
+    dies = Fault(below=str(place), number=renames[-1])  # all rows are there, and have not got their name
+    forks.start([*words, "--output", str(output)], fault=dies).finish()
+    if not rows.exists():
+        return "it died without rows that could be changed"
     content = rows.read_bytes()
     digit = re.search(rb"0\.(\d)", content)
     assert digit is not None

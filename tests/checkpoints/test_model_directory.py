@@ -311,7 +311,7 @@ def test_relics_of_released_files_are_tolerated(directory: Path, rewrite: Rewrit
         ({"num_attention_heads": 3}, "do not divide"),
         ({"sharing": "some"}, "not a choice"),
         ({"id2label": {"x": "y"}}, "not a label for each number"),
-        ({"architectures": "AlbertModel"}, "no list of names"),
+        ({"architectures": "AlbertModel"}, "not a list of names"),
     ],
 )
 def test_a_configuration_that_no_albert_has_is_refused(

@@ -95,7 +95,7 @@ def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
     [
         (["finetune", "sst3", "--model", "MODEL", "--data", "x", "--output", "OUT"], 2, "did you mean 'sst-2'"),
         (["finetune", "--model", "MODEL", "--output", "OUT"], 2, "no task"),
-        (["finetune", "sst-2", "--model", "MODEL", "--output", "OUT"], 2, "--data: is needed"),
+        (["finetune", "sst-2", "--model", "MODEL", "--output", "OUT"], 2, "--data: is missing"),
         (["finetune", "sst-2", "--model", "MODEL", "--data", "x", "--output", "OUT"], 66, "has no train.tsv"),
         (["finetune", "sst-2", "--model", "absent/m", "--data", "x", "--output", "OUT"], (66, 69), "no such directory"),
         (
@@ -140,7 +140,7 @@ def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
         ),
         (["finetune", "ax", "--model", "MODEL", "--data", "DATA", "--output", "OUT"], 78, "has no training set"),
         (["evaluate", "sst-2", "--model", "MODEL", "--data", "DATA"], 78, "has no head for this task"),
-        (["evaluate", "sst-2", "--model", "MODEL"], 2, "--data: is needed"),
+        (["evaluate", "sst-2", "--model", "MODEL"], 2, "--data: is missing"),
         (["evaluate", "--model", "MODEL"], 2, "your own file needs --dev, --text, --label"),
         (["evaluate", "pretraining", "--model", "MODEL"], 2, "--data: is needed"),
     ],

@@ -144,7 +144,7 @@ def _refuse_contradictions(options: Predict) -> None:
         ways = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
         raise UsageError("albert predict", why, f"give one of {ways}")
     belongings = (("pair", ("classify",)), ("context", ("question", "choose")), ("output", ("input",)))
-    for name, belongs_to in (*belongings, ("ask", ("input",))):
+    for name, belongs_to in (*belongings, ("task", ("input",))):
         if getattr(options, name) is not None and args[0] not in belongs_to:
             places = " or ".join(f"--{place}" for place in belongs_to)
             raise UsageError(f"--{name}", f"goes with {places}, not with {switches}")

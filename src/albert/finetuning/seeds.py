@@ -1,4 +1,4 @@
-"""Several fine-tuning runs: one task with several seeds, a whole benchmark, and diagnostic sets (GLUE's AX).
+"""Several fine-tuning runs: one task with several seeds, a whole benchmark, and diagnostic sets.
 
 OUTPUT/seed-0, seed-1, …   a run each; finished ones are kept
     summary.json           every run and the spread of every score, written anew after each run"""
@@ -223,7 +223,7 @@ def _seed_run(seed: int, place: Path, result: FinetuningResult) -> SeedRun:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Diagnostic sets (GLUE's AX): not trained on; answered by the model of another task.
+# Diagnostic sets: not trained on; answered by the model of another task.
 #
 # OUTPUT/TASK/predictions-SPLIT.jsonl for every split whose file is there, whether its answers are known or not
 

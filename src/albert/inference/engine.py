@@ -104,12 +104,13 @@ def quantize_matrix(
     """Integers in −127…127 and the scale of each row: `values * scales[:, None]` is the weight, nearly.
 
     The largest of each row becomes ±127. What `values * scales[:, None]` gives has exactly these values and scales
-    again, so a file of either form opens to the same model. A row of zeros has scale 1.
+    again, so a file of either form opens to the same model. A row of zeros has scale 1, and so has one whose scale
+    would be no normal number.
     """
     largest = weight.abs().amax(dim=1)
     mantissa, exponent = torch.frexp(largest / LARGEST)
     scales = torch.ldexp((mantissa * 2**_SCALE_BITS).ceil() / 2**_SCALE_BITS, exponent)
-    scales = torch.where(largest > 0, scales, torch.ones_like(scales))
+    scales = torch.where(largest > 2 * LARGEST * torch.finfo(torch.float32).tiny, scales, torch.ones_like(scales))
     return (weight / scales[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8), scales
 
 

@@ -6,7 +6,6 @@ are held down, and whether classes count alike, is chosen by cross-validation wi
 fixed seed draws: the rows of some files stand by their source.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,13 +18,13 @@ from sklearn.preprocessing import StandardScaler
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.examples import Example
+from albert.tasks.linear_baseline import WORD, pair_figures
 from albert.tasks.metrics import task_scores
 from albert.tasks.task import Choice, Score, Task
 
 FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)
 STRENGTHS = (0.1, 1.0, 10.0)
 RIDGE_STRENGTHS = tuple(10.0**power for power in range(-3, 4))
-WORD = re.compile(r"(?u)\b\w+\b")
 
 
 def predict_classes(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> tuple[np.ndarray, str]:
@@ -50,7 +49,7 @@ def predict_numbers(task: Task, train: Sequence[Example], dev: Sequence[Example]
     if not isinstance(task.target, Score):
         raise InvalidConfiguration(task.name, "has no numbers")
     vectors = _fitted([text for example in train for text in example.texts])
-    learnt, asked = (_pair_figures(examples, *_sides(vectors, examples)) for examples in (train, dev))
+    learnt, asked = (pair_figures(examples, *_sides(vectors, examples)) for examples in (train, dev))
     scale, ridge = StandardScaler().fit(learnt), RidgeCV(RIDGE_STRENGTHS)
     ridge.fit(scale.transform(learnt), [example.target for example in train])
     return ridge.predict(scale.transform(asked)), f"TF-IDF cosine, overlaps, lengths and ridge, alpha={ridge.alpha_:g}"
@@ -62,7 +61,7 @@ def _class_features(train: Sequence[Example], dev: Sequence[Example]) -> tuple[A
         first, second = ([example.texts[0] for example in examples] for examples in (train, dev))
         return vectors.transform(first), vectors.transform(second)
     sides = [_sides(vectors, examples) for examples in (train, dev)]
-    figures = [_pair_figures(examples, *side) for examples, side in zip((train, dev), sides, strict=True)]
+    figures = [pair_figures(examples, *side) for examples, side in zip((train, dev), sides, strict=True)]
     scale = StandardScaler().fit(figures[0])
     joined = (
         sparse.hstack([left.multiply(right), abs(left - right), sparse.csr_matrix(scale.transform(figure))]).tocsr()
@@ -80,25 +79,3 @@ def _fitted(texts: Sequence[str]) -> TfidfVectorizer:
 def _sides(vectors: TfidfVectorizer, examples: Sequence[Example]) -> tuple[Any, Any]:
     left, right = (vectors.transform([example.texts[side] for example in examples]) for side in (0, 1))
     return left, right
-
-
-def _pair_figures(examples: Sequence[Example], left: Any, right: Any) -> np.ndarray:
-    """float64 [examples, 7]: cosine; words of the first, second, both that are shared; numbers shared; lengths."""
-    cosine = np.asarray(left.multiply(right).sum(axis=1)).ravel()
-    rows = []
-    for example in examples:
-        first, second = (WORD.findall(text.lower()) for text in example.texts)
-        one, other = set(first), set(second)
-        shared, either = len(one & other), len(one | other)
-        numbers, others = ({word for word in words if word[0].isdigit()} for words in (one, other))
-        rows.append(
-            (
-                shared / max(1, len(one)),
-                shared / max(1, len(other)),
-                shared / max(1, either),
-                len(numbers ^ others),
-                abs(len(first) - len(second)),
-                len(first) + len(second),
-            )
-        )
-    return np.column_stack([cosine, np.asarray(rows, np.float64)])

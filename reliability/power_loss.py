@@ -81,7 +81,7 @@ def lost(work: Work, folder: Path, most: int, draws: random.Random) -> Iterator[
         for possibility in disk.possible(draws, wanted):
             shutil.rmtree(state, ignore_errors=True)
             possibility.write(state)
-            found.append(list(work.broken(state, promised)))  # nobody holds a lock there: whoever wrote this is dead
+            found.append(list(work.broken(state, promised)))  # no lock is held there: the writer is dead
         watch(str(place), saw)
 
     with watched(place, saw):

@@ -60,7 +60,7 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionOptions:
-    """What whoever converts says of the source.
+    """Options of a conversion: what the caller knows about the source.
 
     Args:
         config_file: the `albert_config.json` of a TensorFlow checkpoint, when it lies elsewhere.

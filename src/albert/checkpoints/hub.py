@@ -250,7 +250,7 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     Raises:
         MissingInput: neither a directory nor a name that a repository can have, or what `albert convert` takes.
             Or the repository holds no weights that can be read safely.
-        UsageError: a revision of a directory, which has none, or one that is no name of any.
+        UsageError: a revision of a directory, which has none, or one that is not a valid name.
         Unavailable: the repository cannot be had: unknown, private, or there is no connection and no copy.
     """
     path = Path(path_or_id)

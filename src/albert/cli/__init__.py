@@ -1,4 +1,4 @@
-"""The command line: one small file per command, dispatched lazily by the table in main.py.
+"""The command line: commands are imported when they are called, by the table in main.py.
 
 SIGINT while main.py and what it needs are imported ends the process with one line: nothing has begun, and the
 traceback would be of an import. So this file imports little, and main.py by its name.

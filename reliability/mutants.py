@@ -11,8 +11,7 @@ from collections import Counter
 
 from albert.runtime.errors import CheckFailed
 from reliability.copied_project import CopiedProject
-from reliability.defects import DEFECTS
-from reliability.defects.defect import Defect
+from reliability.defects import DEFECTS, Defect
 from reliability.promises import TESTS_CATCH
 from reliability.trial import Asked, Outcome, Trial
 
@@ -30,14 +29,15 @@ def run(asked: Asked) -> Outcome:
     failures: list[str] = []
     ways: Counter[str] = Counter({"by an assertion": 0, "by an error": 0})
     with CopiedProject(asked.folder) as project:
-        unsound = project.not_passed({test for defect in chosen for test in defect.tests}, SOUND_SECONDS)
+        sound = {test for defect in chosen for test in defect.test_ids(project.place / "tests")}
+        unsound = project.not_passed(sound, SOUND_SECONDS)
         if unsound:
             told = "; ".join(f"{test}: {why}" for test, why in unsound)
             raise CheckFailed("tests", f"fail or are skipped without any defect: {told}")
         for defect in chosen:
             survived, way = try_defect(defect, project)
             if survived:
-                failures.append(f"{defect.name} ({defect.file}): {survived}")
+                failures.append(f"{defect.name} (in {defect.symbol}): {survived}")
             else:
                 ways[way] += 1
             asked.report(1)
@@ -46,12 +46,11 @@ def run(asked: Asked) -> Outcome:
 
 def try_defect(defect: Defect, project: CopiedProject) -> tuple[str, str]:
     """Why a defect was not caught ("" where it was), and how it was."""
-    path = project.place / "src" / "albert" / defect.file
-    wrong = defect.put_into(project.place / "src" / "albert")
+    path, wrong = defect.put_into(project.place / "src" / "albert")
     sound, before = path.read_bytes(), path.stat()
     try:
         path.write_text(wrong, encoding="utf-8")
-        found = project.not_passed(defect.tests, SECONDS, defect=True)
+        found = project.not_passed(defect.test_ids(project.place / "tests"), SECONDS, defect=True)
     except TimeoutError:
         return f"its tests did not end within {SECONDS} seconds", ""
     finally:

@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reliability.defects import DEFECTS
+from reliability.copied_project import CopiedProject
+from reliability.defects import DEFECTS, Defect, read_defects
 from reliability.trial import Asked
 
 from albert.runtime.errors import CheckFailed, InvalidConfiguration
@@ -16,10 +17,29 @@ SOURCE = ROOT / "src" / "albert"
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_a_defect_can_be_put_into_the_code_of_today(defect):
-    assert defect.put_into(SOURCE) != (SOURCE / defect.file).read_text(encoding="utf-8")
-    for test in defect.tests:
-        file, _, name = test.partition("::")
-        assert f"def {name}" in (ROOT / "tests" / file).read_text(encoding="utf-8")
+    path, wrong = defect.put_into(SOURCE)
+    assert wrong != path.read_text(encoding="utf-8")
+    assert defect.test_ids(ROOT / "tests")
+
+
+def test_a_defect_follows_its_lines_into_another_file_and_indentation(tmp_path):
+    defect = Defect("one", "Step.take", ("test_x",), ("if a:", "    b()"), ("b()",))
+    (tmp_path / "first.py").write_text("def take():\n    if a:\n        b()\n")
+    assert defect.put_into(tmp_path) == (tmp_path / "first.py", "def take():\n    b()\n")
+    (tmp_path / "other.py").write_text("class Step:\n    def take(self):\n        if a:\n            b()\n")
+    assert defect.put_into(tmp_path) == (tmp_path / "other.py", "class Step:\n    def take(self):\n        b()\n")
+    (tmp_path / "third.py").write_text((tmp_path / "other.py").read_text())
+    with pytest.raises(InvalidConfiguration, match="found 3 times, 2 times in Step.take"):
+        defect.put_into(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["# one\nin f: test_x\n- a\n", "# one\nat f: test_x\n+ a\n", "# one\nat f: test_x\n- a\nb\n"]
+)
+def test_a_file_of_defects_that_is_malformed_is_refused(tmp_path, text):
+    (tmp_path / "defects.txt").write_text(text)
+    with pytest.raises(InvalidConfiguration, match="one: needs `at SYMBOL: TESTS`"):
+        read_defects(tmp_path / "defects.txt")
 
 
 def test_there_are_enough_and_each_has_a_name_of_its_own():
@@ -27,27 +47,33 @@ def test_there_are_enough_and_each_has_a_name_of_its_own():
 
 
 def test_code_that_moved_is_said():
-    with pytest.raises(InvalidConfiguration, match="0 times"):
-        replace(DEFECTS[0], old="what is nowhere").put_into(SOURCE)
-    with pytest.raises(InvalidConfiguration, match="is no Python"):
-        replace(DEFECTS[0], new="if if:").put_into(SOURCE)
+    with pytest.raises(InvalidConfiguration, match="found 0 times"):
+        replace(DEFECTS[0], old=("what is nowhere",)).put_into(SOURCE)
+    with pytest.raises(InvalidConfiguration, match="is not valid Python"):
+        replace(DEFECTS[0], new=("if if:",)).put_into(SOURCE)
 
 
 def test_a_defect_is_caught_and_what_changes_nothing_or_cannot_run_is_not(tmp_path, monkeypatch):
     first = DEFECTS[0]
-    harmless = replace(first, name="harmless", new=first.old + "  # as before")
-    broken = replace(first, name="broken", new="if nowhere:")
+    sound, _ = first.put_into(SOURCE)
+    harmless = replace(first, name="harmless", new=(f"{first.old[0]}  # as before",))
+    broken = replace(first, name="broken", new=("if nowhere:",))
     monkeypatch.setattr(mutants, "DEFECTS", (first, harmless, broken))
     outcome = mutants.TRIAL.run(Asked(3, 0, tmp_path, lambda done: None))
     assert (outcome.tried, outcome.failed, outcome.details) == (3, 2, {"by an assertion": 1, "by an error": 0})
-    assert outcome.failures[0] == f"harmless ({first.file}): no test fails"
+    assert outcome.failures[0] == f"harmless (in {first.symbol}): no test fails"
     assert outcome.failures[1].startswith("broken") and "could not even run: NameError" in outcome.failures[1]
-    (copied,) = tmp_path.rglob(first.file)
-    assert copied.read_bytes() == (SOURCE / first.file).read_bytes()
+    (copied,) = tmp_path.rglob(str(sound.relative_to(ROOT)))
+    assert copied.read_bytes() == sound.read_bytes()
 
 
 def test_tests_that_fail_by_themselves_prove_nothing(tmp_path, monkeypatch):
-    failing = replace(DEFECTS[0], tests=("runtime/test_nowhere.py",))
-    monkeypatch.setattr(mutants, "DEFECTS", (failing,))
-    with pytest.raises(CheckFailed):
+    monkeypatch.setattr(CopiedProject, "not_passed", lambda *args, **kwargs: [("test_x", "assert False")])
+    monkeypatch.setattr(mutants, "DEFECTS", DEFECTS[:1])
+    with pytest.raises(CheckFailed, match="fail or are skipped without any defect: test_x: assert False"):
         mutants.TRIAL.run(Asked(1, 0, tmp_path, lambda done: None))
+
+
+def test_a_test_that_is_not_there_is_named():
+    with pytest.raises(InvalidConfiguration, match="no test test_nowhere"):
+        replace(DEFECTS[0], tests=("test_nowhere",)).test_ids(ROOT / "tests")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from albert.api.options import Finetune
 from albert.cli.main import run
 from albert.cli.model_commands import Predict, Serve
 from albert.cli.options import parse
-from albert.cli.task_commands import Finetune
 
 
 def test_the_names_that_users_of_transformers_type_are_taken():

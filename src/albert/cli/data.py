@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,8 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional
 
+from albert.api.options import Prepare
 from albert.cli.main import load_command
-from albert.cli.options import CorpusOptions, open_console, parse
+from albert.cli.options import open_console, parse
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import read_journal
@@ -20,49 +21,12 @@ from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directo
 from albert.runtime.progress import progress
 from albert.text.assembly import SHOWN_NAME, merge_corpora
 from albert.text.duplicates import ALIKE, EQUAL
-from albert.text.executors import SHARD_BYTES, Duplicates, Engine, PreparationSettings, SlurmSettings
+from albert.text.executors import PreparationSettings
 from albert.text.prepare import NO_TOKENS, PreparationReport, estimate_preparation, prepare
 from albert.text.readers import find_corpus_files
 from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepare(CorpusOptions):
-    """Turn text into token shards for pre-training, in parallel.
-
-    Sentences and documents keep their boundaries; a share of the documents is held out for evaluation. The
-    result does not depend on who does the work. Stopped, the same command goes on.
-
-    Example: albert prepare corpus/ --tokenizer tokenizer --output data
-    """
-
-    tokenizer: Path
-    """A directory with a tokenizer, a spiece.model or a vocab.txt: `albert tokenizer train` makes one."""
-    output: Path
-    """The directory to make."""
-    held_out: float = 0.01
-    """Share of the documents kept for evaluation, selected by a hash of their text: one at least, or the last sentences
-    of a single one, unless the share is 0."""
-    workers: int | None = None
-    """Processes; one per processor by default."""
-    seed: int = 0
-    """Seed of the selection."""
-    shard_megabytes: float = SHARD_BYTES / 1e6
-    """Text of one shard, in millions of bytes; each worker holds one in memory."""
-    replace: bool = False
-    """Replace an existing output."""
-    append: bool = False
-    """Add to the corpus that OUTPUT is; its shards are linked, not written again."""
-    duplicates: Duplicates = "keep"
-    """Leave out documents that repeat an earlier one of CORPUS: `exact` but for white space, or `near`, 80 % of it.
-    The text is read twice then; what --append adds to is not compared."""
-    engine: Engine = "processes"
-    """Who does the work: processes of this machine, or datatrove (here, on Ray, on Slurm); the bytes are the same."""
-    plan: bool = False
-    """Say what it will take and give, from a sample of the text, and write nothing."""
-    slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
 
 def prepare_main(arguments: list[str]) -> int:

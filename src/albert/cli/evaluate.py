@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from albert.api.options import PRETRAINING, Evaluate
 from albert.cli.learnt_task import task_of_model
 from albert.cli.options import open_console
 from albert.cli.render import table
-from albert.cli.task_commands import PRETRAINING, Evaluate
 from albert.experiments.depth_curve import (
     EXACT,
     DepthCurve,

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from albert.api.options import Finetune
 from albert.checkpoints.hub import find_model
 from albert.cli.options import open_console
 from albert.cli.render import show_reading, show_statistics, table
-from albert.cli.task_commands import Finetune
 from albert.finetuning.distillation import Distillation
 from albert.finetuning.learning_plan import FULL_WIDTH, recipe_basis
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+from albert.api.options import TableOptions
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import read_config
-from albert.cli.options import TableOptions
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.custom import read_task
 from albert.tasks.table_task import TASK_FILE, TableTask, table_task_of

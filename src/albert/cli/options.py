@@ -1,19 +1,16 @@
-"""Parsing of command lines with tyro, terminal width, and the options that several commands share."""
+"""Parsing of command lines with tyro, terminal width, and commands of several parts."""
 
 import contextlib
 import dataclasses
 import io
 import os
 import re
-import shlex
 import shutil
 import sys
 import textwrap
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, replace
-from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import tyro
@@ -21,8 +18,6 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from albert.runtime.errors import UsageError, did_you_mean
-from albert.tasks.table_task import COLUMNS, Kind, OptionLabels, TableTask, load_table_task
-from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 
 # --------------------------------------------------------------------------------------------------------------------
 # How wide the output is: as the terminal on a terminal, and without any wrapping where it goes to a file or a pipe.
@@ -287,181 +282,3 @@ def dispatch(command: str, usage: str, parts: Mapping[str, Subcommand], argument
     if name not in parts:
         raise UsageError(f"{command}: {name}", f"no such {what}", did_you_mean(name, parts))
     return parts[name](rest)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The options of every command that reads a corpus.
-
-
-@dataclass(frozen=True, kw_only=True)
-class CorpusOptions:
-    """Which text, and how it is read."""
-
-    corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...", help_behavior_hint="(required)")]
-    """Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, a Wikipedia dump (.xml), packed as .gz, .bz2, .xz
-    or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub."""
-    text_field: str = Reading.text_field
-    """The key of a JSON line, or the column of a table, that holds the text."""
-    documents: DocumentBoundary = Reading.documents
-    """What a document is in a .txt file: the whole file, what stands between blank lines, or every line."""
-    sentences_as_lines: bool = False
-    """Take every line for a sentence, and look for no others."""
-    language: str = "en"
-    """Language of the sentence splitter (ISO 639 code)."""
-    bad_utf8: BadUtf8 = Reading.bad_utf8
-    """What is done about text that is not UTF-8: stop there, put U+FFFD in place of it, or skip the document."""
-    max_document_megabytes: float = Reading.max_document_bytes / 1e6
-    """Longer documents are divided at the end of a paragraph, a line or a sentence."""
-
-    @property
-    def words(self) -> str:
-        """The same options as words of a command line, for another command that reads the same text."""
-        flags = []
-        for option in fields(CorpusOptions):
-            value, name = getattr(self, option.name), option.name.replace("_", "-")
-            if option.default is not MISSING and value != option.default:
-                flags += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-        return shlex.join([*self.corpus, *flags])
-
-    @property
-    def paths(self) -> list[Path]:
-        """The places of the corpus."""
-        return [Path(place) for place in self.corpus]
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        """The fields of `Reading`."""
-        return {
-            "text_field": self.text_field,
-            "documents": self.documents,
-            "bad_utf8": self.bad_utf8,
-            "max_document_bytes": round(self.max_document_megabytes * 1e6),
-        }
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The options of `albert evaluate` about the depth of a model.
-
-
-@dataclass(frozen=True, kw_only=True)
-class DepthOptions:
-    """How deep a model runs, where it is not as deep as it was trained."""
-
-    depth: tuple[int, ...] = ()
-    """Layers to apply, in place of as many as the model was trained with. Several make a table of scores and costs."""
-    patience: tuple[int, ...] = ()
-    """Early exit: an example leaves when so many depths in a row agree with the one before. For models of
-    `albert finetune --exits`; each patience is a row of the table, too."""
-    curve: Path | None = None
-    """Draw that table, score against compute, as a PNG; the figures go beside it as .csv."""
-    rounds: int = 1
-    """How often each row of that table is timed."""
-
-    @property
-    def makes_table(self) -> bool:
-        """Whether a model is run in several ways, or its costs are wanted."""
-        return len(self.depth) > 1 or bool(self.patience) or self.curve is not None
-
-    @property
-    def one_depth(self) -> int | None:
-        """The depth that was asked for where there is no table."""
-        return next(iter(self.depth), None)
-
-    def check(self, models: tuple[str, ...], **others: Path | None) -> None:
-        """Raises UsageError when it contradicts itself, or what else was asked: files that are of one way to run."""
-        for name, path in others.items():
-            if path is not None:
-                raise UsageError(f"--{name}", "requires a single --depth", "name one --depth and no --patience")
-        if len(models) > 1:
-            raise UsageError("--model", f"names {len(models)} models, at several depths one is run", "name one")
-        if self.rounds < 1:
-            raise UsageError("--rounds", f"is {self.rounds}, at least 1 is needed")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The options that say what is asked of the user's own tables, the same for `albert finetune` and `albert evaluate`.
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableOptions:
-    """Your own tables: their columns, and what is not to be inferred from the rows."""
-
-    task_file: Path | None = None
-    """Your own tables: a JSON file that says what these flags say, e.g. {"train": "my.csv", "text": "review", "label":
-    "stars"}. Flags go before it. A run writes a complete one, its task.json."""
-    text: str | None = None
-    """Your own tables: the column of the text; of a multiple choice, the passage."""
-    pair: str | None = None
-    """Your own tables: the column of a second text."""
-    label: str | None = None
-    """Your own tables: the column of the label or number; with lists, or --multi-label, of several labels."""
-    words: str | None = None
-    """Token classification: the column of lists of words."""
-    tags: str | None = None
-    """Token classification: the column of lists of tags, one a word."""
-    options: tuple[str, ...] | None = None
-    """Multiple choice: the columns of the options, or one column of lists; --label is the right one's column, letter,
-    number or text."""
-    question: str | None = None
-    """Questions on a text, or a multiple choice: the column of the question."""
-    context: str | None = None
-    """Questions on a text: the column of the text that holds the answer."""
-    answer: str | None = None
-    """Questions on a text: the column of the answer, or of lists of right ones; an empty one: there is none."""
-    answer_start: str | None = None
-    """Questions on a text: the column of the place where the answer begins, in characters from 0."""
-    id: str | None = None
-    """Your own tables: the column of a name for each row, for the predictions; its number when not set."""
-    classes: bool = False
-    """Your own tables: the labels are classes, though they are numbers."""
-    regression: bool = False
-    """Your own tables: the label is a number to predict."""
-    multi_label: bool = False
-    """Your own tables: any number of labels is right at once."""
-    separator: str | None = None
-    """What stands between several labels in a text."""
-    labels: tuple[str, ...] | None = None
-    """All labels, in their order; those of the training file when not set."""
-    option_labels: OptionLabels | None = None
-    """What the label of a multiple choice is, where that is not plain."""
-    metrics: tuple[str, ...] | None = None
-    """What your own task is scored by, the first one decides; the usual ones of its kind when not set."""
-
-    def given(self) -> list[str]:
-        """The flags that were used."""
-        return [
-            "--" + one.name.replace("_", "-") for one in fields(self) if getattr(self, one.name) not in (None, False)
-        ]
-
-    def task(self, base: TableTask | None = None, train: Path | None = None, dev: Path | None = None) -> TableTask:
-        """What is asked: by the flags, and where they say nothing by the task file, or by `base`.
-
-        Raises:
-            UsageError: flags contradict each other.
-            MissingInput, DamagedData, InvalidConfiguration: the task file cannot be read.
-        """
-        if self.task_file is not None:
-            base = load_table_task(self.task_file)
-        base = base or TableTask()
-        plain = (*COLUMNS, "id", "separator", "labels", "option_labels", "metrics")
-        said = {name: getattr(self, name) for name in plain if getattr(self, name) is not None}
-        kind = self._kind()
-        if kind is not None and kind != base.kind:  # what was complete for another kind is so no more
-            base = replace(base, kind=kind, metrics=None, labels=None)
-        files = {name: path for name, path in (("train", train), ("dev", dev)) if path is not None}
-        return replace(base, **files, **said)
-
-    def _kind(self) -> Kind | None:
-        said: dict[Kind, bool] = {
-            "classification": self.classes,
-            "regression": self.regression,
-            "multi-label": self.multi_label,
-        }
-        chosen: list[Kind] = [kind for kind, is_said in said.items() if is_said]
-        if len(chosen) > 1:
-            raise UsageError("--classes, --regression, --multi-label", "contradict each other", "give one of them")
-        return chosen[0] if chosen else None
-
-
-NO_TABLE_OPTIONS = TableOptions()
-"""Nothing is asked of a table."""

@@ -1,18 +1,16 @@
 """`albert pretrain`: a prepared corpus becomes a pre-trained encoder."""
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
+from albert.api.options import Pretrain
 from albert.cli.main import load_command
 from albert.cli.options import open_console, parse
-from albert.model.config import Extension
-from albert.pretraining.recipe import RECIPES, Head, PretrainingRecipe, kept_start, scaled_recipe
+from albert.pretraining.recipe import RECIPES, PretrainingRecipe, kept_start, scaled_recipe
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.json_files import load_json, to_json
@@ -45,37 +43,6 @@ Examples:
 
 CONTINUE = "continue"
 _INIT_OPTIONS = ("revision", "resize_vocabulary", "extend_positions", "drop_heads")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pretrain:
-    """Where the data are, where to write, what to start from, and the recipe's values."""
-
-    data: tuple[Path, ...]
-    """What `albert prepare` wrote; several corpora are mixed (--mixture 0.7 0.3)."""
-    output: Path
-    """The run's directory; the same one again goes on with the run."""
-    init: str | None = None
-    """Start from a trained model in place of random weights: a model directory, a run, or a Hub id. A run that has
-    begun needs it no more."""
-    revision: str | None = None
-    """With --init: a branch, tag or commit of a Hub repository."""
-    resize_vocabulary: bool = False
-    """With --init: the corpus has another tokenizer; pieces keep their embedding by their text."""
-    extend_positions: Extension | None = None
-    """With --init: how positions beyond the trained ones are made; tile where the model has none and nothing is
-    said."""
-    drop_heads: tuple[Head, ...] = ()
-    """With --init: heads to draw anew, masked_tokens or sentence_order or both."""
-    scale_batch: int | None = None
-    """The recipe at another batch size, its learning rate scaled by the square root of the ratio; other flags are
-    applied afterwards."""
-    wandb: str | None = None
-    """Send the curves to this project at Weights & Biases as well (pip install 'albert-encoder[wandb]')."""
-    change_dropout: float | None = None
-    """Go on with an unfinished run with another dropout, from its newest checkpoint on."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    recipe: Annotated[PretrainingRecipe, tyro.conf.arg(name="")] = RECIPES["small"]
 
 
 def main(arguments: list[str]) -> None:

@@ -14,7 +14,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 from tyro.conf import Positional
 
-from albert.cli.options import CorpusOptions, Subcommand, dispatch, open_console, parse
+from albert.api.options import TrainTokenizer
+from albert.cli.options import Subcommand, dispatch, open_console, parse
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.progress import progress
@@ -195,35 +196,6 @@ def _numbers(line: str) -> list[int]:
 
 ACCENTS_WORTH_A_NOTE = 5_000
 """Per million characters. English text has some hundreds, German and Russian over ten thousand."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainTokenizer(CorpusOptions):
-    """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
-
-    The result holds spiece.model and tokenizer.json; transformers.AutoTokenizer opens it.
-
-    Example: albert tokenizer train corpus/ --output tokenizer --vocab-size 30000
-    """
-
-    output: Path
-    """The directory to make."""
-    vocab_size: int = 30_000
-    """Number of pieces, the five special ones included."""
-    lower_case: bool = True
-    """Lower-case letters, as the released models do."""
-    keep_accents: bool = False
-    """Keep accents, for languages that need them; the released English models drop them, and vowel signs with them."""
-    character_coverage: float = 0.99995
-    """Share of the characters' occurrences that gets pieces of its own; the rest is unknown."""
-    megabytes: float = 100.0
-    """Text used at most, in millions of bytes; of a larger corpus a sample of documents is drawn."""
-    sentences: int = 2_000_000
-    """Sentences used at most; memory grows with them."""
-    seed: int = 0
-    """Seed of both draws."""
-    replace: bool = False
-    """Replace an existing output."""
 
 
 def train(arguments: list[str]) -> int:

@@ -27,12 +27,11 @@ from rich.table import Table
 from transformers.utils import logging
 
 from albert.cli.options import parse
-from albert.cli.pretrain import find_recipe
 from albert.experiments.curves import COLORS, MARKERS
 from albert.model.albert import AlbertForPreTraining
 from albert.pretraining.batches import PretrainingBatch, collate, pretraining_objective
 from albert.pretraining.evaluation import EVALUATION_SEED, MASKED_TOKENS, HeldOutSamples
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.recipe import PretrainingRecipe, find_recipe
 from albert.pretraining.sampling import PretrainingSamples, Sample
 from albert.pretraining.segments import NO_LABEL
 from albert.runtime.devices import autocast, default_precision

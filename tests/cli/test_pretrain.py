@@ -9,10 +9,9 @@ import transformers
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
-from albert.cli.pretrain import find_recipe
 from albert.experiments.quickstart import load_chapters
 from albert.model.packing import pack
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.recipe import PretrainingRecipe, find_recipe
 from albert.runtime.json_files import load_json, read_journal, save_json
 from albert.text.tokenizer_loading import load_tokenizer
 

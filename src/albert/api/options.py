@@ -370,6 +370,7 @@ class Finetune:
     warmup_share: float | None = None
     """Share of the steps in which the learning rate rises."""
     weight_decay: float | None = None
+    """Weight decay, not applied to biases and layer norms; the recipe's when not set."""
     max_length: int | None = None
     """Tokens of a sequence; longer ones are cut and counted."""
     question_length: int | None = None
@@ -384,9 +385,13 @@ class Finetune:
     v2_recipe: bool = False
     """The recipe for the models of ALBERT's second release where it differs (RACE)."""
     encoder_dropout: float | None = None
+    """Dropout inside the encoder; the recipe's when not set."""
     head_dropout: float | None = None
+    """Dropout before the head; the recipe's when not set."""
     optimizer: Literal["adamw", "lamb"] = "adamw"
+    """The optimiser."""
     seed: int = 0
+    """Seed of the new head, order of the rows and dropout."""
     seeds: int | None = None
     """So many runs with the seeds from --seed on, in OUTPUT/seed-0 and so on: their median and spread are told."""
     intermediate: str | None = None

@@ -11,13 +11,16 @@ import textwrap
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
-from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
+from albert.runtime.json_files import convert_value
+from albert.runtime.toml_files import read_object
 
 # --------------------------------------------------------------------------------------------------------------------
 # How wide the output is: as the terminal on a terminal, and without any wrapping where it goes to a file or a pipe.
@@ -104,6 +107,52 @@ def parse(
     return typing.cast(T, value)
 
 
+def option_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
+    """The defaults that the file behind --recipe gives the options of a command, for `parse`.
+
+    Its keys are the names of the options with _ for -, in TOML or JSON.
+
+    Raises:
+        MissingInput, DamagedData: the file cannot be read.
+        InvalidConfiguration: an unknown key, or a wrong type.
+    """
+    path = given_value(arguments, "--recipe")
+    if path is None:
+        return {}
+    places: dict[str, tuple[str | None, Any]] = {}
+    for name, hint in typing.get_type_hints(shape).items():
+        if name in flat_parts(shape):
+            places |= {inner: (name, each) for inner, each in typing.get_type_hints(hint).items()}
+        elif name not in ABOUT_RECIPES:
+            places[name] = (None, hint)
+    defaults: dict[str, Any] = {}
+    for key, value in read_object(Path(path)).items():
+        if key not in places:
+            raise InvalidConfiguration(f"{path}: {key}", "unknown key", did_you_mean(key, places))
+        part, hint = places[key]
+        value = convert_value(hint, value, f"{path}: {key}")
+        if part is None:
+            defaults[key] = value
+        else:
+            before = defaults.get(part, getattr(shape, part))
+            defaults[part] = dataclasses.replace(before, **{key: value})
+    return defaults
+
+
+def given_value(arguments: Sequence[str], option: str) -> str | None:
+    """What is given to an option, before the arguments can be parsed; "" to one that stands last."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        if name.replace("_", "-") == option:
+            return value if equals else following
+    return None
+
+
+def flat_parts(shape: type[Any]) -> list[str]:
+    """The fields that are dataclasses of options which have no prefix."""
+    return [each.name for each in dataclasses.fields(shape) if dataclasses.is_dataclass(each.default)]
+
+
 def _with_defaults(shape: type[T], defaults: Mapping[str, Any]) -> type[T]:
     """The same dataclass with other defaults; handing tyro a value would need one for the required fields too."""
     if not defaults:
@@ -167,6 +216,8 @@ def _without_none(shape: type[T], value: T | None = None) -> type[T]:
     return dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), namespace=kept, frozen=True, kw_only=True)
 
 
+ABOUT_RECIPES = ("recipe_file", "print_recipe")
+"""Fields of options that no recipe holds."""
 OTHER_NAMES = {
     "--lr": ("--learning-rate", "--optimizer.learning-rate"),
     "--learning-rate": ("--optimizer.learning-rate",),

@@ -1,27 +1,39 @@
 """`albert pretrain`: a prepared corpus becomes a pre-trained encoder."""
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import tyro
 from rich.console import Console
 from rich.table import Table
 
 from albert.api.options import Pretrain
 from albert.cli.main import load_command
-from albert.cli.options import open_console, parse
-from albert.pretraining.recipe import RECIPES, PretrainingRecipe, kept_start, scaled_recipe
+from albert.cli.options import given_value, open_console, parse
+from albert.pretraining.recipe import (
+    RECIPES,
+    PretrainingRecipe,
+    find_recipe,
+    kept_start,
+    read_recipe,
+    scaled_recipe,
+)
 from albert.runtime.environment import world
-from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.errors import UsageError
 from albert.runtime.json_files import load_json, to_json
+from albert.runtime.toml_files import to_toml
 from albert.training.run_folder import RunFolder
 
 WARM_START = "albert.pretraining.run_identity"
 DESCRIPTION = """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
-RECIPE is a name (quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue) or a JSON file that an
-earlier run saved; flags change single values of it. base to xxlarge are the paper's, for a cluster; --scale-batch makes
-them fit fewer devices. The defaults below are those of one recipe: albert pretrain base --help shows base's.
+RECIPE is a name (quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue) or a file: the
+recipe.json of a run, or your own in TOML (albert pretrain small --print-recipe > mine.toml writes one to begin with).
+Flags change single values of it, and so does --recipe FILE beside a name. base to xxlarge are the paper's, for a
+cluster; --scale-batch makes them fit fewer devices. The defaults below are those of one recipe: albert pretrain base
+--help shows base's.
 
 The same command goes on with a run that was stopped. Under torchrun, every process takes its share of the batch. A run
 ends by its steps, or before by --max-tokens or --max-minutes; with more of them the same command goes on.
@@ -39,22 +51,46 @@ Examples:
   albert pretrain continue --init runs/small --data corpus --output runs/deep \\
     --model.num-hidden-layers 8
   albert pretrain small --data corpus --output runs/small --change-dropout 0
+  albert pretrain --recipe mine.toml --data corpus --output runs/mine
   torchrun --nproc-per-node 2 -m albert pretrain small --data corpus --output runs/two"""
 
 CONTINUE = "continue"
 _INIT_OPTIONS = ("revision", "resize_vocabulary", "extend_positions", "drop_heads")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PretrainCommand(Pretrain):
+    """Where the data are, where to write, what to start from, and the recipe's values, also from a file."""
+
+    recipe_file: Annotated[Path | None, tyro.conf.arg(name="recipe")] = None
+    """A TOML or JSON file with values of a recipe, in place of RECIPE's, or of base's without RECIPE."""
+    print_recipe: bool = False
+    """Print the recipe as a TOML file with comments, for --recipe, and train nothing."""
+
+
 def main(arguments: list[str]) -> None:
     """Run the command."""
+    words = arguments
     if not arguments or arguments[0] in ("-h", "--help"):
-        parse(Pretrain, ["--help"], "albert pretrain RECIPE", DESCRIPTION)
-    if arguments[0].startswith("-"):
+        parse(PretrainCommand, ["--help"], "albert pretrain RECIPE", DESCRIPTION)
+    file = given_value(arguments, "--recipe")
+    name = None if arguments[0].startswith("-") else arguments[0]
+    if name is None and file is None:
         raise UsageError("albert pretrain", "the first word is a recipe", f"one of {', '.join(RECIPES)}, or a file")
-    name, *arguments = arguments
-    console = open_console(soft_wrap=False, highlight=True, quiet=not world().is_first)
-    recipe = _scaled(_continued(arguments) if name == CONTINUE else find_recipe(name), arguments, console)
-    args = parse(Pretrain, arguments, f"albert pretrain {name}", DESCRIPTION, {"recipe": recipe})
+    arguments = arguments if name is None else arguments[1:]
+    prints = given_value(arguments, "--print-recipe") is not None
+    console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
+    recipe = RECIPES["base"] if name is None else _continued(arguments) if name == CONTINUE else find_recipe(name)
+    recipe = recipe if file is None else read_recipe(Path(file), recipe)
+    defaults: dict[str, Any] = {"recipe": _scaled(recipe, arguments, console)}
+    defaults |= {"data": (), "output": Path()} if prints else {}
+    program = "albert pretrain" if name is None else f"albert pretrain {name}"
+    args = parse(PretrainCommand, arguments, program, DESCRIPTION, defaults)
+    if args.print_recipe:
+        print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *words])}\n")
+        print(to_toml(args.recipe), end="")
+        return
+    name = " with ".join(each for each in (name, file) if each is not None)
     init = _init(args)
     _show_recipe(console, name, args.recipe)
     run = RunFolder(args.output)
@@ -95,7 +131,7 @@ def _continued(arguments: list[str]) -> PretrainingRecipe:
     Raises:
         UsageError: neither is there.
     """
-    given = {name: _value(arguments, f"--{name}") for name in ("init", "revision", "output")}
+    given = {name: given_value(arguments, f"--{name}") for name in ("init", "revision", "output")}
     if given["init"] is not None:
         warm_start = load_command(WARM_START)
         return warm_start.recipe_like(warm_start.Init(model=given["init"], revision=given["revision"]))
@@ -113,7 +149,7 @@ def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -
     Raises:
         UsageError: not a number of sequences.
     """
-    args = _value(arguments, "--scale-batch") or _value(arguments, "--scale_batch")
+    args = given_value(arguments, "--scale-batch")
     if args is None:
         return recipe
     if not args.isascii() or not args.isdigit() or int(args) < 1:
@@ -129,29 +165,6 @@ def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -
         soft_wrap=True,  # what is to be copied is not wrapped
     )
     return scaled
-
-
-def _value(arguments: list[str], option: str) -> str | None:
-    """What is given to an option, before the recipe is there that parsing takes its defaults from."""
-    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
-        if argument == option:
-            return following
-        if argument.startswith(f"{option}="):
-            return argument.removeprefix(f"{option}=")
-    return None
-
-
-def find_recipe(name: str) -> PretrainingRecipe:
-    """The recipe of a name or of a JSON file.
-
-    Raises:
-        UsageError: neither a known name nor a file.
-    """
-    if name in RECIPES:
-        return RECIPES[name]
-    if Path(name).exists() and not Path(name).is_dir():  # a pipe is refused where it would be opened
-        return load_json(PretrainingRecipe, Path(name))
-    raise UsageError(f"recipe {name}", "neither a known recipe nor a file", did_you_mean(name, RECIPES))
 
 
 def _show_recipe(console: Console, name: str, recipe: PretrainingRecipe) -> None:

@@ -2,9 +2,17 @@
 
 They are parsed without torch; the modules that do the work are imported afterwards."""
 
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
 from albert.api.options import PRETRAINING, Evaluate, Finetune
 from albert.cli.main import load_command
-from albert.cli.options import parse
+from albert.cli.options import ABOUT_RECIPES, flat_parts, given_value, option_file, parse
+from albert.runtime.toml_files import to_toml
 from albert.tasks.submission import BENCHMARKS, DECLARED
 
 FINETUNE_DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.
@@ -33,13 +41,30 @@ Examples:
   albert finetune sst-2 --model runs/small --data glue --output runs/half --depth 6 --teacher runs/sst-2
   albert finetune sst-2 --model runs/small --data glue --output runs/any-depth --exits every
   albert finetune race --model albert/albert-base-v2 --v2-recipe --data . --output runs/race
+  albert finetune sst-2 --model runs/small --data glue --recipe mine.toml --output runs/mine
   albert finetune squad-1.1 --model albert/albert-base-v2 --data squad --output runs/squad \\
     --max-position-embeddings 1024 --max-length 1024"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FinetuneCommand(Finetune):
+    """What to learn, from what, and how; with options from a file."""
+
+    recipe_file: Annotated[Path | None, tyro.conf.arg(name="recipe")] = None
+    """A TOML or JSON file with options of this command, by their names with _ for -; flags go before it."""
+    print_recipe: bool = False
+    """Print the options as a TOML file with comments, for --recipe, and train nothing."""
+
+
 def finetune_main(arguments: list[str]) -> int:
     """Read the options, and run `albert finetune`."""
-    args = parse(Finetune, arguments, "albert finetune", FINETUNE_DESCRIPTION)
+    defaults = option_file(FinetuneCommand, arguments)
+    if given_value(arguments, "--print-recipe") is not None:
+        args = parse(FinetuneCommand, arguments, "albert finetune", FINETUNE_DESCRIPTION, {"model": "", **defaults})
+        print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
+        print(to_toml(args, inline=flat_parts(FinetuneCommand), leave_out=ABOUT_RECIPES), end="")
+        return 0
+    args = parse(FinetuneCommand, arguments, "albert finetune", FINETUNE_DESCRIPTION, defaults)
     return load_command("albert.cli.finetune").run(args)
 
 

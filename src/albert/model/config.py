@@ -126,14 +126,19 @@ class AlbertConfig:
     hidden_act: Activation = "gelu_new"
     """"gelu_new" is the tanh form that Google trained with; "gelu" is the exact one."""
     hidden_dropout_prob: float = 0.0
+    """Dropout of hidden values."""
     attention_probs_dropout_prob: float = 0.0
+    """Dropout of attention probabilities."""
     classifier_dropout_prob: float = 0.1
     """Dropout before a task's head, in fine-tuning."""
     max_position_embeddings: int = 512
+    """Positions: the longest sequence, in tokens."""
     type_vocab_size: int = 2
+    """Token types: the first and the second segment."""
     initializer_range: float = 0.02
     """Standard deviation of the truncated normal initial values."""
     layer_norm_eps: float = 1e-12
+    """Added to the variance in layer normalisation."""
     sharing: Sharing = "all"
     """Which parameters all layers have in common (paper §4.5, Table 4)."""
     embedding_projection: bool | None = None

@@ -16,12 +16,17 @@ class OptimizerRecipe:
     """
 
     kind: Literal["lamb", "adamw"] = "lamb"
+    """The optimiser."""
     learning_rate: float = 0.00176
     """Peak learning rate, reached at the end of the warm-up."""
     weight_decay: float = 0.01
+    """Weight decay, not applied to biases and layer norms."""
     beta1: float = 0.9
+    """Decay of the mean of gradients."""
     beta2: float = 0.999
+    """Decay of the mean of squared gradients."""
     eps: float = 1e-6
+    """Added to the square root of the mean of squared gradients."""
     bias_correction: bool = False
     """LAMB only: correct the moments' bias, which the reference does not. AdamW always does."""
     clamp: tuple[float, float] | None = None
@@ -54,7 +59,9 @@ class ScheduleRecipe:
     """
 
     total_steps: int = 125_000
+    """Optimiser updates of the whole run."""
     warmup_steps: int = 3_125
+    """Updates in which the learning rate rises to its peak."""
     anneal: Literal["steps", "budget"] = "steps"
     """What the rate falls with: the steps taken, or whatever part of max_tokens, max_minutes or total_steps is used up
     the most, so that a run that ends by its budget ends at a rate of zero."""

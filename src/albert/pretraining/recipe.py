@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from albert.model.config import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE, AlbertConfig, Extension
 from albert.optim.recipe import OptimizerRecipe, ScheduleRecipe
@@ -14,8 +15,9 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
-from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.json_files import load_json, to_json
+from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError, did_you_mean
+from albert.runtime.json_files import from_json, load_json, to_json
+from albert.runtime.toml_files import read_object
 from albert.training.run_folder import RunFolder
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -106,12 +108,17 @@ class PretrainingRecipe:
     on average: attention then finds words that occur twice from the start (after Trockman & Kolter, 2023). None: both
     at random, as in the paper."""
     sequences: SequenceRecipe = field(default_factory=SequenceRecipe)
+    """How the corpus is cut into sequences."""
     masking: MaskingRecipe = field(default_factory=MaskingRecipe)
+    """How much is masked, and how."""
     hard_examples: HardExamplesRecipe = field(default_factory=HardExamplesRecipe)
+    """How much more a hard masked token counts than an easy one."""
     mixture: tuple[float, ...] = ()
     """With several corpora: how often a sequence comes from each, relative to the others; empty: by their sizes."""
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
+    """The optimiser and its constants (paper §4.1)."""
     schedule: ScheduleRecipe = field(default_factory=ScheduleRecipe)
+    """How long to train and how the learning rate moves."""
     max_tokens: int | None = None
     """The run ends with the update that reaches so many tokens, however many steps are left."""
     max_minutes: float | None = None
@@ -125,6 +132,7 @@ class PretrainingRecipe:
     """Keep what goes into each layer and compute the rest again in the backward pass: a third more work, for a fraction
     of the memory and the same numbers."""
     clip_norm: float = 1.0
+    """Largest norm of the gradient; longer ones are scaled down to it."""
     on_divergence: Literal["stop", "skip", "rollback"] = "stop"
     """What is done about an update whose loss or gradient is not finite: end, leave it out (at most 10 in a row), or go
     back to the newest checkpoint and pass over the data since then."""
@@ -138,6 +146,7 @@ class PretrainingRecipe:
     precision: PrecisionChoice = "auto"
     """"auto" takes bf16 where the device has instructions for it; the saved recipe says which it was."""
     seed: int = 0
+    """Seed of initial weights, order of the data, masks and dropout."""
     log_every: int = 10
     """Updates between lines of the journal."""
     evaluate_every: int | None = None
@@ -151,6 +160,7 @@ class PretrainingRecipe:
     checkpoint_every: int | None = None
     """Updates between checkpoints, beside those by time."""
     keep_checkpoints: int = 2
+    """Checkpoints that are kept, the newest ones."""
     workers: int = 0
     """Processes that make batches; the batches are the same for any number."""
     parallelism: Literal["data", "sharded"] = "data"
@@ -326,6 +336,44 @@ def continue_recipe(
     length = min(trained_length or 512, config.max_position_embeddings)
     sequences = replace(CONTINUE.sequences, max_length=length, objective=objective)
     return replace(CONTINUE, model=config, sequences=sequences)
+
+
+def read_recipe(path: Path, base: PretrainingRecipe = PAPER_BASE) -> PretrainingRecipe:
+    """The recipe in a TOML or JSON file.
+
+    Args:
+        path: what `albert pretrain --print-recipe` printed, the recipe.json of a run, or some values of one.
+        base: the recipe whose values are taken where the file has none.
+
+    Raises:
+        MissingInput, DamagedData: the file cannot be read.
+        InvalidConfiguration: an unknown key, a wrong type, or values that do not fit together.
+    """
+    return from_json(PretrainingRecipe, _over(to_json(base), read_object(path)), str(path))
+
+
+def _over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Values over those of a base, table by table; keys that the base has not are kept, to be refused."""
+    both = {key: (base.get(key), value) for key, value in values.items()}
+    merged = {
+        key: _over(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
+        for key, (old, new) in both.items()
+    }
+    return base | merged
+
+
+def find_recipe(name: str) -> PretrainingRecipe:
+    """The recipe of a name, or of a TOML or JSON file.
+
+    Raises:
+        UsageError: neither a known name nor a file.
+        MissingInput, DamagedData, InvalidConfiguration: see `read_recipe`.
+    """
+    if name in RECIPES:
+        return RECIPES[name]
+    if Path(name).exists() and not Path(name).is_dir():  # a pipe is refused where it would be opened
+        return read_recipe(Path(name))
+    raise UsageError(f"recipe {name}", "neither a known recipe nor a file", did_you_mean(name, RECIPES))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -52,18 +52,25 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in data:
         if key not in fields:
-            raise InvalidConfiguration(f"{where}: {key}", "unknown key", did_you_mean(key, fields))
+            raise InvalidConfiguration(f"{where}: {key}", "unknown key", _nearest_key(cls, key, list(fields)))
     for key, f in fields.items():
         if key not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise InvalidConfiguration(f"{where}: {key}", "is missing")
     hints = typing.get_type_hints(cls)
-    values = {key: _convert(hints[key], item, f"{where}: {key}") for key, item in data.items()}
+    values = {key: convert_value(hints[key], item, f"{where}: {key}") for key, item in data.items()}
     try:
         return cls(**values)
     except AlbertError:
         raise
     except (TypeError, ValueError) as error:
         raise InvalidConfiguration(where, str(error)) from error
+
+
+def _nearest_key(cls: type, key: str, known: list[str]) -> str:
+    """The key that was meant: one inside of another object where it has that name, else the most similar one."""
+    hints = typing.get_type_hints(cls)
+    inside = [name for name in known if key in getattr(hints[name], "__dataclass_fields__", ())]
+    return f"did you mean '{inside[0]}.{key}'?" if inside else did_you_mean(key, known)
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
@@ -115,7 +122,12 @@ def save_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n")
 
 
-def _convert(hint: Any, value: Any, where: str) -> Any:
+def convert_value(hint: Any, value: Any, where: str) -> Any:
+    """What a value of JSON is as a field of that type; `where` says in an error where it stands.
+
+    Raises:
+        InvalidConfiguration: the type is another.
+    """
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return _convert_union(typing.get_args(hint), value, where)
@@ -131,15 +143,15 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             raise InvalidConfiguration(where, f"is {_kind(value)}, a list is expected")
         items = typing.get_args(hint)
         if len(items) == 2 and items[1] is Ellipsis:
-            return tuple(_convert(items[0], item, where) for item in value)
+            return tuple(convert_value(items[0], item, where) for item in value)
         if len(items) != len(value):
             raise InvalidConfiguration(where, f"has {len(value)} items, {len(items)} are expected")
-        return tuple(_convert(kind, item, where) for kind, item in zip(items, value, strict=True))
+        return tuple(convert_value(kind, item, where) for kind, item in zip(items, value, strict=True))
     if origin in (dict, Counter):
         if not isinstance(value, dict):
             raise InvalidConfiguration(where, f"is {_kind(value)}, an object is expected")
         kind = typing.get_args(hint)[1] if origin is dict else int
-        return origin({key: _convert(kind, item, f"{where}: {key}") for key, item in value.items()})
+        return origin({key: convert_value(kind, item, f"{where}: {key}") for key, item in value.items()})
     if hint is Path and isinstance(value, str):
         return _path(value, where)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
@@ -180,7 +192,7 @@ def _convert_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
         if choice is type(None):
             continue
         try:
-            return _convert(choice, value, where)
+            return convert_value(choice, value, where)
         except InvalidConfiguration as refusal:
             refusals.append(refusal)
     raise refusals[0]

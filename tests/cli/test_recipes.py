@@ -1,0 +1,117 @@
+"""Recipes as files: printed with comments, read back from TOML and JSON, and refused with the key that was meant."""
+
+import dataclasses
+import json
+import tomllib
+
+import pytest
+
+from albert.cli.main import run
+from albert.pretraining.recipe import RECIPES, PretrainingRecipe, find_recipe, read_recipe
+from albert.runtime.toml_files import field_docs, to_toml
+
+from .conftest import TINY
+
+
+def printed(capsys, *words):
+    """What a command prints that succeeds."""
+    capsys.readouterr()
+    assert run([*words]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_printed_recipe_reads_back_equal(name, tmp_path, capsys):
+    printing = ("pretrain", name, "--print-recipe")  # `continue` is the recipe of the model that --init names
+    text = to_toml(RECIPES[name]) if name == "continue" else printed(capsys, *printing)
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    assert read_recipe(tmp_path / "mine.toml") == find_recipe(str(tmp_path / "mine.toml")) == RECIPES[name]
+
+
+def test_flags_and_files_change_single_values_and_flags_go_first(tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n", encoding="utf-8")
+    (tmp_path / "mine.json").write_text(json.dumps({"batch_size": 64, "optimizer": {"learning_rate": 1}}))
+    for file in ("mine.toml", "mine.json"):
+        words = ("--recipe", str(tmp_path / file), "--optimizer.learning-rate", "0.25", "--print-recipe")
+        values = tomllib.loads(printed(capsys, "pretrain", "small", *words))
+        expected = dataclasses.replace(
+            RECIPES["small"],
+            batch_size=64,
+            optimizer=dataclasses.replace(RECIPES["small"].optimizer, learning_rate=0.25),
+        )
+        (tmp_path / "both.toml").write_text(printed(capsys, "pretrain", "small", *words), encoding="utf-8")
+        assert values["batch_size"] == 64 and read_recipe(tmp_path / "both.toml") == expected
+    alone = tomllib.loads(printed(capsys, "pretrain", "--recipe", str(tmp_path / "mine.toml"), "--print-recipe"))
+    assert (alone["batch_size"], alone["model"]["hidden_size"]) == (64, RECIPES["base"].model.hidden_size)
+
+
+def test_every_value_of_a_recipe_has_a_comment(capsys):
+    def undocumented(cls, docs):
+        for field in dataclasses.fields(cls):
+            inner = field.default_factory if dataclasses.is_dataclass(field.default_factory) else None
+            if inner is not None:
+                yield from undocumented(inner, field_docs(inner))
+            if field.name not in docs:
+                yield f"{cls.__name__}.{field.name}"
+
+    assert list(undocumented(PretrainingRecipe, field_docs(PretrainingRecipe))) == []
+    lines = printed(capsys, "pretrain", "small", "--print-recipe").splitlines()
+    values = [number for number, line in enumerate(lines) if " = " in line and not line.startswith("#")]
+    assert len(values) > 50 and all(lines[number - 1].startswith("# ") for number in values)
+    assert max(map(len, lines)) <= 102
+
+
+def test_a_run_of_a_printed_recipe_is_the_same_run(scene, tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text(printed(capsys, "pretrain", "quickstart", *TINY, "--print-recipe"))
+    for words in (["quickstart", *TINY], ["--recipe", str(tmp_path / "mine.toml"), "--device", "cpu"]):
+        output = tmp_path / words[0].strip("-")
+        assert run(["pretrain", *words, "--data", str(scene.corpus), "--output", str(output)]) == 0
+    for file in ("recipe.json", "model/model.safetensors", "model/config.json"):
+        assert (tmp_path / "quickstart" / file).read_bytes() == (tmp_path / "recipe" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line"),
+    [
+        ("batch_sise = 3", 78, "batch_sise: unknown key; did you mean 'batch_size'?"),
+        ("learning_rate = 3", 78, "learning_rate: unknown key; did you mean 'optimizer.learning_rate'?"),
+        ("[model]\nhidden_sise = 3", 78, "model: hidden_sise: unknown key; did you mean 'hidden_size'?"),
+        ("batch_size = '3'", 78, "batch_size: is a string, int is expected"),
+        ("batch_size = 2020-01-01", 78, "batch_size: is date "),
+        ("batch_size =", 65, "is not TOML (Invalid value"),
+        ("\xff", 65, "is not UTF-8"),
+    ],
+)
+def test_a_recipe_that_cannot_be_read_is_refused_in_one_line(text, code, line, tmp_path, capsys):
+    (tmp_path / "bad.toml").write_bytes(text.encode("latin-1"))
+    words = ["--recipe", str(tmp_path / "bad.toml"), "--data", "nowhere", "--output", str(tmp_path / "run")]
+    assert run(["pretrain", "small", *words]) == code
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and line in said and "bad.toml" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_of_finetune_are_kept_in_a_file(tmp_path, capsys):
+    words = ["--train", "my.csv", "--text", "review", "--model", "tiny", "--lr", "1e-3", "--num-hidden-layers", "3"]
+    (tmp_path / "mine.toml").write_text(printed(capsys, "finetune", *words, "--print-recipe"), encoding="utf-8")
+    again = printed(capsys, "finetune", "--recipe", str(tmp_path / "mine.toml"), "--seed", "7", "--print-recipe")
+    values = tomllib.loads(again)
+    assert values["seed"] == 7 and values.pop("seed")
+    assert values == {k: v for k, v in tomllib.loads((tmp_path / "mine.toml").read_text()).items() if k != "seed"}
+    assert (values["text"], values["learning_rate"], values["num_hidden_layers"]) == ("review", 0.001, 3)
+
+
+def test_fine_tuning_from_a_file_gives_the_same_scores(scene, tmp_path, capsys):
+    words = ["--train", str(scene.tables / "train.csv"), "--text", "review", "--label", "stars", "--steps", "2"]
+    words += ["--model", str(scene.pretrained), "--max-length", "16", "--device", "cpu"]
+    (tmp_path / "mine.toml").write_text(printed(capsys, "finetune", *words, "--print-recipe"), encoding="utf-8")
+    assert run(["finetune", *words, "--output", str(tmp_path / "flags")]) == 0
+    assert run(["finetune", "--recipe", str(tmp_path / "mine.toml"), "--output", str(tmp_path / "file")]) == 0
+    weights = [(tmp_path / place / "model" / "model.safetensors").read_bytes() for place in ("flags", "file")]
+    assert weights[0] == weights[1]
+
+
+def test_an_unknown_option_in_a_file_is_answered_with_the_nearest(tmp_path, capsys):
+    (tmp_path / "bad.toml").write_text("learning_rat = 3\n", encoding="utf-8")
+    assert run(["finetune", "--recipe", str(tmp_path / "bad.toml"), "--model", "tiny", "--output", "out"]) == 78
+    assert "bad.toml: learning_rat: unknown key; did you mean 'learning_rate'?" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from albert.pretraining.recipe import PretrainingRecipe
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
 QUOTED = re.findall(r"`([^`\n]+)`", TEXT)
-FILES = sorted({name for name in QUOTED if re.fullmatch(r"[\w./-]+\.(py|md|csv|json)", name)})
+FILES = sorted({name for name in QUOTED if re.fullmatch(r"[\w./-]+\.(py|md|csv|json|toml)", name)})
 
 
 @pytest.mark.parametrize("name", FILES)

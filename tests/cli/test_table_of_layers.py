@@ -9,7 +9,7 @@ from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
 from albert.experiments import scales
-from albert.experiments.grid import SMOOTHNESS
+from albert.experiments.layers import SMOOTHNESS
 
 
 def test_figure_1_from_the_first_update_to_the_verdict(scene, tmp_path, monkeypatch, capsys):
@@ -33,5 +33,5 @@ def test_figure_1_from_the_first_update_to_the_verdict(scene, tmp_path, monkeypa
     assert "do not come to rest" in report and "not asked" not in report
     assert (root / "tables" / "figure-1.png").is_file() and (root / "tables" / "figure-1-layers.csv").is_file()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("albert.experiments.grid.measure_layers", None)  # measured once
+        patch.setattr("albert.experiments.layers.measure_layers", None)  # measured once
         assert run(["tables", "show", *words]) == 0

@@ -2,19 +2,14 @@
 
 import pytest
 
-from albert.experiments.published import (
-    DOWNSTREAM,
-    EMBEDDING_SIZE,
-    OVERALL,
-    PUBLISHED_TABLES,
-    SHARING,
-    WIDTH,
-    average_of,
-)
+from albert.experiments.grids import DOWNSTREAM, GRIDS, grid_of
+from albert.experiments.outcomes import average_of
+from albert.experiments.scales import PAPER
 
+TABLES = {name: grid_of(name, PAPER) for name in GRIDS}
 ROWS = [
-    pytest.param(row, id=f"Table {table.name}: {row.arm}")
-    for table in PUBLISHED_TABLES.values()
+    pytest.param(row, id=f"Table {table.table}: {row.name}")
+    for table in TABLES.values()
     for row in table.rows
     if row.average is not None and set(DOWNSTREAM) <= set(row.scores)
 ]
@@ -30,17 +25,17 @@ def test_all_rows_with_an_average_were_looked_at():
 
 
 def test_rows_that_stand_in_several_tables_agree():
-    assert SHARING.row("E = 768, none").scores == EMBEDDING_SIZE.row("not shared, E = 768").scores
-    assert SHARING.row("E = 768, all").scores == EMBEDDING_SIZE.row("all shared, E = 768").scores
-    assert EMBEDDING_SIZE.row("all shared, E = 128").average == OVERALL.row("albert-base").average
-    assert WIDTH.row("1024").scores == PUBLISHED_TABLES["11"].row("3").scores
-    sixth, thirteenth = PUBLISHED_TABLES["6"], PUBLISHED_TABLES["13"]
-    xxlarge = sixth.row("albert-xxlarge, 125k steps").scores
-    assert {name: xxlarge[name] for name in DOWNSTREAM} == thirteenth.row("12").scores
+    def scores(table, row):
+        return TABLES[table].row(row).scores
+
+    assert scores("4", "E = 768, none") == scores("3", "not shared, E = 768")
+    assert scores("4", "E = 768, all") == scores("3", "all shared, E = 768")
+    assert TABLES["3"].row("all shared, E = 128").average == TABLES["2"].row("albert-base").average
+    assert scores("12", "1024") == scores("11", "3")
+    xxlarge = scores("6", "albert-xxlarge, 125k steps")
+    assert {name: xxlarge[name] for name in DOWNSTREAM} == scores("13", "12")
 
 
-def test_names_are_those_they_are_found_by():
-    for name, table in PUBLISHED_TABLES.items():
-        assert table.name == name
-        assert len({row.arm for row in table.rows}) == len(table.rows)
+def test_scores_are_points_of_100():
+    for table in TABLES.values():
         assert all(0 <= score <= 100 for row in table.rows for score in row.scores.values())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from albert.cli.main import run
-from albert.experiments.published import TABLE_14
+from albert.experiments.grids import TABLE_14
 from albert.finetuning.learning_plan import FEWEST_UPDATES, MOST_EPOCHS, plan_learning, rate_for_width, recipe_basis
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
@@ -80,7 +80,7 @@ def test_a_published_task_keeps_its_recipe_and_only_its_rate_is_fitted(name):
     task = DECLARED[name]
     rows = task.recipe.examples or 1000
     wide = plan_learning(recipe_basis(task), 768, rows)
-    assert wide.recipe == task.recipe and wide.updates == TABLE_14[name].steps
+    assert wide.recipe == task.recipe and wide.updates == TABLE_14[name]["steps"]
     narrow = plan_learning(recipe_basis(task), 128, rows)
     rate = rate_for_width(task.recipe.learning_rate, 128)
     assert narrow.recipe == replace(task.recipe, learning_rate=rate)

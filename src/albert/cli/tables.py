@@ -14,8 +14,7 @@ from albert.cli.tables_commands import KeepTables, ListTables, TablesAsked, defa
 from albert.experiments.cost import Costs, Plan, PlannedJob, plan_tables
 from albert.experiments.execution import Execution, overall_progress
 from albert.experiments.figures import draw_outcome
-from albert.experiments.grid import Grid
-from albert.experiments.grids import GRIDS, grid_of
+from albert.experiments.grids import GRIDS, Grid, grid_of
 from albert.experiments.jobs import (
     Finetuning,
     Folders,

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from albert.experiments.grid import Grid
+from albert.experiments.grids import Grid
 from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, TaskFiles, done_jobs, jobs_of
 from albert.experiments.scales import Downstream, Scale
 from albert.experiments.sizes import random_batch

@@ -13,11 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from albert.experiments.curves import BLUE, COLORS, GREY, ORANGE, RunCurves, read_runs
-from albert.experiments.grid import Column, FigureKind
+from albert.experiments.grids import Column, FigureKind
 from albert.experiments.jobs import Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
 from albert.experiments.outcomes import Outcome, RowOutcome
-from albert.experiments.published import PublishedRow
 from albert.experiments.report import heading
 from albert.runtime.files import new_file
 from albert.runtime.json_files import load_json
@@ -118,7 +117,7 @@ def draw_arms(outcome: Outcome) -> Figure | None:
         return None
     rows = [one for one in outcome.rows if one.row.arm is not None]
     below = [name for column in columns if (name := papers_column(outcome, column)) is not None]
-    if "average" not in below and any(row.average is not None for row in _published(outcome)):
+    if "average" not in below and any(row.average is not None for row in outcome.grid.rows):
         below.append("average")
     across = max(len(columns), len(below))
     height = 0.36 * len(rows) + 0.9
@@ -133,7 +132,7 @@ def draw_arms(outcome: Outcome) -> Figure | None:
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
     for axes, name in zip(panels[-1] if below else (), below, strict=False):
         for place, one in enumerate(rows):
-            value = papers_value(outcome, one, name)
+            value = papers_value(one, name)
             if value is not None:
                 axes.plot(value, place, "D", color=PAPER, markersize=6)
                 _number(axes, value, place, f"{value:g}")
@@ -173,7 +172,7 @@ def draw_depth(outcome: Outcome) -> Figure | None:
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
         axes.set_xticks(range(len(rows)), [one.row.label for one in rows], rotation=25)
         axes.set_xlim(-0.4, len(rows) - 0.6)
-    papers = [(one.row.name, papers_value(outcome, one, "average")) for one in outcome.rows]
+    papers = [(one.row.name, papers_value(one, "average")) for one in outcome.rows]
     told = [(name, value) for name, value in papers if value is not None]
     last.plot(range(len(told)), [value for _, value in told], color=PAPER, marker="D")
     last.set_xticks(range(len(told)), [name for name, _ in told], rotation=25)
@@ -188,8 +187,8 @@ def draw_depth(outcome: Outcome) -> Figure | None:
 
 def draw_bars(outcome: Outcome) -> Figure | None:
     """A bar for each row of the paper's, and beside it ours where there is one."""
-    names = list(dict.fromkeys(name for row in _published(outcome) for name in row.scores))
-    chosen = [name for name in names if sum(name in row.scores for row in _published(outcome)) > 2][:MOST_PANELS]
+    names = list(dict.fromkeys(name for row in outcome.grid.rows for name in row.scores))
+    chosen = [name for name in names if sum(name in row.scores for row in outcome.grid.rows) > 2][:MOST_PANELS]
     if not chosen:
         return None
     columns = {column.published or column.name: column for column in outcome.grid.columns}
@@ -199,7 +198,7 @@ def draw_bars(outcome: Outcome) -> Figure | None:
     panels = figure.subplots(1, len(chosen), squeeze=False)[0]
     for number, (axes, name) in enumerate(zip(panels, chosen, strict=True)):
         for place, one in enumerate(outcome.rows):
-            value = papers_value(outcome, one, name)
+            value = papers_value(one, name)
             if value is not None:
                 axes.barh(place, value, color="#f2c9a1", height=0.7)
                 axes.annotate(f"{value:g}", (value, place), xytext=(-3, 0), textcoords="offset points", ha="right",
@@ -235,19 +234,13 @@ def papers_column(outcome: Outcome, column: Column) -> str | None:
     name = column.published or column.name
     if column.kind == "average":
         return "average"
-    return name if any(name in row.scores for row in _published(outcome)) else None
+    return name if any(name in row.scores for row in outcome.grid.rows) else None
 
 
-def papers_value(outcome: Outcome, one: RowOutcome, name: str) -> float | None:
+def papers_value(one: RowOutcome, name: str) -> float | None:
     """The paper's figure of a row."""
-    row = outcome.grid.published_row(one.row.name)
-    if row is None:
-        return None
+    row = one.row
     return row.average if name == "average" and name not in row.scores else row.scores.get(name)
-
-
-def _published(outcome: Outcome) -> Sequence[PublishedRow]:
-    return () if outcome.grid.published is None else outcome.grid.published.rows
 
 
 def _dots(axes: Axes, rows: Sequence[RowOutcome], column: Column) -> None:

@@ -1,571 +1,258 @@
-"""The experiments behind the paper's tables and figures, by name: `grid_of("5", scale)` is Table 5 at a scale.
+"""The paper's tables and figures as experiments: what is trained for each row, what is scored, what is claimed.
 
-A new table is a function here and an entry of `GRIDS`; the paper's own numbers are in `albert.experiments.published`.
+`paper.toml` declares them, and `grid_of("5", scale)` is Table 5 at a scale. Every run of every table is made by `arm`,
+a variant of its scale's ALBERT, so tables that need the same run have equal arms with equal keys: it is made once.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any, Literal
 
-from albert.experiments.grid import (
-    HOURS,
-    PARAMETERS,
-    SPEED_UP,
-    Arm,
-    Column,
-    Grid,
-    Row,
-    arm,
-    intrinsic_columns,
-    layer_columns,
-    published_table,
-    score_columns,
-    task_columns,
-)
-from albert.experiments.published import GLUE, RACE_CHART, PublishedTable
-from albert.experiments.scales import Scale, Size
-from albert.model.config import Sharing
+from albert.experiments.claims import Claim, Contrast
+from albert.experiments.layers import SMOOTHNESS
+from albert.experiments.scales import Scale, ScaleName, Size
+from albert.model.config import AlbertConfig, Sharing, bert_control
+from albert.pretraining.evaluation import MASKED_TOKENS, SENTENCE_TESTS
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.run_identity import recipe_fingerprint
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.json_files import to_json
+
+_DECLARED = tomllib.loads((files("albert.experiments") / "paper.toml").read_text(encoding="utf-8"))
+GRIDS: dict[str, dict[str, Any]] = {table["name"]: table for table in _DECLARED["table"]}
+"""Name -> the declared experiment. Tables 1 and 14 and the table of costs need no run: `FACTS` of the report."""
+GROUPS: dict[str, tuple[str, ...]] = {name: tuple(columns) for name, columns in _DECLARED["groups"].items()}
+TABLE_14: dict[str, dict[str, float]] = _DECLARED["finetuning"]
+"""Table 14 by the name that a task has here, in the paper's order."""
+DOWNSTREAM, INTRINSIC = GROUPS["downstream"], GROUPS["intrinsic"]
+"""The columns of the paper's ablations, and what is asked of a model before any fine-tuning."""
 
 # --------------------------------------------------------------------------------------------------------------------
-# Arms that several tables ask for: the ALBERTs of Table 1, and the longest run.
+# An arm of an experiment: one pre-training run as a value, under a name and a key.
+
+KEY_LENGTH = 12
 
 
-def xxlarge(scale: Scale, *, layers: int | None = None, steps: int | None = None) -> Arm:
-    """ALBERT-xxlarge, from the shallower model that the paper begins it with where the scale does so (A.1).
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A pre-training run.
 
     Args:
-        scale: of the experiment.
-        layers: L; None: as the scale has it.
-        steps: updates; None: as the scale has it.
+        name: what sets it apart, in the paper's letters.
+        recipe: the whole run, with its seed; the vocabulary is resolved when it begins.
+        start: the arm whose model it begins as (warm start in depth); None: random weights.
+        additional_text: whether it reads all corpora that the user gives, and not the first alone (Table 7).
     """
-    return arm(scale, "xxlarge", layers=layers, steps=steps, start=_start_of_xxlarge(scale))
+
+    name: str
+    recipe: PretrainingRecipe
+    start: "Arm | None" = None
+    additional_text: bool = False
+
+    def seeded(self, seed: int) -> "Arm":
+        """The same run, and what it begins as, with another seed."""
+        start = None if self.start is None else self.start.seeded(seed)
+        return replace(self, recipe=replace(self.recipe, seed=seed), start=start)
+
+    def chain(self) -> Iterator["Arm"]:
+        """The arms that must be there before this one, the first of them first, and this one."""
+        if self.start is not None:
+            yield from self.start.chain()
+        yield self
 
 
-def albert(scale: Scale, size: Size) -> Arm:
-    """An ALBERT of Table 1."""
-    return xxlarge(scale) if size == "xxlarge" else arm(scale, size)
-
-
-def flagship(scale: Scale, steps: int, with_dropout: bool = False) -> Arm:
-    """The model that Tables 8 to 10 train longest.
+def arm(
+    scale: Scale,
+    size: Size = "base",
+    *,
+    bert: bool = False,
+    embedding_size: int | None = None,
+    sharing: Sharing = "all",
+    layers: int | None = None,
+    width: int | None = None,
+    objective: SentenceObjective = "sop",
+    steps: int | None = None,
+    dropout: float | None = None,
+    dropout_off_at: int | None = None,
+    start: Arm | None = None,
+    additional_text: bool = False,
+) -> Arm:
+    """A variant of a scale's ALBERT. What is not given is as in the scale's recipe.
 
     Args:
-        scale: of the experiment.
-        steps: its updates.
-        with_dropout: to the end; else as long as the scale has it.
+        scale: its shapes and its recipe.
+        size: which of its four shapes.
+        bert: E = H and nothing shared (Table 1).
+        embedding_size: E.
+        sharing: what layers share.
+        layers: L.
+        width: H; F and the number of heads go with it.
+        objective: of the sentence head.
+        steps: updates, with as many of warm-up as the recipe has.
+        dropout: in place of the scale's.
+        dropout_off_at: the update from which there is none.
+        start: the arm whose model it begins as.
+        additional_text: read all corpora.
     """
-    off_at = round(scale.dropout_off_from * scale.long_steps[0]) or None
-    return arm(
-        scale,
-        scale.flagship,
-        steps=steps,
-        dropout=0.1 if with_dropout else None,
-        dropout_off_at=None if with_dropout else off_at,
-        start=_start_of_xxlarge(scale) if scale.flagship == "xxlarge" else None,
-        additional_text=scale.flagship_reads_all,
+    usual = model = scale.sizes[size]
+    if width is not None:
+        heads = width * model.num_attention_heads // model.hidden_size
+        model = replace(model, hidden_size=width, num_attention_heads=heads, intermediate_size=4 * width)
+    if layers is not None:
+        model = replace(model, num_hidden_layers=layers)
+    if embedding_size is not None:
+        model = replace(model, embedding_size=embedding_size)
+    model = bert_control(model) if bert else replace(model, sharing=sharing)
+    if dropout is not None:
+        model = replace(model, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    recipe = replace(
+        scale.recipe,
+        model=model,
+        sequences=replace(scale.recipe.sequences, objective=objective),
+        optimizer=replace(scale.recipe.optimizer, learning_rate=scale.learning_rate(model.hidden_size)),
+        schedule=scale.recipe.schedule if steps is None else replace(scale.recipe.schedule, total_steps=steps),
+        dropout_changes=() if dropout_off_at is None else ((dropout_off_at, 0.0),),
     )
+    name = _name(recipe, size, usual, scale)
+    name += "-additional-text" if additional_text else ""
+    name += "" if start is None else f"-from-L{start.recipe.model.num_hidden_layers}"
+    return Arm(name=name, recipe=recipe, start=start, additional_text=additional_text)
 
 
-def _start_of_xxlarge(scale: Scale) -> Arm | None:
-    return None if scale.start_of_xxlarge is None else arm(scale, "xxlarge", layers=scale.start_of_xxlarge)
+def _name(recipe: PretrainingRecipe, size: Size, usual: AlbertConfig, scale: Scale) -> str:
+    """The size, then what differs from it: `albert-base-E32-not-shared`, `albert-large-L16`, `albert-base-nsp`."""
+    model = recipe.model
+    is_bert = model.embedding_size == model.hidden_size and model.sharing == "none"
+    shared = "not-shared" if model.sharing == "none" else f"shared-{model.sharing}"
+    parts = {
+        f"{'bert' if is_bert else 'albert'}-{size}": True,
+        f"L{model.num_hidden_layers}": model.num_hidden_layers != usual.num_hidden_layers,
+        f"H{model.hidden_size}": model.hidden_size != usual.hidden_size,
+        f"E{model.embedding_size}": not is_bert and model.embedding_size != usual.embedding_size,
+        shared: not is_bert and model.sharing != "all",
+        recipe.sequences.objective: recipe.sequences.objective != "sop",
+        f"{recipe.schedule.total_steps}-steps": recipe.schedule.total_steps != scale.recipe.schedule.total_steps,
+        f"dropout-{model.hidden_dropout_prob:g}": model.hidden_dropout_prob != usual.hidden_dropout_prob,
+        f"dropout-off-at-{recipe.dropout_changes[0][0] if recipe.dropout_changes else 0}": bool(recipe.dropout_changes),
+    }
+    return "-".join(part for part, differs in parts.items() if differs)
+
+
+def arm_key(asked: Arm, corpora: Sequence[str]) -> str:
+    """What a run is known by: its recipe, what it begins as, and what it reads.
+
+    How it is checkpointed, and on how many processes and with how many workers it runs, is no part of it.
+
+    Args:
+        asked: with its seed.
+        corpora: fingerprints of the prepared corpora that the user gives, the first one first.
+    """
+    recipe = asked.recipe
+    identity = {
+        "recipe": recipe_fingerprint(recipe),
+        "limits": [recipe.max_tokens, recipe.max_minutes],
+        "dropout_changes": to_json(recipe.dropout_changes),
+        "start": None if asked.start is None else arm_key(asked.start, corpora),
+        "corpora": list(corpora) if asked.additional_text else list(corpora[:1]),
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:KEY_LENGTH]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# ALBERT beside BERT: Table 2, the same time of training (Table 6), a wider BERT, the second release, Figure 1.
+# Columns, rows and grids.
 
-_SIZES: tuple[Size, ...] = ("base", "large", "xlarge", "xxlarge")
-COUNTED = Column(PARAMETERS, "parameters")
-
-
-def overall(scale: Scale) -> Grid:
-    """Table 2."""
-    berts = [
-        Row(name=f"bert-{s}", label=f"BERT-{s}", arm=arm(scale, s, bert=True), preset=f"bert-{s}") for s in _SIZES[:2]
-    ]
-    alberts = [Row(name=f"albert-{s}", label=f"ALBERT-{s}", arm=albert(scale, s), preset=f"albert-{s}") for s in _SIZES]
-    published = published_table("2")
-    return Grid(
-        table="2",
-        title=published.title,
-        scale=scale.name,
-        rows=(*berts, *alberts),
-        columns=(COUNTED, *score_columns(scale), Column(SPEED_UP, "speed-up")),
-        published=published,
-        compute="equal updates",
-        figure="arms",
-        notes=published.notes,
-    )
+ColumnKind = Literal["intrinsic", "downstream", "average", "parameters", "speed-up", "hours", "layers"]
+Compute = Literal["equal updates", "equal time", "as published", "none"]
+"""What the arms of a table have in common: the same updates of the same batch and length; about the same time on the
+machine that the scale is meant for; what each was published with; or there is nothing to train."""
+FigureKind = Literal["layers", "curves", "bars", "depth", "arms"]
+"""What is drawn: movement of every layer (Fig. 1), held-out curves of runs (Fig. 2), a bar for each row, scores against
+depth or width, scores of the arms side by side."""
 
 
-def same_time(scale: Scale) -> Grid:
-    """Table 6."""
-    bert_steps, albert_steps = scale.same_time
-    published = published_table("6")
-    bert = arm(scale, "large", bert=True, steps=bert_steps)
-    wide = xxlarge(scale, steps=albert_steps)
-    names = [row.arm for row in published.rows]
-    labels = (f"BERT-large, {bert_steps:,} updates", f"ALBERT-xxlarge, {albert_steps:,} updates")
-    return Grid(
-        table="6",
-        title="About the same time: BERT-large beside ALBERT-xxlarge",
-        scale=scale.name,
-        rows=tuple(
-            Row(name=name, label=label, arm=made, preset=preset)
-            for name, label, made, preset in zip(
-                names, labels, (bert, wide), ("bert-large", "albert-xxlarge"), strict=True
-            )
-        ),
-        columns=(Column(HOURS, "hours"), *score_columns(scale)),
-        published=published,
-        compute="as published" if scale.is_the_papers else "equal time",
-        figure="arms",
-        notes=("The paper's hours are of one TPU pod; its models took 34 and 32 of them.",),
-    )
+@dataclass(frozen=True)
+class Column:
+    """A column of scores in points of 100, or of what needs no run.
+
+    Args:
+        name: as `paper.toml` has it.
+        kind: where the figure comes from: held-out text, a task, the mean of the five tasks, a formula, a measurement,
+            the movement of layers.
+        source: of "intrinsic" the test, as the held-out evaluation names it; of "downstream" the task.
+        score: of "downstream" the score of the task.
+        published: what the paper's table calls it, where that is something else.
+    """
+
+    name: str
+    kind: ColumnKind
+    source: str = ""
+    score: str = ""
+    published: str | None = None
 
 
-def degradation(scale: Scale) -> Grid:
-    """A wider BERT is worse: the figure and the table of the paper's earlier versions."""
-    published = published_table("degradation")
-    columns = score_columns(scale, ("race",))
-    race = tuple(replace(one, published="race test") if one.name == "race" else one for one in columns)
-    return Grid(
-        table="degradation",
-        title="A wider BERT is worse (earlier versions of the paper: Figure 1 and Table 1)",
-        scale=scale.name,
-        rows=(
-            Row(name="bert-large, by Devlin et al.", label="BERT-large (Devlin et al.)", arm=None, preset="bert-large"),
-            Row(name="bert-large", label="BERT-large", arm=arm(scale, "large", bert=True), preset="bert-large"),
-            Row(name="bert-xlarge", label="BERT-xlarge", arm=arm(scale, "xlarge", bert=True), preset="bert-xlarge"),
-        ),
-        columns=(COUNTED, *race),
-        published=published,
-        compute="equal updates",
-        figure="curves",
-        notes=("The paper's RACE is that of the test set, ours of the development set.",),
-    )
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row: the paper's and ours.
+
+    Args:
+        name: the paper's; claims name rows so.
+        label: what it is at this scale, where that is another number.
+        arm: what is trained for it; None: this scale has no counterpart, or the row is of somebody else's model.
+        preset: the architecture of the paper's row; None: it is no ALBERT or BERT of the paper.
+        scores: the paper's, by column; a column that the paper leaves empty is absent.
+        average: the paper's, as it is printed; None where the table has none.
+    """
+
+    name: str
+    label: str
+    arm: Arm | None
+    preset: str | None
+    scores: Mapping[str, float]
+    average: float | None
 
 
-def second_release(scale: Scale) -> Grid:
-    """The models of the second release: no dropout, additional text, more updates."""
-    published = published_table("v2")
-    rows = [
-        Row(
-            name=f"albert-{size}-v2",
-            label=f"ALBERT-{size}, second release",
-            arm=arm(scale, size, steps=scale.second_release_steps[size], dropout=0.0, additional_text=True),
-            preset=f"albert-{size}",
-        )
-        for size in _SIZES
-    ]
-    longest = flagship(scale, scale.long_steps[1]) if scale.flagship == "xxlarge" else None
-    first = Row(name="albert-xxlarge-v1", label="ALBERT-xxlarge, first release", arm=longest, preset="albert-xxlarge")
-    return Grid(
-        table="v2",
-        title=published.title,
-        scale=scale.name,
-        rows=(*rows, first),
-        columns=(COUNTED, *score_columns(scale)),
-        published=published,
-        compute="as published",
-        figure="arms",
-        notes=("Rate and warm-up of the second release were never published; here they are those of the first.",),
-    )
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """An experiment at a scale.
 
+    Args:
+        table: its name, as `albert tables run` takes it.
+        title: what is compared.
+        scale: at which scale.
+        rows: in the order of the paper.
+        columns: what is told of each row.
+        compute: what is equal between the arms.
+        figure: what is drawn of it.
+        notes: what a reader should know: of the paper's figures, or of this scale.
+        claims: what the paper's table bears out.
+    """
 
-def layer_movement(scale: Scale) -> Grid:
-    """Figure 1: how far each layer moves its input, BERT-large beside ALBERT-large."""
-    return Grid(
-        table="figure-1",
-        title="How far every layer moves its input, BERT-large beside ALBERT-large",
-        scale=scale.name,
-        rows=(
-            Row(name="bert-large", label="BERT-large", arm=arm(scale, "large", bert=True), preset="bert-large"),
-            Row(name="albert-large", label="ALBERT-large", arm=arm(scale, "large"), preset="albert-large"),
-        ),
-        columns=layer_columns(),
-        published=None,
-        compute="equal updates",
-        figure="layers",
-        notes=("The paper's curves are not published as numbers: distances up to 18, angles up to 45 degrees.",),
-    )
+    table: str
+    title: str
+    scale: ScaleName
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    compute: Compute
+    figure: FigureKind | None
+    notes: tuple[str, ...]
+    claims: tuple[Claim, ...]
+
+    def row(self, name: str) -> Row:
+        """The row of that name. Raises KeyError when there is none."""
+        return {row.name: row for row in self.rows}[name]
+
+    def arms(self) -> Iterator[Arm]:
+        """What is trained for it, without what some of them begin as; an arm of two rows comes once."""
+        yield from dict.fromkeys(row.arm for row in self.rows if row.arm is not None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One choice at a time: E (Table 3), sharing (4), sentence prediction (5), more text (7), dropout (8), Figure 2.
-
-_PAPERS_E = (64, 128, 256, 768)
-_SHARING: dict[Sharing, str] = {
-    "all": "",
-    "attention": "-shared-attention",
-    "ffn": "-shared-ffn",
-    "none": "-not-shared",
-}
-_OBJECTIVES: tuple[SentenceObjective, ...] = ("none", "nsp", "sop")
-
-
-def _preset(embedding_size: int, sharing: Sharing) -> str:
-    if embedding_size == 768 and sharing == "none":
-        return "bert-base"
-    size = "" if embedding_size == 128 else f"-E{embedding_size}"
-    return f"albert-base{size}{_SHARING[sharing]}"
-
-
-def embedding_size(scale: Scale) -> Grid:
-    """Table 3."""
-    published = published_table("3")
-    sharings: dict[str, Sharing] = {"not shared": "none", "all shared": "all"}
-    rows = tuple(
-        Row(
-            name=f"{words}, E = {papers}",
-            label=f"{words}, E = {ours}",
-            arm=arm(scale, embedding_size=ours, sharing=sharing),
-            preset=_preset(papers, sharing),
-        )
-        for words, sharing in sharings.items()
-        for papers, ours in zip(_PAPERS_E, scale.embedding_sizes, strict=True)
-    )
-    return Grid(
-        table="3",
-        title=published.title,
-        scale=scale.name,
-        rows=rows,
-        columns=(COUNTED, *score_columns(scale)),
-        published=published,
-        compute="equal updates",
-        figure="arms",
-    )
-
-
-def sharing(scale: Scale) -> Grid:
-    """Table 4."""
-    published = published_table("4")
-    widths = {768: scale.embedding_sizes[3], 128: scale.embedding_sizes[1]}
-    rows = tuple(
-        Row(
-            name=f"E = {papers}, {what}",
-            label=f"E = {ours}, {what}",
-            arm=arm(scale, embedding_size=ours, sharing=what),
-            preset=_preset(papers, what),
-        )
-        for papers, ours in widths.items()
-        for what in _SHARING
-    )
-    return Grid(
-        table="4",
-        title=published.title,
-        scale=scale.name,
-        rows=rows,
-        columns=(COUNTED, *score_columns(scale)),
-        published=published,
-        compute="equal updates",
-        figure="arms",
-        notes=published.notes,
-    )
-
-
-def sentence_objective(scale: Scale) -> Grid:
-    """Table 5."""
-    published = published_table("5")
-    return Grid(
-        table="5",
-        title=published.title,
-        scale=scale.name,
-        rows=tuple(
-            Row(name=what, label=what.upper() if what != "none" else what, arm=arm(scale, objective=what))
-            for what in _OBJECTIVES
-        ),
-        columns=score_columns(scale),
-        published=published,
-        compute="equal updates",
-        figure="arms",
-        notes=("A model that learnt no sentence prediction has no head for it here, and is not asked.",),
-    )
-
-
-def more_text(scale: Scale) -> Grid:
-    """Table 7."""
-    published = published_table("7")
-    return Grid(
-        table="7",
-        title="With additional text, ALBERT-base",
-        scale=scale.name,
-        rows=(
-            Row(name="no additional text", label="the first corpus", arm=arm(scale), preset="albert-base"),
-            Row(
-                name="additional text",
-                label="all corpora",
-                arm=arm(scale, additional_text=True),
-                preset="albert-base",
-            ),
-        ),
-        columns=score_columns(scale),
-        published=published,
-        compute="equal updates",
-        figure="arms",
-        notes=(
-            "The first corpus that is given is Wikipedia's and the books' place, all of them are the larger mixture.",
-        ),
-    )
-
-
-def _dropout_rows(scale: Scale, steps: int) -> tuple[Row, ...]:
-    preset = f"albert-{scale.flagship}"
-    return (
-        Row(name="with dropout", label="with dropout", arm=flagship(scale, steps, with_dropout=True), preset=preset),
-        Row(name="without dropout", label="without dropout", arm=flagship(scale, steps), preset=preset),
-    )
-
-
-def dropout(scale: Scale) -> Grid:
-    """Table 8."""
-    published = published_table("8")
-    return Grid(
-        table="8",
-        title=f"Without dropout, ALBERT-{scale.flagship} after {scale.long_steps[0]:,} updates",
-        scale=scale.name,
-        rows=_dropout_rows(scale, scale.long_steps[0]),
-        columns=score_columns(scale),
-        published=published,
-        compute="equal updates",
-        figure="arms",
-    )
-
-
-def more_text_curves(scale: Scale) -> Grid:
-    """Figure 2a."""
-    steps = scale.curve_steps
-    return Grid(
-        table="figure-2a",
-        title="Held-out masked tokens with additional text and without",
-        scale=scale.name,
-        rows=(
-            Row(name="no additional text", label="the first corpus", arm=arm(scale, steps=steps), preset="albert-base"),
-            Row(
-                name="additional text",
-                label="all corpora",
-                arm=arm(scale, steps=steps, additional_text=True),
-                preset="albert-base",
-            ),
-        ),
-        columns=intrinsic_columns(),
-        published=None,
-        compute="equal updates",
-        figure="curves",
-        notes=("The paper's curves are not published as numbers: 66 to 70 % from 350,000 to 550,000 updates.",),
-    )
-
-
-def dropout_curves(scale: Scale) -> Grid:
-    """Figure 2b."""
-    steps = scale.long_steps[1 if scale.is_the_papers else 0]
-    return Grid(
-        table="figure-2b",
-        title="Held-out masked tokens with dropout and without",
-        scale=scale.name,
-        rows=_dropout_rows(scale, steps),
-        columns=intrinsic_columns(),
-        published=None,
-        compute="equal updates",
-        figure="curves",
-        notes=("The paper's curves are not published as numbers: 70 to 72.5 % from 900,000 to 1,500,000 updates.",),
-    )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The long runs beside other systems: GLUE (Table 9), SQuAD and RACE (Table 10), and the bar chart of RACE.
-
-_READING = ("squad-1.1 f1", "squad-1.1 exact", "squad-2.0 f1", "squad-2.0 exact", "race")
-
-
-def _rows(scale: Scale, published: PublishedTable) -> tuple[Row, ...]:
-    """The paper's rows; the two long runs are ours."""
-    million, longest = scale.long_steps
-    long: dict[str, int] = {"albert-xxlarge, 1M steps": million, "albert-xxlarge, 1.5M steps": longest}
-    rows = []
-    for name in (row.arm for row in published.rows):
-        steps = long.get(name)
-        label = name if steps is None else f"albert-{scale.flagship}, {steps:,} updates"
-        made = None if steps is None else flagship(scale, steps)
-        rows.append(Row(name=name, label=label, arm=made, preset=None if steps is None else f"albert-{scale.flagship}"))
-    return tuple(rows)
-
-
-def glue(scale: Scale) -> Grid:
-    """Table 9, single models."""
-    published = published_table("9")
-    return Grid(
-        table="9",
-        title=published.title,
-        scale=scale.name,
-        rows=_rows(scale, published),
-        columns=score_columns(scale, GLUE),
-        published=published,
-        compute="as published",
-        figure="bars",
-        notes=("Models of others are not trained; ensembles and test sets are those of the benchmark's server.",),
-    )
-
-
-def glue_ensembles(scale: Scale) -> Grid:
-    """Table 9, ensembles: the paper's alone, for the answers of the test sets are not public."""
-    published = published_table("9, ensembles")
-    return Grid(
-        table="9-ensembles",
-        title=published.title,
-        scale=scale.name,
-        rows=tuple(Row(name=row.arm, label=row.arm, arm=None) for row in published.rows),
-        columns=(),
-        published=published,
-        compute="none",
-        notes=(*published.notes, "Several of our models answer together by `albert evaluate TASK --model A B ...`."),
-    )
-
-
-def reading(scale: Scale) -> Grid:
-    """Table 10."""
-    published = published_table("10")
-    columns = score_columns(scale, _READING)
-    return Grid(
-        table="10",
-        title=published.title,
-        scale=scale.name,
-        rows=_rows(scale, published),
-        columns=tuple(replace(one, published="race test") if one.name == "race" else one for one in columns),
-        published=published,
-        compute="as published",
-        figure="bars",
-        notes=(*published.notes, "The paper's RACE is that of the test set, ours of the development set."),
-    )
-
-
-def race_chart(scale: Scale) -> Grid:
-    """The bar chart of the authors' announcement; a bar of ours where the scale learns RACE."""
-    learns = [column for column in task_columns(scale) if column.name == "race"]
-    return Grid(
-        table="race",
-        title=RACE_CHART.title,
-        scale=scale.name,
-        rows=tuple(
-            Row(
-                name=row.arm,
-                label=row.arm,
-                arm=albert(scale, "xxlarge") if learns and row.arm == "albert-xxlarge" else None,
-                preset="albert-xxlarge" if row.arm == "albert-xxlarge" else None,
-            )
-            for row in RACE_CHART.rows
-        ),
-        columns=tuple(learns),
-        published=RACE_CHART,
-        compute="none" if not learns else "as published",
-        figure="bars",
-        notes=(*RACE_CHART.notes, *(() if learns else ("RACE is not learnt at this scale.",))),
-    )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Depth and width: layers of ALBERT-large, each begun from the depth before (Table 11), width of three layers (12),
-# and whether a wide model need be deep (13).
-
-
-def depth(scale: Scale) -> Grid:
-    """Table 11."""
-    published = published_table("11")
-    rows: list[Row] = []
-    before: Arm | None = None
-    for papers in (row.arm for row in published.rows):
-        layers = scale.depths.get(papers)
-        if layers is not None:
-            before = arm(scale, "large", layers=layers, start=before)
-        made = before if layers is not None else None
-        label = _layers(layers) if layers is not None else "not run"
-        preset = "albert-large" if papers == "24" else f"albert-large-L{papers}"
-        rows.append(Row(name=papers, label=label, arm=made, preset=preset))
-    return Grid(
-        table="11",
-        title=published.title,
-        scale=scale.name,
-        rows=tuple(rows),
-        columns=(COUNTED, *score_columns(scale)),
-        published=published,
-        compute="equal updates",
-        figure="depth",
-        notes=("Every depth takes as many updates; a deeper one has those of the depths before behind it.",),
-    )
-
-
-def width(scale: Scale) -> Grid:
-    """Table 12."""
-    published = published_table("12")
-    return Grid(
-        table="12",
-        title=f"Width of ALBERT-large with {scale.depth_of_widths} layers",
-        scale=scale.name,
-        rows=tuple(
-            Row(
-                name=papers,
-                label=f"H = {scale.widths[papers]}",
-                arm=arm(scale, "large", layers=scale.depth_of_widths, width=scale.widths[papers]),
-                preset="albert-large-L3" if papers == "1024" else f"albert-large-L3-H{papers}",
-            )
-            for papers in (row.arm for row in published.rows)
-        ),
-        columns=(COUNTED, *score_columns(scale)),
-        published=published,
-        compute="equal updates",
-        figure="depth",
-    )
-
-
-def depth_of_xxlarge(scale: Scale) -> Grid:
-    """Table 13."""
-    published = published_table("13")
-    return Grid(
-        table="13",
-        title=published.title,
-        scale=scale.name,
-        rows=tuple(
-            Row(
-                name=papers,
-                label=_layers(layers),
-                arm=xxlarge(scale, layers=layers),
-                preset="albert-xxlarge" if papers == "12" else f"albert-xxlarge-L{papers}",
-            )
-            for papers, layers in scale.depths_of_xxlarge.items()
-        ),
-        columns=(COUNTED, *score_columns(scale)),
-        published=published,
-        compute="equal updates",
-        figure="depth",
-    )
-
-
-def _layers(count: int) -> str:
-    return "1 layer" if count == 1 else f"{count} layers"
-
-
-GRIDS: dict[str, Callable[[Scale], Grid]] = {
-    "2": overall,
-    "3": embedding_size,
-    "4": sharing,
-    "5": sentence_objective,
-    "6": same_time,
-    "7": more_text,
-    "8": dropout,
-    "9": glue,
-    "9-ensembles": glue_ensembles,
-    "10": reading,
-    "11": depth,
-    "12": width,
-    "13": depth_of_xxlarge,
-    "figure-1": layer_movement,
-    "figure-2a": more_text_curves,
-    "figure-2b": dropout_curves,
-    "degradation": degradation,
-    "v2": second_release,
-    "race": race_chart,
-}
-"""Name -> the experiment at a scale. Tables 1 and 14 and the table of costs need no run: `FACTS` of the report."""
+# A declared table at a scale.
 
 
 def grid_of(table: str, scale: Scale) -> Grid:
@@ -576,4 +263,113 @@ def grid_of(table: str, scale: Scale) -> Grid:
     """
     if table not in GRIDS:
         raise UsageError(f"table {table}", "unknown", did_you_mean(table, GRIDS))
-    return GRIDS[table](scale)
+    declared = GRIDS[table]
+    columns = tuple(column for name in declared["columns"] for column in _columns(name, scale))
+    printed = declared.get("printed", {})
+    tasks = [name.removeprefix("only ") for name in declared["columns"] if name.startswith("only ")]
+    not_learnt = tasks if not columns else []
+    published = [name for group in declared.get("paper", ()) for name in GROUPS.get(group, (group,))]
+    rows: list[Row] = []
+    above: Arm | None = None
+    for row in declared["rows"]:
+        made, settings = (None, {}) if not_learnt else _arm(row.get("run"), scale, above)
+        above = made or above
+        missing = made is None and "label" in row and "{" in row["label"]
+        label = "not run" if missing else row.get("label", row["name"]).format_map(vars(scale) | settings)
+        figures = {name: each for name, each in zip(published, row.get("figures", ()), strict=True) if each != ""}
+        rows.append(
+            Row(
+                name=row["name"],
+                label="1 layer" if label == "1 layers" else label,
+                arm=made,
+                preset=row["preset"].format_map(vars(scale)) if "preset" in row else None,
+                scores={name: figure for name, figure in figures.items() if name != "average"},
+                average=figures.get("average"),
+            )
+        )
+    as_published = scale.is_the_papers and declared["compute"] == "equal time"
+    return Grid(
+        table=table,
+        title=declared["title"].format_map(vars(scale)),
+        scale=scale.name,
+        rows=tuple(rows),
+        columns=tuple(replace(column, published=printed.get(column.name)) for column in columns),
+        compute="none" if not_learnt else "as published" if as_published else declared["compute"],
+        figure=declared.get("figure"),
+        notes=(
+            *declared.get("notes", ()),
+            *(f"{task.upper()} is not learnt at this scale." for task in not_learnt),
+        ),
+        claims=tuple(_claim(claim) for claim in declared.get("claims", ())),
+    )
+
+
+def score_columns(scale: Scale, tasks: Sequence[str] = DOWNSTREAM) -> tuple[Column, ...]:
+    """Held-out figures, and the scores of tasks: those that are named, where the scale learns all of them, with the
+    paper's average; else all that the scale learns."""
+    learnt = {column.name: column for column in _task_columns(scale)}
+    if set(tasks) <= set(learnt):
+        average = (Column("average", "average"),) if set(DOWNSTREAM) <= set(tasks) else ()
+        return (*_columns("intrinsic", scale), *(learnt[name] for name in tasks), *average)
+    return (*_columns("intrinsic", scale), *learnt.values())
+
+
+def _columns(name: str, scale: Scale) -> tuple[Column, ...]:
+    """What an entry of `columns` stands for at a scale."""
+    match name:
+        case "parameters" | "speed-up" | "hours":
+            return (Column(name, name),)
+        case "layers":
+            return tuple(Column(each, "layers") for each in SMOOTHNESS)
+        case "intrinsic":
+            tests = (MASKED_TOKENS, SENTENCE_TESTS["nsp"], SENTENCE_TESTS["sop"])
+            return tuple(Column(each, "intrinsic", test) for each, test in zip(INTRINSIC, tests, strict=True))
+        case "scores":
+            return score_columns(scale)
+    if name.startswith("only "):
+        return tuple(column for column in _task_columns(scale) if column.name == name.removeprefix("only "))
+    return score_columns(scale, GROUPS.get(name, (name,)))
+
+
+def _task_columns(scale: Scale) -> tuple[Column, ...]:
+    return tuple(
+        Column(name, "downstream", task.task, score) for task in scale.tasks for name, score in task.columns.items()
+    )
+
+
+def _arm(run: Mapping[str, Any] | None, scale: Scale, above: Arm | None) -> tuple[Arm | None, dict[str, Any]]:
+    """What a row's `run` is at a scale, and its settings with the scale's numbers; None: this scale has none."""
+    if run is None or run.get("only", scale.flagship) != scale.flagship:
+        return None, {}
+    settings = {name: value for name, value in run.items() if name != "only"}
+    if settings.get("size") == "flagship":
+        off_at = round(scale.dropout_off_from * scale.long_steps[0]) or None
+        settings |= {"size": scale.flagship, "start": "shallower", "additional_text": scale.flagship_reads_all}
+        settings |= {} if "dropout" in settings else {"dropout_off_at": off_at}
+    for name in {"embedding_size", "layers", "width", "steps"} & settings.keys():
+        settings[name] = _field(scale, settings[name])
+        if settings[name] is None and name != "steps":
+            return None, {}
+    match settings.pop("start", None):
+        case "row above":
+            settings["start"] = above
+        case "shallower" if settings["size"] == "xxlarge" and scale.start_of_xxlarge is not None:
+            settings["start"] = arm(scale, "xxlarge", layers=scale.start_of_xxlarge)
+    return arm(scale, **settings), settings
+
+
+def _field(scale: Scale, path: str) -> int | None:
+    """A number of a scale: "curve_steps", "long_steps.1" or "depths.12"; None: the scale has none."""
+    name, _, key = path.partition(".")
+    value = getattr(scale, name)
+    return value.get(key) if isinstance(value, Mapping) else value[int(key)] if key else value
+
+
+def _claim(declared: Mapping[str, Any]) -> Claim:
+    contrasts = []
+    for first, relation, *rest in declared["contrasts"]:
+        second, nothing = (rest[0] or None if rest else None), rest[1:]
+        contrasts.append(Contrast(first, relation, second, *nothing))
+    columns = {"columns": tuple(declared["columns"])} if "columns" in declared else {}
+    others: dict[str, Any] = {name: value for name, value in declared.items() if name in ("smallest", "equal")}
+    return Claim(sentence=declared["sentence"], contrasts=tuple(contrasts), **columns, **others)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from albert.experiments.grid import Arm, Grid, arm_key
+from albert.experiments.grids import Arm, Grid, arm_key
 from albert.experiments.scales import SCALES, Downstream, Scale, ScaleName
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import AlbertConfig

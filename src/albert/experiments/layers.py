@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
+from statistics import mean
 
 import matplotlib
 import numpy as np
@@ -23,11 +24,15 @@ from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import open_model, read_config, tokenizer_of
 from albert.experiments.curves import COLORS, MARKERS
+from albert.experiments.quickstart import split_chapters
 from albert.inference.layers import layer_movement
 from albert.model.albert import AlbertModel
 from albert.model.packing import PackedSequences, pack
+from albert.runtime.devices import pick_device
 from albert.runtime.errors import MissingInput
 from albert.runtime.files import new_file, write_text
+from albert.runtime.json_files import load_json, save_json
+from albert.runtime.progress import progress
 
 PASSAGES_AT_ONCE = 32
 _SHARED = {"all": "shared", "attention": "attention shared", "ffn": "feed-forward shared", "none": "not shared"}
@@ -131,6 +136,66 @@ def _passages(texts: Iterator[str], words: int) -> Iterator[str]:
         all_words = text.split()
         for first in range(0, len(all_words) - words + 1, words):
             yield " ".join(all_words[first : first + words])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Figure 1 in figures: how evenly the layers move their input, and whether they come to rest.
+#
+# The paper (§3.1) reads off its curves that with shared layers "the transitions from layer to layer are much
+# smoother", and that they oscillate rather than converge. Here the first is the mean change of the movement from
+# one layer to the next, the second the movement of the last layer, both as a share of the mean movement of all
+# layers: models whose states are of another length can be compared.
+
+PASSAGES = 200
+"""Of the novels that the project carries."""
+TOKENS_A_WORD = 2
+"""More than a word has on average, so that passages stay within the positions that were trained."""
+
+
+def kept_layers(model: Path, kept: Path, max_length: int) -> LayerSimilarity:
+    """How far each layer of a finished model moves its input: measured once, then read.
+
+    Args:
+        model: a model directory.
+        kept: the file that holds it.
+        max_length: tokens of the longest sequences that it was trained with.
+
+    Raises:
+        DamagedData, InvalidConfiguration: what is kept, or the model, cannot be read.
+    """
+    if not kept.is_file():
+        texts = (chapter.text for chapter in split_chapters().held_out)
+        passages = cut_passages(texts, PASSAGES, max(1, max_length // TOKENS_A_WORD))
+        with progress("Reading", len(passages), "passages") as bar:
+            save_json(kept, measure_layers(model, passages, device=pick_device("auto"), advance=bar.advance))
+    return load_json(LayerSimilarity, kept)
+
+
+def unevenness(movement: Sequence[float]) -> float:
+    """The mean change from one layer to the next, in percent of the mean; 0 for a single layer.
+
+    Args:
+        movement: of every layer, distances or angles, above 0.
+    """
+    changes = [abs(after - before) for before, after in pairwise(movement)]
+    return 100 * mean(changes) / mean(movement) if changes else 0.0
+
+
+def rest(movement: Sequence[float]) -> float:
+    """What is left of the movement in the last layer, in percent of the mean; 0 at a fixed point.
+
+    Args:
+        movement: of every layer, above 0 in some.
+    """
+    return 100 * movement[-1] / mean(movement)
+
+
+SMOOTHNESS: dict[str, Callable[[LayerSimilarity], float]] = {
+    "unevenness of distances": lambda layers: unevenness(layers.distance),
+    "unevenness of angles": lambda layers: unevenness(layers.angle),
+    "movement of the last layer": lambda layers: rest(layers.distance),
+}
+"""Column of Figure 1 -> its figure, in percent."""
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from albert.experiments.claims import Scored, Scores, held_out_error
-from albert.experiments.grid import SMOOTHNESS, Arm, Column, Grid, Row, arm_key, kept_layers
+from albert.experiments.grids import DOWNSTREAM, Arm, Column, Grid, Row, arm_key
 from albert.experiments.jobs import (
     Finetuning,
     Folders,
@@ -19,7 +19,7 @@ from albert.experiments.jobs import (
     jobs_of,
     task_seeds,
 )
-from albert.experiments.published import DOWNSTREAM, average_of
+from albert.experiments.layers import SMOOTHNESS, kept_layers
 from albert.experiments.scales import FIVE_TASKS, Scale
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.cost import count_parameters
@@ -142,6 +142,12 @@ def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folder
     return Outcome(grid=grid, rows=tuple(rows), done=done, wanted=wanted)
 
 
+def average_of(scores: Mapping[str, float]) -> float:
+    """The paper's Avg: the mean over five tasks, of which both SQuADs count by the mean of F1 and exact match."""
+    squads = [(scores[f"squad-{v} f1"] + scores[f"squad-{v} exact"]) / 2 for v in ("1.1", "2.0")]
+    return sum([*squads, scores["mnli"], scores["sst-2"], scores["race"]]) / 5
+
+
 def hours_by_arm(folders: Folders) -> dict[str, float]:
     """Hours of training of every finished run, by its arm and seed."""
     found = {}
@@ -245,8 +251,7 @@ class _Reading:
     def _speed_up(self, row: Row) -> Scored | None:
         """How many times as fast as the row that the paper takes for 1."""
         path = self.folders.speed(self.grid.table)
-        published = () if self.grid.published is None else self.grid.published.rows
-        one = next((each.arm for each in published if each.scores.get("speed-up") == 1.0), None)
+        one = next((each.name for each in self.grid.rows if each.scores.get("speed-up") == 1.0), None)
         if not path.is_file() or one is None:
             return None
         seconds = read_json_object(path)["seconds_a_token"]

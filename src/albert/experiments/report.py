@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albert.experiments.claims import CLAIMS, Judged, judge
-from albert.experiments.grid import Column, Grid, Row
+from albert.experiments.claims import Judged, judge
+from albert.experiments.grids import TABLE_14, Column, Grid, Row
 from albert.experiments.jobs import STUDY_NAME, Folders, hours_of
 from albert.experiments.outcomes import Cell, Outcome
-from albert.experiments.price import Rates, expense_of, implied_watts
-from albert.experiments.published import COSTS, TABLE_14
+from albert.experiments.price import COSTS, Rates, expense_of, implied_watts
 from albert.experiments.published_sizes import PUBLISHED_SIZES
 from albert.experiments.scales import SCALES, Scale, Size
 from albert.finetuning.run_record import RESULTS_NAME
@@ -99,13 +98,8 @@ def finetuning(scale: Scale) -> Facts:
         rows.append(
             (
                 task,
-                f"{paper.learning_rate:.0e}",
-                f"{paper.batch_size}",
-                f"{paper.encoder_dropout:g}",
-                f"{paper.head_dropout:g}",
-                f"{paper.steps}",
-                f"{paper.warmup}",
-                f"{paper.max_length}",
+                f"{paper['learning_rate']:.0e}",
+                *(f"{value:g}" for name, value in paper.items() if name != "learning_rate"),
                 "not learnt" if here is None else _told(here.settled_recipe, here.max_train_examples),
             )
         )
@@ -172,7 +166,7 @@ CSV_COLUMNS: tuple[str, ...] = (
 
 def judgements(outcome: Outcome) -> tuple[Judged, ...]:
     """The paper's claims of a table, each held against what there is."""
-    return tuple(judge(claim, outcome.scores) for claim in CLAIMS.get(outcome.grid.table, ()))
+    return tuple(judge(claim, outcome.scores) for claim in outcome.grid.claims)
 
 
 def heading(column: Column) -> str:
@@ -180,15 +174,12 @@ def heading(column: Column) -> str:
     return UNITS.get(column.kind, column.name)
 
 
-def published(grid: Grid, row: Row, column: Column) -> str:
+def published(row: Row, column: Column) -> str:
     """The paper's figure as it is printed; empty where it has none."""
     if column.kind == "parameters":
         sizes = PUBLISHED_SIZES.get(row.preset or "", ())
         return sizes[0].stated.removesuffix("M") if sizes else ""
-    found = grid.published_row(row.name)
-    if found is None:
-        return ""
-    value = found.average if column.kind == "average" else found.scores.get(column.published or column.name)
+    value = row.average if column.kind == "average" else row.scores.get(column.published or column.name)
     return "" if value is None else f"{value:g}"
 
 
@@ -256,7 +247,7 @@ def body(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
         label = one.row.label if same else f"{one.row.label} (paper: {one.row.name})"
         line = [label]
         for column in grid.columns:
-            line += [published(grid, one.row, column), ours(one.cells[column.name], column)]
+            line += [published(one.row, column), ours(one.cells[column.name], column)]
         rows.append(line)
     if outcome.constant:
         line = [CONSTANT]
@@ -281,13 +272,12 @@ def side_by_side(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
 def besides(grid: Grid) -> tuple[list[str], list[list[str]]]:
     """What the paper's table has in columns that this scale does not; no rows where there are none."""
     told = {column.published or column.name for column in grid.columns}
-    paper = () if grid.published is None else grid.published.rows
-    names = list(dict.fromkeys(name for row in paper for name in row.scores if name not in told))
-    average = any(row.average is not None for row in paper) and "average" not in told
+    names = list(dict.fromkeys(name for row in grid.rows for name in row.scores if name not in told))
+    average = any(row.average is not None for row in grid.rows) and "average" not in told
     head = ["", *names, *(["average"] if average else [])]
     rows = []
-    for row in paper if len(head) > 1 else ():
-        line = [row.arm, *(f"{row.scores[name]:g}" if name in row.scores else "" for name in names)]
+    for row in grid.rows if len(head) > 1 else ():
+        line = [row.name, *(f"{row.scores[name]:g}" if name in row.scores else "" for name in names)]
         rows.append(line + ([f"{row.average:g}" if row.average is not None else ""] if average else []))
     return head, rows
 
@@ -324,7 +314,7 @@ def as_csv(outcome: Outcome) -> str:
         place["arm"] = "" if one.row.arm is None else one.row.arm.name
         for column in grid.columns:
             cell = one.cells[column.name]
-            line = place | {"column": heading(column), "paper": published(grid, one.row, column)}
+            line = place | {"column": heading(column), "paper": published(one.row, column)}
             line |= {"seeds": str(len(cell.values)), "wanted": str(cell.wanted)}
             if cell.median is not None:
                 low, high = cell.figures[0], cell.figures[-1]

@@ -181,6 +181,11 @@ class Scale:
     held_out_sequences: int = 10_000
 
     @property
+    def dropout_curve_steps(self) -> int:
+        """The updates of Figure 2b, which the paper draws of its longest runs."""
+        return self.long_steps[1 if self.is_the_papers else 0]
+
+    @property
     def is_the_papers(self) -> bool:
         """Whether the recipes are the published ones."""
         return self.name == "paper"

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from albert.experiments.grid import arm, arm_key
-from albert.experiments.grids import grid_of
+from albert.experiments.grids import arm, arm_key, grid_of
 from albert.experiments.scales import SCALES, TINY
 
 CORPORA = ("first", "second")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from albert.experiments.price import Rates, expense_of, implied_watts
-from albert.experiments.published import COSTS
+from albert.experiments.price import COSTS, Rates, expense_of, implied_watts
 from albert.runtime.errors import InvalidConfiguration
 
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from albert.experiments.grid import arm
-from albert.experiments.grids import grid_of
+from albert.experiments.grids import arm, grid_of
 from albert.experiments.jobs import Folders
 from albert.experiments.outcomes import outcome_of
 from albert.experiments.report import about

@@ -12,7 +12,7 @@ from torch import nn
 
 from albert.optim import lamb as chunked_updates
 from albert.optim import lamb as slots
-from albert.optim.lamb import Lamb, PlainUpdates, share_out
+from albert.optim.lamb import FusedUpdates, Lamb, share_out
 
 CHUNK = 8
 
@@ -102,11 +102,30 @@ def test_the_way_of_a_gpu_is_the_same_update(monkeypatch, correct, adapt):
     gradients = [[torch.randn_like(weight) for weight in weights] for _ in range(4)]
     options = {"bias_correction": correct, "adapt": adapt, "clamp": (0.0, 2.0)}
     chunked, optimizer = after(weights, gradients, **options)
-    monkeypatch.setattr("albert.optim.lamb.ChunkedUpdates", PlainUpdates)
+    monkeypatch.setattr("albert.optim.lamb.ChunkedUpdates", FusedUpdates)
     plain, other = after(weights, gradients, **options)
     for one, same in zip(chunked, plain, strict=True):
         torch.testing.assert_close(one, same, rtol=1e-6, atol=1e-6)
     assert other.statistics() == pytest.approx(optimizer.statistics(), rel=1e-6)
+
+
+@pytest.mark.parametrize("adapt", [False, True])
+def test_a_step_that_the_device_skips_changes_nothing(adapt):
+    """Whatever the gradient holds: nobody on the host has looked at it."""
+    weights = [torch.randn(shape) for shape in ((30, 3), (7,), ())]
+    parameters = [nn.Parameter(weight.clone()) for weight in weights]
+    optimizer = Lamb(parameters, adapt=adapt, bias_correction=True, **OPTIONS)
+    kept = []
+    for skip in (0.0, 1.0, 0.0):
+        optimizer.found_inf = torch.tensor(skip)
+        for parameter in parameters:
+            parameter.grad = torch.full_like(parameter, math.nan if skip else 1.0)
+        optimizer.step()
+        state = [value for each in optimizer.state.values() for value in each.values()]
+        kept.append([tensor.detach().clone() for tensor in (*parameters, *state)])
+    assert all(torch.equal(one, same) for one, same in zip(kept[0], kept[1], strict=True))
+    assert not any(torch.equal(one, other) for one, other in zip(kept[0], kept[2], strict=True))
+    assert all(tensor.isfinite().all() for tensor in kept[2])
 
 
 def test_the_bits_are_those_of_one_thread_and_of_every_run(threads):

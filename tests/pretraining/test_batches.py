@@ -101,3 +101,18 @@ def test_worker_processes_make_the_same_batches(samples, workers):
     expected = [all_rows(source.micro_batches(step, 0, 1)) for step in range(3, 13)]
     made = [all_rows(batches) for batches in load_batches(source, world(), range(3, 13), workers)]
     assert made == expected
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_a_step_of_many_micro_batches_takes_few_file_descriptors(samples):
+    """Each tensor that comes from a worker is one: the paper's batch has 128 micro-batches of a dozen tensors."""
+    source = PretrainingBatches(samples, 64, 1)
+    for step, batches in enumerate(load_batches(source, world(), range(2), workers=1)):
+        tensors = [
+            tensor
+            for batch in batches
+            for tensor in (batch.masked_positions, batch.masked_labels, batch.order_labels, batch.packed.token_ids,
+                           batch.packed.cells, *(group.positions for group in batch.packed.groups))
+        ]  # fmt: skip
+        assert len(tensors) >= 64 * 6 and len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == 1
+        assert all_rows(batches) == all_rows(source.micro_batches(step, 0, 1))

@@ -1,11 +1,19 @@
 import json
+import os
 import time
 
 import pytest
 import torch
 
 from albert.inference.engine import choose_precision
-from albert.runtime.devices import autocast, default_precision, describe_machine, pick_device, seed_torch
+from albert.runtime.devices import (
+    autocast,
+    default_precision,
+    describe_machine,
+    deterministic_kernels,
+    pick_device,
+    seed_torch,
+)
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 
 CPU = torch.device("cpu")
@@ -78,3 +86,17 @@ def test_a_machine_is_described_in_words_that_a_report_can_keep():
     description = describe_machine()
     assert {"processor", "capabilities", "fp32_products", "cores", "threads", "torch", "python"} <= set(description)
     assert json.loads(json.dumps(description)) == description
+
+
+def test_the_deterministic_flag_is_for_gpus_and_ends_with_the_run(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # the user's own stays
+    with deterministic_kernels(torch.device("cuda"), True):
+        assert torch.are_deterministic_algorithms_enabled()
+    for device, wanted in (("cpu", True), ("cuda", False)):
+        with deterministic_kernels(torch.device(device), wanted):
+            assert not torch.are_deterministic_algorithms_enabled()
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    with deterministic_kernels(torch.device("cuda"), True):
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")

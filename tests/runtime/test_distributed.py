@@ -1,3 +1,9 @@
+import os
+import socket
+import subprocess
+import sys
+import time
+
 import pytest
 import torch
 from torch import nn
@@ -66,3 +72,34 @@ def test_an_error_of_our_own_passes(two_processes, error):
     with pytest.raises(type(error)) as failure, process_group(CPU):
         raise error
     assert failure.value is error
+
+
+WATCHED = """
+import os, sys, time
+import torch
+from albert.runtime.distributed import process_group
+with process_group(torch.device("cpu"), watch=True) as here:
+    if sys.argv[1] == "dies" and here.rank == 1:
+        os._exit(9)
+    time.sleep(0 if sys.argv[1] == "ends" else 60)
+"""
+
+
+@pytest.mark.parametrize(("how", "codes"), [("dies", [75, 9]), ("ends", [0, 0])])
+def test_a_process_that_waits_for_nothing_we_can_interrupt_ends_when_another_died(how, codes):
+    """As one does that waits for NCCL: here both sleep, which gloo does not interrupt either."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        settings = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(free.getsockname()[1])}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WATCHED, how], stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **settings, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    started = time.monotonic()
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == codes
+    assert time.monotonic() - started < 55
+    assert ("process 0: lost process 1; the same command goes on" in said[0]) == (how == "dies")

@@ -5,6 +5,7 @@ import signal
 import pytest
 import torch
 
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.runtime.environment import world
 from albert.runtime.errors import DamagedData, Diverged, InvalidConfiguration
 from albert.runtime.json_files import read_journal, read_json_object
@@ -164,6 +165,7 @@ def test_of_a_gpu_its_name_and_compute_capability_count(monkeypatch):
     now = circumstances.circumstances(world(), torch.device("cuda"), torch.nn.Linear(2, 2), "bf16")
     assert (now["gpu"], now["compute_capability"], now["precision"]) == ("Some GPU", "9.0", "bf16")
     assert "processor" not in now
+    assert (now["tf32"], now["deterministic"]) == ("off", "off")
 
 
 def test_a_diverged_run_keeps_its_last_checkpoint(learn, objective, run):
@@ -305,6 +307,22 @@ def test_a_checkpoint_holds_the_model_the_moments_and_how_far_it_had_come(learn,
         "fp32_products",
         "precision",
     } <= set(state["circumstances"])
+
+
+@pytest.mark.parametrize("kind", ["adamw", "lamb"])
+def test_what_fused_optimizers_read_lies_on_the_device_after_a_resume(learn, make_model, run, kind):
+    """The count of steps too (pytorch#104767); torch's meta device stands for a GPU, and any step would fail there."""
+    learn(kind=kind)
+    model = make_model().to("meta")
+    optimizer = build_optimizer(OptimizerRecipe(kind=kind), model)
+    circumstances.read_training_state(
+        run.newest_checkpoint()[1], model, optimizer, {"recipe": "r1", "corpus": "c1"}, step=10
+    )
+    kept = [value for state in optimizer.state.values() for value in state.values()]
+    assert {value.device.type for value in kept} == {"meta"} and len(kept) == 3 * len(list(model.parameters()))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
 
 
 def test_a_second_interrupt_stops_at_once(learn, source_of):

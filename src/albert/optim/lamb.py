@@ -8,8 +8,8 @@ For each parameter tensor w with gradient g:
 The trust ratio ‖w‖/‖u‖ is 1 where either norm is 0, and for the tensors of groups with `adapt=False` (LayerNorm and
 biases, which also have λ = 0). With `adapt=False` everywhere this is the reference's AdamW.
 
-`PlainUpdates` is the update as the formula reads (for GPUs), `ChunkedUpdates` the same for a CPU, in chunks that fit
-the cache and shared out among threads. `sum_over_shards` makes norms those of whole tensors under FSDP2."""
+`FusedUpdates` is the update on a GPU, `ChunkedUpdates` the same for a CPU, in chunks that fit the cache and shared out
+among threads. `sum_over_shards` makes norms those of whole tensors under FSDP2."""
 
 import math
 import os
@@ -51,7 +51,7 @@ class Slot:
     square: Tensor
     """Second moment."""
     step: Tensor
-    """How many updates it has had with this one, on the CPU."""
+    """How many updates it has had with this one, on the device of the weight."""
 
     @property
     def is_flat(self) -> bool:
@@ -87,18 +87,32 @@ def batches(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# LAMB's update as its formula reads, for a batch of tensors at once: on a GPU, and where tensors are not flat.
+# LAMB's update for a batch of tensors at once: on a GPU, and where tensors are not flat.
 
 # pyright: reportPrivateImportUsage=false
 # torch's operations on lists of tensors, on which its own optimisers stand, begin with an underscore.
 
+_STEP_WITHOUT_BIAS = torch.tensor(2.0**62)
+"""After so many steps 1 − βᵗ is 1 for every β below 1."""
 
-class PlainUpdates:
-    """Updates of any tensors by torch's operations on lists; nothing waits for the device."""
 
-    def advance(self, slots: Sequence[Slot], group: dict[str, Any]) -> tuple[list[Tensor], Tensor]:
-        """Move the moments; return the updates u, and of each tensor ‖w‖² and ‖u‖² (float64 [tensors 2])."""
-        updates = _updates(slots, group)
+class FusedUpdates:
+    """Updates by torch's operations on lists of tensors. Nothing waits for the device, not even to skip a step."""
+
+    def __init__(self) -> None:
+        self._kept: dict[torch.device, Tensor] = {}
+
+    def advance(
+        self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None
+    ) -> tuple[list[Tensor], Tensor]:
+        """Move the moments; return the updates u, and of each tensor ‖w‖² and ‖u‖² (float64 [tensors 2]).
+
+        Args:
+            slots: the tensors.
+            group: their options.
+            skip: 1 on the device where the moments are to stay as they are, else 0.
+        """
+        updates = self._updates(slots, group, skip)
         norms = [
             torch.stack(torch._foreach_norm(tensors, 2, dtype=torch.float64))
             for tensors in ([slot.weight for slot in slots], updates)
@@ -110,28 +124,41 @@ class PlainUpdates:
         torch._foreach_mul_(updates, scales.unbind())
         torch._foreach_sub_([slot.weight for slot in slots], updates)
 
-    def move(self, slots: Sequence[Slot], group: dict[str, Any]) -> None:
+    def move(self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None) -> None:
         """Move moments and weights, without a trust ratio."""
-        torch._foreach_add_([slot.weight for slot in slots], _updates(slots, group), alpha=-group["lr"])
+        updates = self._updates(slots, group, skip)
+        if skip is not None:
+            torch._foreach_mul_(updates, 1 - skip)
+        torch._foreach_add_([slot.weight for slot in slots], updates, alpha=-group["lr"])
 
-
-def _updates(slots: Sequence[Slot], group: dict[str, Any]) -> list[Tensor]:
-    beta1, beta2 = group["betas"]
-    gradients = [slot.gradient.to(slot.weight.dtype) for slot in slots]
-    means, squares = [slot.mean for slot in slots], [slot.square for slot in slots]
-    torch._foreach_lerp_(means, gradients, 1 - beta1)
-    torch._foreach_mul_(squares, beta2)
-    torch._foreach_addcmul_(squares, gradients, gradients, value=1 - beta2)
-    denominators = torch._foreach_sqrt(squares)
-    if group["bias_correction"]:
-        torch._foreach_div_(denominators, [(1 - beta2 ** float(slot.step)) ** 0.5 for slot in slots])
-    torch._foreach_add_(denominators, group["eps"])
-    updates = torch._foreach_div(means, denominators)
-    if group["bias_correction"]:
-        torch._foreach_div_(updates, [1 - beta1 ** float(slot.step) for slot in slots])
-    if group["weight_decay"]:
-        torch._foreach_add_(updates, [slot.weight for slot in slots], alpha=group["weight_decay"])
-    return list(updates)
+    def _updates(self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None) -> list[Tensor]:
+        """u of each tensor; the weight itself where the step is skipped."""
+        updates = [torch.empty_like(slot.mean) for slot in slots]  # all in the layout of the moments
+        gradients = [torch.empty_like(slot.mean) for slot in slots]
+        torch._foreach_copy_(updates, [slot.weight for slot in slots])
+        torch._foreach_copy_(gradients, [slot.gradient for slot in slots])
+        device = slots[0].mean.device
+        if device not in self._kept:
+            self._kept[device] = _STEP_WITHOUT_BIAS.to(device)
+        beta1, beta2 = group["betas"]
+        # AdamW takes w to (1 − η λ') w − η m / (√v + ε), which is u for η = −1 and λ' = λ − 1.
+        torch._fused_adamw_(
+            updates,
+            gradients,
+            [slot.mean for slot in slots],
+            [slot.square for slot in slots],
+            [],
+            [slot.step if group["bias_correction"] else self._kept[device] for slot in slots],
+            lr=-1.0,
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=group["weight_decay"] - 1.0,
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+            found_inf=skip,
+        )
+        return updates
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -151,7 +178,8 @@ def sum_over_shards(sums: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         if kind is None:
             continue
         mesh, is_cut = kind
-        rows = torch.tensor([number for number, other in enumerate(kinds) if other == kind], device=sums.device)
+        own = [number for number, other in enumerate(kinds) if other == kind]
+        rows = slice(None) if len(own) == len(kinds) else torch.tensor(own, device=sums.device)
         placements = [Partial() if cut else Replicate() for cut in is_cut]
         total[rows] = DTensor.from_local(sums[rows], mesh, placements, run_check=False).full_tensor()
     return total
@@ -223,15 +251,9 @@ if hasattr(os, "register_at_fork"):
 # Every operation sees one whole chunk and runs in one thread, so that the bits of the result are the same for any
 # number of threads.
 
-# pyright: reportPrivateImportUsage=false
-# torch's fused AdamW begins with an underscore outside of its class, which cannot go through a tensor in chunks.
-
 
 CHUNK = 1 << 18
 """Numbers in a chunk: five of them (w, g, m, v, u) share the cache, and Python's part of the time is small."""
-
-_STEP_WITHOUT_BIAS = torch.tensor(2.0**62)
-"""After so many steps 1 − βᵗ is 1 for every β below 1."""
 
 
 class ChunkedUpdates:
@@ -240,7 +262,9 @@ class ChunkedUpdates:
     def __init__(self) -> None:
         self._kept: dict[torch.dtype, Tensor] = {}
 
-    def advance(self, slots: Sequence[Slot], group: dict[str, Any]) -> tuple[list[Tensor], Tensor]:
+    def advance(
+        self, slots: Sequence[Slot], group: dict[str, Any], _: Tensor | None = None
+    ) -> tuple[list[Tensor], Tensor]:
         """Move the moments; return the updates u, and of each tensor ‖w‖² and ‖u‖² (float64 [tensors 2])."""
         updates = self._room(slots)
         # AdamW takes w to (1 − η λ') w − η m / (√v + ε), which is u for η = −1 and λ' = λ − 1.
@@ -276,7 +300,7 @@ class ChunkedUpdates:
         ]
         share_out(second_pass, chunks[::-1])  # what the first pass saw last is still in the cache
 
-    def move(self, slots: Sequence[Slot], group: dict[str, Any]) -> None:
+    def move(self, slots: Sequence[Slot], group: dict[str, Any], _: Tensor | None = None) -> None:
         """Move moments and weights in one pass, without a trust ratio: this is AdamW."""
         adamw = _fused_adamw(group, lr=group["lr"], weight_decay=group["weight_decay"])
         chunks = [
@@ -341,6 +365,10 @@ class Lamb(Optimizer):
     On a CPU it takes two passes over memory, and keeps as much for updates as the largest tensor or 64 MB need. The
     bits of a step are the same in every run, and for any number of threads.
 
+    Attributes:
+        found_inf: of torch's optimizers that can skip a step without waiting for the device: 1 on the device where the
+            next step is to change nothing, else 0; None: it is taken.
+
     Args:
         params: tensors, or groups of them that may set `lr`, `weight_decay` and `adapt`.
         lr: η, set anew by the schedule before each step.
@@ -382,7 +410,6 @@ class Lamb(Optimizer):
             "adapt": adapt,
         }
         super().__init__(params, defaults)
-
         self._begin_anew()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -391,8 +418,9 @@ class Lamb(Optimizer):
 
     def _begin_anew(self) -> None:
         """Forget what is no part of the state: the memory of updates, and the last step's ratios."""
-        self._chunked, self._plain = ChunkedUpdates(), PlainUpdates()
+        self._chunked, self._fused = ChunkedUpdates(), FusedUpdates()
         self._ratios: list[Tensor] = []
+        self.found_inf: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -419,10 +447,9 @@ class Lamb(Optimizer):
     def _slot(self, parameter: Tensor) -> Slot:
         state = self.state[parameter]
         if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
-        state["step"] += 1
         assert parameter.grad is not None
         return Slot(
             parameter=parameter,
@@ -434,13 +461,16 @@ class Lamb(Optimizer):
         )
 
     def _update(self, slots: list[Slot], group: dict[str, Any]) -> None:
-        way = self._chunked if all(slot.is_flat for slot in slots) else self._plain
+        skip = self.found_inf
+        torch._foreach_add_([slot.step for slot in slots], 1.0 if skip is None else 1 - skip)
+        way = self._chunked if skip is None and all(slot.is_flat for slot in slots) else self._fused
         if not group["adapt"]:
-            way.move(slots, group)
+            way.move(slots, group, skip)
             return
-        updates, squares = way.advance(slots, group)
+        updates, squares = way.advance(slots, group, skip)
         ratios = trust_ratios(sum_over_shards(squares, [slot.parameter for slot in slots]), group["clamp"])
-        way.apply(slots, updates, ratios * group["lr"])
+        scales = ratios * group["lr"]
+        way.apply(slots, updates, scales if skip is None else scales * (1 - skip))
         self._ratios.append(ratios)
 
 

@@ -168,6 +168,9 @@ class PretrainingRecipe:
     models as large as xxlarge. A run may go on with the other, and on another number of processes."""
     peer_timeout_minutes: float = PEER_TIMEOUT_MINUTES
     """On several processes: minutes to wait for one that hangs. One that died is noticed at once."""
+    deterministic: bool = False
+    """On a GPU: add up in a fixed order, so that a resumed run ends bit-identical there too, more slowly. On a CPU it
+    always does."""
 
     @property
     def settled_precision(self) -> Precision:

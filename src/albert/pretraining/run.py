@@ -48,7 +48,13 @@ from albert.pretraining.run_identity import (
 )
 from albert.pretraining.segments import head_task
 from albert.pretraining.statistics import tokens_cut
-from albert.runtime.devices import describe_machine, measured_matmul_rate, pick_device, seed_torch
+from albert.runtime.devices import (
+    describe_machine,
+    deterministic_kernels,
+    measured_matmul_rate,
+    pick_device,
+    seed_torch,
+)
 from albert.runtime.distributed import gather_weights, process_group, sharded_copy, wait_for_all
 from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration
@@ -218,7 +224,10 @@ def pretrain(
     """
     logging = None if wandb is None else load_by_name("albert.training.wandb_logger", "wandb")
     place = pick_device(device, world().local_rank)
-    with process_group(place, recipe.peer_timeout_minutes) as ranks:
+    with (
+        deterministic_kernels(place, recipe.deterministic),
+        process_group(place, recipe.peer_timeout_minutes) as ranks,
+    ):
         corpora = open_corpora([data] if isinstance(data, Path) else data, verify=ranks.is_first)
         corpus = corpora[0]
         run = RunFolder(output)

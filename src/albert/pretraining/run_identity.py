@@ -59,6 +59,7 @@ FREE_TO_CHANGE = (
     "keep_checkpoints",
     "parallelism",
     "peer_timeout_minutes",
+    "deterministic",
 )
 """What may differ when a run is resumed: it changes no number, or as parallelism the last bits alone."""
 

@@ -5,7 +5,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,24 @@ def multiplies_int8(device: torch.device) -> bool:
 def _has_any(instructions: tuple[str, ...]) -> bool:
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name) for name in instructions)
+
+
+@contextmanager
+def deterministic_kernels(device: torch.device, wanted: bool) -> Iterator[None]:
+    """Within it a GPU adds up in a fixed order, which is slower; on a CPU it always does.
+
+    cuBLAS reads its setting when it is first used, so enter this before anything is computed on the GPU.
+    """
+    if not wanted or device.type != "cuda":
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def seed_torch(name: str, seed: int, *position: int) -> None:

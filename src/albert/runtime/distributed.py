@@ -2,11 +2,14 @@
 
 import copy
 import hashlib
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
 from typing import TypeVar
 
 import torch
@@ -24,13 +27,21 @@ from albert.runtime.errors import InvalidConfiguration, TryAgain
 _PEER_LOST = re.compile("by peer|time(d )?out", re.IGNORECASE)
 
 
+_GRACE_SECONDS = 5.0
+"""A process whose neighbour has ended may be about to end for the same reason, and to say so itself."""
+
+
 @contextmanager
-def process_group(device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MINUTES) -> Iterator[Ranks]:
+def process_group(
+    device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MINUTES, watch: bool | None = None
+) -> Iterator[Ranks]:
     """Join the process group for the length of the block (nothing to join for a single process).
 
     Args:
         device: where this process computes.
         timeout_minutes: how long to wait for another process before it counts as lost.
+        watch: end this process, with the exit code of `TryAgain`, as soon as another one has died, whatever it waits
+            for; None: on a GPU, where NCCL would notice after the timeout and abort. gloo raises by itself.
 
     Raises:
         TryAgain: another process ended or cannot be reached.
@@ -45,7 +56,8 @@ def process_group(device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MI
     try:
         torch_distributed.init_process_group(backend, timeout=timedelta(minutes=timeout_minutes))
         try:
-            yield ranks
+            with _watched(ranks) if watch or (watch is None and device.type == "cuda") else nullcontext():
+                yield ranks
         finally:
             torch_distributed.destroy_process_group()
     except RuntimeError as error:
@@ -54,6 +66,33 @@ def process_group(device: torch.device, timeout_minutes: float = PEER_TIMEOUT_MI
                 f"process {ranks.rank}", "lost another one", "see its message; the same command goes on"
             ) from error
         raise
+
+
+@contextmanager
+def _watched(ranks: Ranks) -> Iterator[None]:
+    """Each process waits in a thread for a message of the next one, sent at its end, or for its connection to break."""
+    group = torch_distributed.new_group(backend="gloo", timeout=timedelta(days=365))
+    assert isinstance(group, torch_distributed.ProcessGroup)
+    following, before = (ranks.rank + 1) % ranks.size, (ranks.rank - 1) % ranks.size
+    ending = Event()
+
+    def wait_for_the_next() -> None:
+        try:
+            torch_distributed.recv(torch.zeros(1), src=following, group=group)
+        except RuntimeError as error:
+            if not ending.wait(_GRACE_SECONDS):
+                what = TryAgain(f"process {ranks.rank}", f"lost process {following}", "the same command goes on")
+                print(f"albert: error: {what} ({error})", file=sys.stderr, flush=True)
+                os._exit(TryAgain.exit_code)  # the main thread may wait for NCCL, which nothing interrupts
+
+    watcher = Thread(target=wait_for_the_next, name="watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+        torch_distributed.send(torch.ones(1), dst=before, group=group)
+        watcher.join()
+    finally:
+        ending.set()
 
 
 def replicate(model: nn.Module, ranks: Ranks, device: torch.device) -> nn.Module:
@@ -147,8 +186,8 @@ def sharded_copy(model: Module, ranks: Ranks, device: torch.device) -> Module:
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether `sharded_copy` made it."""
-    return isinstance(model, FSDPModule)
+    """Whether its tensors are cut up over the processes."""
+    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
 
 
 def hold_gradients(model: nn.Module, hold: bool) -> None:

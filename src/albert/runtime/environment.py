@@ -71,7 +71,8 @@ PrecisionChoice = Literal["auto", "fp32", "bf16"]
 # The processes that torchrun started, as the environment describes them; this needs no torch.
 
 PEER_TIMEOUT_MINUTES = 30.0
-"""A peer that died is noticed at once; this is for one that hangs. The first checks, evaluates and saves meanwhile."""
+"""A peer that died is noticed at once, by gloo or by a thread beside NCCL; this is for one that hangs. The first rank
+checks, evaluates and saves meanwhile."""
 
 
 @dataclass(frozen=True)

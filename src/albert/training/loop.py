@@ -3,14 +3,16 @@
 The batch of each step is a pure function of the step's number and of the batches passed over so far, so a run goes on
 from its newest checkpoint as if it had never stopped."""
 
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
@@ -32,6 +34,78 @@ from albert.training.update import Alarm, Batch, BatchSource, Guard, Objective, 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The batches of a run in their order, made ahead by worker processes where there are any.
+#
+# A tensor that a worker process hands over is a file descriptor in this one, and a step may have thousands of tensors:
+# they come as one flat tensor of each type.
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A tensor of a batch, as a part of a flat one."""
+
+    dtype: torch.dtype
+    first: int
+    shape: tuple[int, ...]
+
+    def of(self, flat: Mapping[torch.dtype, Tensor]) -> Tensor:
+        return flat[self.dtype][self.first : self.first + math.prod(self.shape)].view(self.shape)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A dataclass taken apart."""
+
+    kind: type
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class JoinedBatches:
+    """The micro-batches of a step with all tensors of one type in one, which a device is sent at once."""
+
+    pieces: tuple[Any, ...]
+    """The batches taken apart, with a `_Piece` in place of each tensor."""
+    flat: Mapping[torch.dtype, Tensor]
+
+    @classmethod
+    def of(cls, batches: Sequence[Batch]) -> "JoinedBatches":
+        """Join micro-batches, which are dataclasses of tensors."""
+        rows: dict[torch.dtype, list[Tensor]] = {}
+        lengths: dict[torch.dtype, int] = {}
+
+        def put(tensor: Tensor) -> _Piece:
+            first = lengths.get(tensor.dtype, 0)
+            lengths[tensor.dtype] = first + tensor.numel()
+            rows.setdefault(tensor.dtype, []).append(tensor.reshape(-1))
+            return _Piece(tensor.dtype, first, tuple(tensor.shape))
+
+        pieces = _taken_apart(tuple(batches), put)
+        return cls(pieces, {dtype: torch.cat(some) for dtype, some in rows.items()})
+
+    def batches(self) -> Sequence[Batch]:
+        """The micro-batches, whose tensors are views."""
+        return _put_together(self.pieces, self.flat)
+
+
+def _taken_apart(value: Any, put: Callable[[Tensor], _Piece]) -> Any:
+    """A tree of tuples and dataclasses with a `_Piece` for each tensor and a `_Parts` for each dataclass."""
+    if isinstance(value, Tensor):
+        return put(value)
+    if type(value) is tuple:
+        return tuple(_taken_apart(each, put) for each in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _Parts(type(value), {f.name: _taken_apart(getattr(value, f.name), put) for f in fields(value)})
+    return value
+
+
+def _put_together(value: Any, flat: Mapping[torch.dtype, Tensor]) -> Any:
+    if isinstance(value, _Piece):
+        return value.of(flat)
+    if type(value) is tuple:
+        return tuple(_put_together(each, flat) for each in value)
+    if isinstance(value, _Parts):
+        return value.kind(**{name: _put_together(each, flat) for name, each in value.fields.items()})
+    return value
 
 
 def load_batches(source: BatchSource, ranks: Ranks, numbers: range, workers: int) -> Iterator[Sequence[Batch]]:
@@ -48,11 +122,12 @@ def load_batches(source: BatchSource, ranks: Ranks, numbers: range, workers: int
         batch_size=None,
         sampler=numbers,
         num_workers=workers,
-        collate_fn=_as_is,
+        collate_fn=JoinedBatches.of if workers else _as_is,
         worker_init_fn=_leave_signals_to_the_parent,
         generator=torch.Generator(),  # or a draw from the global generator would shift every later one
     )
-    yield from loader
+    for made in loader:
+        yield made.batches() if isinstance(made, JoinedBatches) else made
 
 
 class _BatchDataset(Dataset[Sequence[Batch]]):

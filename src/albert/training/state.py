@@ -197,8 +197,10 @@ def _read_tensors(file: Any, path: Path, model: nn.Module, optimizer: Optimizer)
         if name not in parameters:
             raise DamagedData(path, f"holds {full_name}, which this model does not have")
         tensor = file.get_tensor(full_name)
-        kept = tensor if tensor.dim() == 0 else shard_like(tensor, parameters[name])
-        optimizer.state[parameters[name]][key] = kept.clone()
+        parameter = parameters[name]
+        # A count of steps too: torch's fused optimisers read it where they compute.
+        kept = tensor.to(parameter.device) if tensor.dim() == 0 else shard_like(tensor, parameter)
+        optimizer.state[parameter][key] = kept.clone()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -209,7 +211,13 @@ def circumstances(ranks: Ranks, device: torch.device, model: nn.Module, precisio
     """How this process computes: on what, and with which kernels."""
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
-        machine = {"gpu": torch.cuda.get_device_name(device), "compute_capability": f"{major}.{minor}"}
+        machine = {
+            "gpu": torch.cuda.get_device_name(device),
+            "compute_capability": f"{major}.{minor}",
+            "cuda": torch.version.cuda or "none",
+            "tf32": "on" if torch.backends.cuda.matmul.allow_tf32 else "off",
+            "deterministic": "on" if torch.are_deterministic_algorithms_enabled() else "off",
+        }
     else:
         machine = {
             "processor": processor_name(),

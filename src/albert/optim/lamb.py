@@ -263,9 +263,10 @@ class ChunkedUpdates:
         self._kept: dict[torch.dtype, Tensor] = {}
 
     def advance(
-        self, slots: Sequence[Slot], group: dict[str, Any], _: Tensor | None = None
+        self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None
     ) -> tuple[list[Tensor], Tensor]:
         """Move the moments; return the updates u, and of each tensor ‖w‖² and ‖u‖² (float64 [tensors 2])."""
+        assert skip is None, "for GPUs"
         updates = self._room(slots)
         # AdamW takes w to (1 − η λ') w − η m / (√v + ε), which is u for η = −1 and λ' = λ − 1.
         adamw = _fused_adamw(group, lr=-1.0, weight_decay=group["weight_decay"] - 1)
@@ -300,7 +301,7 @@ class ChunkedUpdates:
         ]
         share_out(second_pass, chunks[::-1])  # what the first pass saw last is still in the cache
 
-    def move(self, slots: Sequence[Slot], group: dict[str, Any], _: Tensor | None = None) -> None:
+    def move(self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None) -> None:
         """Move moments and weights in one pass, without a trust ratio: this is AdamW."""
         adamw = _fused_adamw(group, lr=group["lr"], weight_decay=group["weight_decay"])
         chunks = [

@@ -186,8 +186,8 @@ def sharded_copy(model: Module, ranks: Ranks, device: torch.device) -> Module:
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether its tensors are cut up over the processes."""
-    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    """Whether `sharded_copy` made it."""
+    return isinstance(model, FSDPModule)
 
 
 def hold_gradients(model: nn.Module, hold: bool) -> None:

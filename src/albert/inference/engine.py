@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from albert.model.encoder import Encoder, FeedForwardBlock
 from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, pack, to_rectangles, with_spare_rows
 from albert.runtime.devices import default_precision, multiplies_bf16, multiplies_int8
 from albert.runtime.errors import Unavailable
+from albert.runtime.workers import share_out
 
 # --------------------------------------------------------------------------------------------------------------------
 # Attention without a backward pass, over the rectangles of a packed batch, by whichever kernel is faster.
@@ -452,13 +453,22 @@ class _Norm:
         return functional.layer_norm(hidden, self._shape, self._weight, self._bias, self._epsilon)
 
 
+Result = TypeVar("Result")
+
 _TOKENS_A_THREAD = 512
 """Tokens that each thread of a CPU has at once: what a layer computes of so many stays in the cache."""
+_LEAST_TOKENS_A_WORKER = 64
+"""A batch of fewer for each worker goes undivided through torch's threads."""
 _TOKENS_ON_A_GPU = 16384
 _LOGIT_ROWS = 1024
 """Rows of vocabulary logits that are computed at once: of 30,000 pieces they take 120 MB."""
 
-BETWEEN_BATCHES: ContextVar[Callable[[], None]] = ContextVar("between_batches", default=lambda: None)
+
+def _nothing() -> None:
+    """Between batches outside of a server."""
+
+
+BETWEEN_BATCHES: ContextVar[Callable[[], None]] = ContextVar("between_batches", default=_nothing)
 """Called before each batch that goes through a model at once. A server sets it in its threads, to let others compute
 in between, or to stop by an exception."""
 
@@ -469,8 +479,8 @@ class PackedModel:
     Args:
         model: one of the model classes. It is moved to the device, and its encoder is replaced by a `FastEncoder`.
         device: where it computes.
-        micro_batch_tokens: tokens that go through the model at once; a longer single sequence goes alone. None: as
-            many as are fast there.
+        micro_batch_tokens: tokens that go through the model at once, about; each worker of a CPU has as many (see
+            `albert.runtime.workers`). None: as many as are fast there.
         precision: of the encoder's matrix products; heads compute in fp32.
 
     Raises:
@@ -486,7 +496,7 @@ class PackedModel:
     ) -> None:
         self.model: Any = model.eval().to(device)
         use_fast_encoders(model, precision)
-        fast = _TOKENS_A_THREAD * torch.get_num_threads() if device.type == "cpu" else _TOKENS_ON_A_GPU
+        fast = _TOKENS_A_THREAD if device.type == "cpu" else _TOKENS_ON_A_GPU
         self.device, self.micro_batch_tokens = device, micro_batch_tokens or fast
 
     @contextmanager
@@ -498,13 +508,16 @@ class PackedModel:
     def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[Any]:
         """What the head gives for each sequence, in the order they came (see `output_rows`)."""
         rows: list[Any] = [None] * len(token_ids)
-        for members in self._micro_batches([len(ids) for ids in token_ids]):
-            BETWEEN_BATCHES.get()()
+
+        def compute(members: Sequence[int]) -> None:
             packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
             with self.computing():
                 found = output_rows(self.model(packed.to(self.device)), packed.lengths)
             for member, row in zip(members, found, strict=True):
                 rows[member] = row
+
+        for batches in self._rounds([len(ids) for ids in token_ids]):
+            self._each(compute, batches)
         return rows
 
     def at(
@@ -515,27 +528,61 @@ class PackedModel:
         Logits of the vocabulary are long, so they come as they are computed: a sequence's number, its logits
         [places, V], and those of its order [2] if there is a head for it.
         """
-        for members in self._micro_batches([len(ids) for ids in token_ids], [len(each) for each in places]):
-            BETWEEN_BATCHES.get()()
+
+        def compute(members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
             packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
             starts = packed.first_positions.tolist()
             asked = [places[member] + start for member, start in zip(members, starts, strict=True)]
             with self.computing():
                 found = self.model(packed.to(self.device), torch.from_numpy(np.concatenate(asked)).to(self.device))
-            masked, order = found if isinstance(found, PreTrainingLogits) else (found, None)
-            rows = masked.split([len(each) for each in asked])
-            for place, (member, row) in enumerate(zip(members, rows, strict=True)):
-                yield member, row, None if order is None else order[place]
+            return (
+                (found.masked_tokens, found.sentence_order) if isinstance(found, PreTrainingLogits) else (found, None)
+            )
 
-    def _micro_batches(self, lengths: Sequence[int], rows: Sequence[int] | None = None) -> list[list[int]]:
-        """Places of sequences that go through together, of like length; `rows` of logits are asked of each."""
+        lengths, rows = [len(ids) for ids in token_ids], [len(each) for each in places]
+        for batches in self._rounds(lengths, rows):
+            for members, (masked, order) in zip(batches, self._each(compute, batches), strict=True):
+                parts = masked.split([rows[member] for member in members])
+                for place, (member, part) in enumerate(zip(members, parts, strict=True)):
+                    yield member, part, None if order is None else order[place]
+
+    @property
+    def _workers(self) -> int:
+        return torch.get_num_threads() if self.device.type == "cpu" else 1
+
+    def _each(self, compute: Callable[[Sequence[int]], Result], batches: Sequence[Sequence[int]]) -> list[Result]:
+        """A single batch has all threads of torch, of several each has one worker."""
+        return share_out(compute, batches) if len(batches) > 1 else [compute(members) for members in batches]
+
+    def _rounds(self, lengths: Sequence[int], rows: Sequence[int] | None = None) -> Iterator[list[list[int]]]:
+        """Batches that are computed together: all of them, or one for each worker where others wait for their turn.
+
+        Args:
+            lengths: tokens of each sequence.
+            rows: rows of vocabulary logits that are asked of each; these take memory, so there is a batch a worker.
+        """
+        batches = self._micro_batches(lengths, rows)
+        between = BETWEEN_BATCHES.get()
+        together = len(batches) if between is _nothing and rows is None else self._workers
+        for first in range(0, len(batches), max(1, together)):
+            between()
+            yield batches[first : first + together]
+
+    def _micro_batches(self, lengths: Sequence[int], rows: Sequence[int] | None) -> list[list[int]]:
+        """Places of sequences that go through together, of like length, in batches of like size for all workers."""
+        total, workers = sum(lengths), self._workers
+        count = -(-total // self.micro_batch_tokens)
+        if total >= workers * _LEAST_TOKENS_A_WORKER:
+            count = -(-count // workers) * workers
         batches: list[list[int]] = []
-        total = asked = 0
+        begun = asked = 0
         for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
             own = rows[place] if rows is not None else 0
-            total, asked = total + lengths[place], asked + own
-            if not batches or total > self.micro_batch_tokens or asked > _LOGIT_ROWS:
+            asked += own
+            past_the_share = (2 * begun + lengths[place]) * count >= 2 * len(batches) * total
+            if not batches or past_the_share or asked > _LOGIT_ROWS // workers:
                 batches.append([])
-                total, asked = lengths[place], own
+                asked = own
             batches[-1].append(place)
+            begun += lengths[place]
         return batches

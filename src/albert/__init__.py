@@ -6,12 +6,17 @@ stand on is heavy.
 """
 
 import importlib
+import os
 import sys
+
+from albert.runtime.threads import settle_threads
 
 if sys.platform == "win32":
     raise ImportError(
         "albert runs on Linux and macOS, not on Windows (it locks files with fcntl); WSL is a way to run it"
     )
+
+settle_threads(os.environ)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # for editors and type checkers; `typing` would be most of what this file costs

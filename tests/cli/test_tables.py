@@ -84,8 +84,10 @@ def test_without_its_weights_a_folder_is_shown_and_what_needs_them_has_them_made
     finished, scene, sentences, tmp_path, capsys
 ):
     root = tmp_path / "kept"
-    assert run(["tables", "keep", str(root), "--output", str(finished)]) == 0
+    assert run(["tables", "export", str(root), "--output", str(finished)]) == 0
     assert f"{root}: " in capsys.readouterr().out
+    assert run(["tables", "keep", str(root), "--output", str(finished)]) == 0
+    assert "albert tables keep is now called albert tables export" in capsys.readouterr().err
     assert sum(path.stat().st_size for path in root.rglob("*")) < 200_000
     assert run(words("run", scene, sentences, root)) == 0
     assert "0.00 hours left" in capsys.readouterr().out and not weights(root)
@@ -160,7 +162,7 @@ def test_a_table_without_runs_is_shown_with_the_papers_figures(tmp_path, capsys)
         (["run", "5", "--data", "{corpus}", "--glue-data", "{here}/absent"], 66, "{here}/absent: is no folder"),
         (["plan", "5", "--data", "{corpus}", "--files", "sst-2"], 2, "--files: 'sst-2' is not TASK/SPLIT=FILE"),
         (["plan", "5", "--data", "{corpus}", "--threads", "0"], 2, "--threads: is 0, at least 1 is needed"),
-        (["keep", "{here}/copy"], 66, "{here}/root/study.json: no tables were run here"),
+        (["export", "{here}/copy"], 66, "{here}/root/study.json: no tables were run here"),
         (["runs"], 2, "albert tables: runs: no such command; did you mean 'run'?"),
     ],
 )

@@ -31,7 +31,7 @@ VERDICTS = {
 
 def test_every_claim_has_its_exact_figure_and_verdict() -> None:
     found = {}
-    for before, after in {pair for claim in CLAIMS for pair in claim.pairs}:
+    for before, after in {tuple(pair) for claim in CLAIMS for pair in claim["pairs"]}:
         for claim in claims_about(PRESETS[before], PRESETS[after]):
             found[claim.before, claim.after, claim.stated] = (claim.figure, claim.holds)
     assert found == VERDICTS
@@ -39,11 +39,11 @@ def test_every_claim_has_its_exact_figure_and_verdict() -> None:
 
 def test_a_claim_that_does_not_hold_says_why() -> None:
     silent = [
-        (claim.quote, pair)
+        (claim["quote"], pair)
         for claim in CLAIMS
-        for pair in claim.pairs
+        for pair in claim["pairs"]
         for checked in claims_about(*(PRESETS[name] for name in pair))
-        if checked.quote == claim.quote and not checked.holds and not checked.because
+        if checked.quote == claim["quote"] and not checked.holds and not checked.because
     ]
     assert silent == []
 

@@ -4,6 +4,9 @@ import csv
 import json
 
 import pytest
+from scripts.record_run import record_finetuning, record_pretraining
+
+from albert.runtime.errors import MissingInput
 
 
 @pytest.fixture
@@ -22,8 +25,6 @@ def finished_run(tmp_path):
 
 
 def test_a_pretraining_run_is_kept_with_its_baseline_commit_and_curves(finished_run, tmp_path):
-    from albert.experiments.curves import record_pretraining
-
     results = tmp_path / "results"
     record_pretraining(finished_run, results, "tiny", "abc1234", "a machine", "albert pretrain tiny")
     with open(results / "results.csv", newline="", encoding="utf-8") as file:
@@ -37,8 +38,6 @@ def test_a_pretraining_run_is_kept_with_its_baseline_commit_and_curves(finished_
 
 
 def test_rows_are_added_below_one_header(finished_run, tmp_path):
-    from albert.experiments.curves import record_finetuning, record_pretraining
-
     results = tmp_path / "results"
     record_pretraining(finished_run, results, "tiny", "abc1234", "a machine", "albert pretrain tiny")
     report = {"scores": {"accuracy": 80.0, "f1": None}, "baseline": {"accuracy": 50.9}}
@@ -50,9 +49,6 @@ def test_rows_are_added_below_one_header(finished_run, tmp_path):
 
 
 def test_a_run_that_was_never_evaluated_is_not_recorded(finished_run, tmp_path):
-    from albert.experiments.curves import record_pretraining
-    from albert.runtime.errors import MissingInput
-
     lines = (finished_run / "journal.jsonl").read_text(encoding="utf-8").splitlines()[:-1]
     (finished_run / "journal.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(MissingInput, match="no evaluation"):

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, table
-from albert.cli.tables_commands import KeepTables, ListTables, TablesAsked, default_root
+from albert.cli.tables_commands import ExportTables, ListTables, TablesAsked, default_root
 from albert.experiments.cost import Costs, Plan, PlannedJob, plan_tables
 from albert.experiments.execution import Execution, overall_progress
 from albert.experiments.figures import draw_outcome
@@ -37,7 +37,7 @@ from albert.experiments.report import (
     about,
     body,
     costs,
-    keep_results,
+    export_results,
     progress_of,
     sentences,
     side_by_side,
@@ -322,10 +322,10 @@ def show(options: TablesAsked) -> int:
     return 0
 
 
-def keep(args: KeepTables) -> int:
-    """Run `albert tables keep`."""
+def export(args: ExportTables) -> int:
+    """Run `albert tables export`."""
     root = args.output or default_root(args.scale)
-    print(f"{args.directory}: {keep_results(root, args.directory):,} files of {root}")
+    print(f"{args.directory}: {export_results(root, args.directory):,} files of {root}")
     return 0
 
 

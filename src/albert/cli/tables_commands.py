@@ -1,5 +1,6 @@
-"""What `albert tables` is asked for."""
+"""`albert tables`: its commands and options."""
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ Commands:
   plan    what tables cost on this machine, before anything starts
   run     run what is not done, then show; a stopped one goes on
   show    what there is, ours beside the paper's, as Markdown, CSV and PNG
-  keep    copy what finished runs came to, without their weights
+  export  copy the results of finished runs, without their weights
 
 Examples:
   albert tables list
@@ -56,12 +57,12 @@ Examples:
   albert tables show 5
   albert tables show all --output runs/tables"""
 
-KEEP = """Copy what finished runs came to: recipes, curves and scores, without weights, a few kilobytes a run. The copy
+EXPORT = """Copy the results of finished runs: recipes, curves, scores, no weights; a few kilobytes a run. The copy
 is shown as the original is, and `albert tables run --output COPY` goes on from it on another machine; weights that are
-wanted again are made again.
+needed again are trained again.
 
 Examples:
-  albert tables keep results/tables-tiny
+  albert tables export results/tables-tiny
   albert tables show 5 --output results/tables-tiny"""
 
 LIST = """List the tables and figures.
@@ -78,11 +79,11 @@ class ListTables:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeepTables:
+class ExportTables:
     """What is copied, and where to."""
 
     directory: Annotated[Positional[Path], tyro.conf.arg(metavar="DIRECTORY", help_behavior_hint="")]
-    """Where the copy lies; what it holds of the same runs gives way."""
+    """The copy; what it holds of the same runs is replaced."""
     scale: ScaleName = "tiny"
     """Of the runs, where --output is not given."""
     output: Path | None = None
@@ -122,13 +123,16 @@ PARTS: dict[str, tuple[type, str]] = {
     "plan": (TablesAsked, PLAN),
     "run": (TablesAsked, RUN),
     "show": (TablesAsked, SHOW),
-    "keep": (KeepTables, KEEP),
+    "export": (ExportTables, EXPORT),
 }
 
 
 def main(arguments: list[str]) -> int:
     """Read the options, and run `albert tables`."""
     parts = {name: partial(_part, name) for name in PARTS}
+    if arguments[:1] == ["keep"]:
+        print("albert: note: albert tables keep is now called albert tables export", file=sys.stderr)
+        arguments = ["export", *arguments[1:]]
     return dispatch("albert tables", USAGE, parts, arguments, "command")
 
 

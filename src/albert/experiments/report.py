@@ -366,7 +366,7 @@ KEPT_LINES = 40
 """Training lines kept of a journal, enough for a curve; evaluations are all kept."""
 
 
-def keep_results(root: Path, destination: Path) -> int:
+def export_results(root: Path, destination: Path) -> int:
     """Copy what finished runs came to; how many files were written.
 
     Args:

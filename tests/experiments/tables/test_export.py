@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.experiments.report import keep_results, thinned
+from albert.experiments.report import export_results, thinned
 from albert.runtime.json_files import read_journal
 
 ENDS = {"event": "end", "step": 30, "seconds": 3600.0}
@@ -35,7 +35,7 @@ def test_a_run_that_has_not_ended_stays_with_its_checkpoint(tmp_path):
         (root / "scores" / name / "arm.json").write_text("{}")
         (root / "runs" / name / "journal.jsonl").write_text("".join(json.dumps(one) + "\n" for one in told))
     (root / "study.json").write_text(f'{{"model": "{root}/runs/ended/model"}}')
-    assert keep_results(root, copy) == 4
+    assert export_results(root, copy) == 4
     assert (copy / "study.json").read_text() == '{"model": "runs/ended/model"}'
     for folder in ("runs", "scores"):
         assert [path.name for path in (copy / folder).iterdir()] == ["ended"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from albert.inference.engine import FastEncoder, PackedModel, check_int8, quantize_rows
+from albert.inference.engine import FastEncoder, PackedModel, check_int8, dense_attention, quantize_rows
 from albert.model.albert import AlbertForSequenceClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.packing import pack
@@ -151,3 +151,12 @@ def test_a_model_is_made_fast_once_and_keeps_its_weights() -> None:
     first = PackedModel(model, CPU, precision="bf16").model.albert.encoder
     assert PackedModel(model, CPU).model.albert.encoder is first
     assert set(model.state_dict()) == names
+
+
+def test_attention_compiles_nothing_for_a_shape(capfd):
+    """oneDNN keeps what it compiled for each number and length of sequences: memory that a server never gives back."""
+    with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON_CREATION):
+        for sequences, length in [(1, 7), (2, 9), (3, 64), (1, 200)]:
+            query, key, value = torch.randn(3, sequences, 4, length, 16).bfloat16()
+            dense_attention(query, key, value, torch.ones(sequences, 1, 1, length, dtype=torch.bool))
+    assert ",create" not in capfd.readouterr().out

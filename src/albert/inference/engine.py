@@ -21,10 +21,8 @@ from albert.runtime.errors import Unavailable
 from albert.runtime.workers import share_out
 
 # --------------------------------------------------------------------------------------------------------------------
-# Attention without a backward pass, over the rectangles of a packed batch, by whichever kernel is faster.
-
-SCORES_AT_ONCE = 1 << 20
-"""Most scores that are computed at a time, so that they stay in the cache; those of one sequence are not divided."""
+# Attention without a backward pass, over the rectangles of a packed batch, by torch's own kernel: it compiles nothing
+# for a shape, where products by oneDNN keep up to 1 MB for each number and length of sequences.
 
 
 def attend(
@@ -63,31 +61,8 @@ def dense_attention(
     value: Float[Tensor, "sequences heads columns head_size"],
     mask: Bool[Tensor, "sequences_or_one 1 rows_or_one columns"] | None,
 ) -> Float[Tensor, "sequences heads rows head_size"]:
-    """softmax(query keyᵀ) value; the mask is true where a row sees a column.
-
-    torch's own kernel, except for bfloat16 on CPUs, where two products and a softmax (in float32 inside) take less
-    time at all lengths.
-    """
-    if query.device.type != "cpu" or query.dtype != torch.bfloat16:
-        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0)
-    sequences, heads, rows, _ = query.shape
-    together = max(1, SCORES_AT_ONCE // (heads * rows * key.shape[2]))
-    hidden = None if mask is None else query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-    if sequences <= together:
-        return _plain(query, key, value, hidden)
-    mixed = torch.empty_like(query)
-    for first in range(0, sequences, together):
-        part = slice(first, first + together)
-        of_part = hidden if hidden is None or len(hidden) == 1 else hidden[part]
-        mixed[part] = _plain(query[part], key[part], value[part], of_part)
-    return mixed
-
-
-def _plain(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor:
-    scores = query @ key.transpose(2, 3)
-    if hidden is not None:
-        scores += hidden
-    return scores.softmax(-1) @ value
+    """softmax(query keyᵀ) value; the mask is true where a row sees a column."""
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -113,13 +88,6 @@ def quantize_matrix(
     scales = torch.ldexp((mantissa * 2**_SCALE_BITS).ceil() / 2**_SCALE_BITS, exponent)
     scales = torch.where(largest > 2 * LARGEST * torch.finfo(torch.float32).tiny, scales, torch.ones_like(scales))
     return (weight / scales[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8), scales
-
-
-def restore_matrix(
-    values: Int8[Tensor, "outputs inputs"], scales: Float32[Tensor, " outputs"]
-) -> Float32[Tensor, "outputs inputs"]:
-    """The weight that `quantize_matrix` told in integers."""
-    return values * scales[:, None]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -228,17 +228,19 @@ class _FromRectangles(torch.autograd.Function):
 # Padding rows: oneDNN compiles a product for each number of rows (1 ms and nearly 1 MB), so there should be few.
 #
 # Batches have hundreds of different numbers of tokens. Rows without a token behind the others bring them to few;
-# they go through the products alone, nobody reads what becomes of them, and no gradient comes back to them.
+# they go through the products alone, nobody reads what becomes of them, and no gradient comes back to them. What is
+# compiled is kept: a server that has seen all numbers of rows needs no more memory.
 
-EXACT = 64
-"""Up to so many rows there is one shape for each number: a single short text has no row in vain."""
+FEW, STEP_OF_FEW = 64, 4
+"""Up to so many rows their number is a multiple of 4: a single short text has hardly a row in vain."""
 STEP = 16
-"""Beyond, their number is a multiple of this."""
+"""Beyond, of 16, and beyond 512 rows of the power of two that is at most a sixteenth of them."""
 
 
 def rows_for(tokens: int) -> int:
     """How many rows so many tokens take."""
-    return tokens if tokens <= EXACT else -(-tokens // STEP) * STEP
+    step = STEP_OF_FEW if tokens <= FEW else max(STEP, 1 << (tokens - 1).bit_length() >> 5)
+    return -(-tokens // step) * step
 
 
 def with_spare_rows(states: Float[Tensor, "tokens width"]) -> Float[Tensor, "rows width"]:

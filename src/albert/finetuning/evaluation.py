@@ -23,6 +23,7 @@ from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.progress import progress
+from albert.runtime.workers import share_out
 from albert.tasks.answers import Answers, NullThreshold, best_answers, decide
 from albert.tasks.examples import Example
 from albert.tasks.features import Sequences, SpanFeatures, TagFeatures
@@ -301,17 +302,27 @@ def predicted_of(
 def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, description: str) -> list[OutputRow]:
     """The head's outputs in the order of the sequences; see `output_rows`."""
     outputs: list[OutputRow] = [np.zeros(0, np.float32)] * len(sequences)
-    pieces = split_by_tokens(np.arange(len(sequences)), sequences.lengths, computing.micro_batch_tokens)
+    workers = torch.get_num_threads() if computing.device.type == "cpu" else 1
+    tokens = max(1, computing.micro_batch_tokens // workers)
+    pieces = split_by_tokens(np.arange(len(sequences)), sequences.lengths, tokens)
+
+    def compute(piece: np.ndarray) -> None:
+        packed = pack_members(sequences, piece).to(computing.device)
+        with torch.inference_mode(), autocast(computing.device, computing.precision):
+            rows = output_rows(model(packed), packed.lengths)
+        for index, row in zip(piece, rows, strict=True):
+            outputs[index] = row
+
     was_training = model.training
     model.eval()
-    with torch.inference_mode(), progress(description, total=len(sequences), unit="sequences") as bar:
-        for piece in pieces:
-            packed = pack_members(sequences, piece).to(computing.device)
-            with autocast(computing.device, computing.precision):
-                rows = output_rows(model(packed), packed.lengths)
-            for index, row in zip(piece, rows, strict=True):
-                outputs[index] = row
-            bar.advance(len(piece))
+    with progress(description, total=len(sequences), unit="sequences") as bar:
+        for first in range(0, len(pieces), workers):
+            together = pieces[first : first + workers]
+            if len(together) == 1:
+                compute(together[0])
+            else:
+                share_out(compute, together)
+            bar.advance(sum(map(len, together)))
     model.train(was_training)
     arrays = (array for row in outputs for array in (row if isinstance(row, SpanBeamRow) else (row,)))
     if not all(np.isfinite(array).all() for array in arrays):

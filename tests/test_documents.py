@@ -168,7 +168,7 @@ def options_of(command: str, capsys) -> set[str]:
 
     for form in FORMS.get(command, ("",)):
         with pytest.raises(SystemExit):
-            run([command, *form.split(), "--help"])
+            run([command, *form.split(), "--help-all"])
     return set(re.findall(r"--[a-z][\w.-]*", capsys.readouterr().out))
 
 

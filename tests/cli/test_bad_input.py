@@ -136,7 +136,7 @@ PRETRAINING = [
     Case("unknown flag", PRETRAIN + " --model.hiden-size 8", 2, ".+ unknown option; did you mean '--model.hidden-size"),
     Case("word for a number", PRETRAIN + " --batch-size many", 2, ".+batch-size.+many"),
     Case("flag without its value", PRETRAIN + " --batch-size", 2, ".+batch-size"),
-    Case("corpus not named", "pretrain quickstart --output {here}/out", 2, ".+--data"),
+    Case("corpus not named", "pretrain quickstart --output {here}/out", 2, "--data: is missing"),
     Case("heads", PRETRAIN + " --model.num-attention-heads 7", 78, "num_attention_heads: 7 heads do not divide"),
     Case("length", PRETRAIN + " --sequences.max-length 999", 78, "sequences.max_length: 999 is more than"),
     Case("no batch", PRETRAIN + " --batch-size 0", 78, "batch_size: is 0, at least 1 is needed"),

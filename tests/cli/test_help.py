@@ -1,34 +1,38 @@
-"""What `--help` shows: names for what is given by its place, no None, paragraphs that fit the terminal."""
+"""What `--help` and `--help-all` show: the common options in a page, all of them, and what each is."""
 
+import dataclasses
 import re
 import subprocess
 import sys
+import typing
 
 import pytest
 
-from albert.cli.main import run
+from albert.cli import help as help_table
+from albert.cli.main import dispatch, run
+from albert.cli.options import DESCRIBE, CommandOptions
 
 COMMANDS = {
-    "quickstart": "--output PATH",
-    "tokenizer train": "[OPTIONS] CORPUS...",
-    "tokenizer encode": "albert tokenizer encode",
-    "tokenizer decode": "albert tokenizer decode",
-    "tokenizer convert": "albert tokenizer convert",
-    "prepare": "[OPTIONS] CORPUS...",
+    "quickstart": "albert quickstart [OPTIONS]",
+    "tokenizer train": "[OPTIONS] CORPUS... --output PATH",
+    "tokenizer encode": "[OPTIONS] [TEXT...] --tokenizer PATH",
+    "tokenizer decode": "[OPTIONS] [ID...] --tokenizer PATH",
+    "tokenizer convert": "[OPTIONS] SOURCE --output PATH",
+    "prepare": "[OPTIONS] CORPUS... --tokenizer PATH --output PATH",
     "merge": "CORPUS... --output PATH",
-    "show": "albert show",
+    "show": "[OPTIONS] CORPUS",
     "plot": "RUN...",
     "analyze layers": "MODEL...",
-    "pretrain": "albert pretrain RECIPE",
+    "pretrain": "albert pretrain RECIPE [OPTIONS] --data PATH... --output PATH",
     "pretrain base": "albert pretrain base",
-    "finetune": "[OPTIONS] [TASK]",
-    "evaluate": "[OPTIONS] [TASK]",
+    "finetune": "[OPTIONS] [TASK] --model MODEL",
+    "evaluate": "[OPTIONS] [TASK] --model MODEL...",
     "predict": "[OPTIONS] MODEL",
     "serve": "[OPTIONS] MODEL",
-    "convert": "[OPTIONS] SOURCE",
-    "export onnx": "[OPTIONS] MODEL",
-    "export sentence-transformers": "[OPTIONS] MODEL",
-    "quantize": "MODEL --output PATH",
+    "convert": "[OPTIONS] SOURCE --output PATH",
+    "export onnx": "[OPTIONS] MODEL --output PATH",
+    "export sentence-transformers": "[OPTIONS] MODEL --output PATH",
+    "quantize": "[OPTIONS] MODEL --output PATH",
     "tables list": "albert tables list",
     "tables plan": "TABLE...",
     "tables run": "TABLE...",
@@ -38,33 +42,112 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_the_terminal_and_speaks_of_words_not_types(command, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")
+def shown(command, word, capsys):
+    """What a command prints for `--help` or `--help-all`."""
+    capsys.readouterr()
     with pytest.raises(SystemExit) as end:
-        run([*command.split(), "--help"])
+        run([*command.split(), word])
     assert end.value.code == 0
-    shown = capsys.readouterr().out
-    assert COMMANDS[command] in shown.split("\n\n")[0]
-    assert "Example" in shown
-    assert not re.search(r"\{None\}|default: *\)|default:[\s│]*None\)|\x1b", shown)
-    too_wide = [line for line in shown.splitlines() if len(line) > 80 and not line.lstrip().startswith("albert ")]
-    assert not [line for line in too_wide if "torchrun" not in line]
+    return capsys.readouterr().out
 
 
-def test_help_shows_the_defaults_of_the_recipe_that_is_named(monkeypatch, capsys):
+def shape_of(command):
+    """The dataclass of a command's options."""
+    with pytest.raises(CommandOptions) as told:
+        dispatch([*command.split(), DESCRIBE])
+    return told.value.shape
+
+
+def every_option(shape, prefix=""):
+    """The names of all options as tyro has them, by another way than the help goes."""
+    for field in dataclasses.fields(shape):
+        hint = typing.get_type_hints(shape, include_extras=True)[field.name]
+        inner, markers = (
+            typing.get_args(hint)[0] if hasattr(hint, "__metadata__") else hint,
+            getattr(hint, "__metadata__", ()),
+        )
+        name = next((marker.name for marker in markers if getattr(marker, "name", None) is not None), field.name)
+        if dataclasses.is_dataclass(inner):
+            yield from every_option(inner, f"{prefix}{name}." if name else prefix)
+        elif not any("Positional" in repr(marker) for marker in markers):
+            yield f"--{prefix}{name}".replace("_", "-")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_at_most_60_lines_that_fit_the_terminal(command, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
+    text = shown(command, "--help", capsys)
+    assert COMMANDS[command] in " ".join(text.split("\n\n")[0].split())
+    assert len(text.splitlines()) <= 60
+    assert text.count("Example") == 1 and "\n  albert " + command.split()[0] in text
+    everything = shown(command, "--help-all", capsys)
+    for page in (text, everything):
+        assert not re.search(r"None|default: *\)|\x1b|MISSING|dataclass", page)
+        too_wide = [line for line in page.splitlines() if len(line) > 80 and not line.lstrip().startswith("albert ")]
+        assert not [line for line in too_wide if "torchrun" not in line]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "tables keep"])
+def test_help_all_lists_every_option_and_help_those_of_the_table(command, capsys):
+    everything = re.findall(r"--[a-z][\w.-]*", shown(command, "--help-all", capsys))
+    assert set(every_option(shape_of(command))) <= set(everything)
+    text = shown(command, "--help", capsys)
+    common = help_table.COMMON.get(" ".join(["albert", *command.split()]), "").split()
+    for option in common:
+        assert re.search(rf"^  (--(\[no-\])?{re.escape(option)}\b|\[?{option.upper()}\b)", text, re.MULTILINE), option
+    assert len(common) <= 24
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "tables keep"])
+def test_every_option_says_what_it_is(command):
+    assert [option.long or option.field for option in help_table.options_of(shape_of(command)) if not option.doc] == []
+
+
+def test_the_lists_of_commands_are_short_too(capsys):
+    for words in (["--help"], ["tokenizer", "--help"], ["export", "--help"], ["tables", "--help"], ["analyze", "-h"]):
+        assert run(words) == 0
+        assert len(capsys.readouterr().out.splitlines()) <= 60
+
+
+def test_an_option_of_several_commands_has_one_help_and_one_kind_of_value():
+    seen = {}
+    for command in COMMANDS:
+        for option in help_table.options_of(shape_of(command)):
+            seen.setdefault(option.short, []).append((command, option.metavar, option.doc))
+    for name in ("--revision", "--device"):
+        assert len({(metavar, doc) for command, metavar, doc in seen[name] if "pretrain" not in command}) == 1, name
+    kinds = {name: {metavar for _, metavar, _ in each} for name, each in seen.items() if name}
+    # A path and a switch, one value and several: the same word for the same thing, in as many as a command takes.
+    several = {name: metavars for name, metavars in kinds.items() if len({m.removesuffix("...") for m in metavars}) > 1}
+    assert several.keys() <= DIFFERENT_VALUES, several
+
+
+DIFFERENT_VALUES = {
+    "--split",
+    "--labels",
+    "--precision",
+    "--csv",
+    "--sentences",
+    "--text",
+    "--init",
+    "--optimizer",
+    "--words",
+    "--objective",
+}
+"""Precisions that a command has, and the like."""
+
+
+def test_help_shows_the_defaults_of_the_recipe_that_is_named(capsys):
     for recipe, batch in (("small", 32), ("base", 4096)):
-        with pytest.raises(SystemExit):
-            run(["pretrain", recipe, "--help"])
-        assert f"Sequences per update, over all processes. (default: {batch})" in capsys.readouterr().out
+        page = " ".join(shown(f"pretrain {recipe}", "--help", capsys).split())
+        assert f"Sequences per update, over all processes. (default: {batch})" in page
 
 
 HEAVY = ("torch", "matplotlib", "tensorboard", "scipy", "sklearn", "pandas")
 LOADED = f"""
 import os, sys
 from albert.cli import options
-from albert.cli.main import run
+from albert.cli.main import dispatch, run
 for command in {list(COMMANDS)}:
     child = os.fork()
     if not child:

@@ -58,7 +58,7 @@ def base_directory(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("name", "parameters"), [("albert-base", 11_683_584), ("bert-large", 334_607_360)])
 def test_a_preset_is_told_exactly(name: str, parameters: int, info) -> None:
     assert f"{parameters:,}" in info(name) and "gelu_new" in info(name)
-    told = info(name, "--json", "--sequence-length", 128)
+    told = info(name, "--json", "--max-length", 128)
     assert told["kind"] == "preset" and told["parameters"]["model"] == parameters
     assert told["configuration"]["hidden_size"] == PRESETS[name].hidden_size
     assert told["sequence_length"] == 128
@@ -182,7 +182,7 @@ def test_a_tokenizer_alone_is_told_too(scene, info) -> None:
 
 
 def test_measuring_says_how_and_gives_both_rates(scene, info) -> None:
-    arguments = (scene.pretrained, "--measure", "--sequence-length", 8, "--batch-size", 2, "--precision", "fp32")
+    arguments = (scene.pretrained, "--measure", "--max-length", 8, "--batch-size", 2, "--precision", "fp32")
     shown = info(*arguments, "--device", "cpu")
     assert "CPU, fp32" in shown and "2 × 8 tokens" in shown and "training step" in shown
     told = info(*arguments, "--device", "cpu", "--json")["measured"]
@@ -196,7 +196,7 @@ def test_two_models_are_measured_in_one_run(scene, info) -> None:
 
 
 def test_a_plan_tells_parts_and_the_largest_batch_with_and_without_checkpointing(info) -> None:
-    asked = ("albert-large", "--memory", "--batch-size", 4, "--sequence-length", 128, "--precision", "bf16")
+    asked = ("albert-large", "--memory", "--batch-size", 4, "--max-length", 128, "--precision", "bf16")
     told = info(*asked, "--device", "cpu", "--memory-limit", "8GB", "--json")["memory_plan"]
     expected = {
         name: count_training_memory(
@@ -258,19 +258,19 @@ def test_a_misspelt_preset_is_corrected(refused) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("albert-base --sequence-length 0", "--sequence-length: is 0, at least 1 is needed"),
+        ("albert-base --max-length 0", "--max-length: is 0, at least 1 is needed"),
         ("albert-base --batch-size 0 --measure", "--batch-size: is 0, at least 1 is needed"),
         ("albert-base --batch-size 4", "--batch-size: is of what is measured or planned; add --measure or --memory"),
         ("albert-base --memory-limit 8GB", "--memory-limit: requires --memory; add --memory"),
         ("albert-base --memory --memory-limit 8", "--memory-limit: '8' is not a valid size; write it as 24GB or 800MB"),
-        ("albert-base --memory --sequence-length 513", "--sequence-length: is 513, the model has 512 positions"),
+        ("albert-base --memory --max-length 513", "--max-length: is 513, the model has 512 positions"),
         (
             "albert-base --memory --compare bert-base",
             "--memory: cannot be combined with --compare; leave out --compare",
         ),
         ("{corpus} --memory", "--memory: goes with a model, {corpus} is a corpus"),
         ("--memory", "--memory: needs a model or preset before it"),
-        ("albert-base --measure --sequence-length 513", "--sequence-length: is 513, the model has 512 positions"),
+        ("albert-base --measure --max-length 513", "--max-length: is 513, the model has 512 positions"),
         ("albert-base --self-check", "--self-check: goes with a model, albert-base is a preset"),
         ("albert-base --revision main", "--revision: goes with a model, albert-base is a preset"),
         ("{corpus} --compare albert-base", "--compare: goes with a model, {corpus} is a corpus"),

@@ -1,11 +1,14 @@
 """Options under the names that people know from elsewhere, and under those that they had before."""
 
+from pathlib import Path
+
 import pytest
 
 from albert.api.options import Finetune
-from albert.cli.main import run
+from albert.cli.main import dispatch, run
 from albert.cli.model_commands import Predict, Serve
-from albert.cli.options import parse
+from albert.cli.options import DESCRIBE, CommandOptions, parse
+from albert.cli.pretrain import PretrainCommand
 
 
 def test_the_names_that_users_of_transformers_type_are_taken():
@@ -35,6 +38,70 @@ def test_pretraining_takes_them_for_the_values_of_its_recipe(capsys):
     words = ["--data", "nowhere", "--output", "out", "--lr", "1e-3", "--max-seq-length", "64", "--warmup-steps", "-1"]
     assert run(["pretrain", "small", *words]) != 0
     assert "warmup_steps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "expected"),
+    [
+        ("finetune", "sst-2 --model m --bf16", {"precision": "bf16"}),
+        ("finetune", "--task-name sst-2 --model m", {"task": "sst-2"}),
+        ("finetune", "--task sst-2 --model m --load-best-model-at-end", {"task": "sst-2", "select": "best"}),
+        ("finetune", "--train-file a --validation-file b --model m", {"train": Path("a"), "dev": Path("b")}),
+        ("finetune", "sst-2 --model m --eval-steps 7 --save-steps 8", {"evaluate_every": 7, "checkpoint_every": 8}),
+        ("finetune", "squad-1.1 --model m --doc-stride 9 --no-cuda", {"stride": 9, "device": "cpu"}),
+        ("evaluate", "--task sst-2 --model a b --depth 3", {"task": "sst-2", "model": ("a", "b")}),
+        ("predict", "m --input a.csv --text review", {"text_field": "review"}),
+        ("predict", "--input a.csv --model m", {"model": "m"}),
+        ("info", "--model albert-base --memory", {"what": "albert-base", "memory": True}),
+        ("info", "albert-base --max-seq-length 7", {"max_length": 7}),
+        ("convert", "--output o --model s", {"source": "s"}),
+        ("analyze layers", "--passages 3 --model a b --words 4", {"models": ("a", "b"), "passages": 3, "words": 4}),
+        ("export onnx", "--output o --model m", {"model": "m"}),
+        ("show", "--corpus c --mlm-probability 0.2", {"corpus": Path("c")}),
+        ("tokenizer convert", "s --output o --lower-case", {"case": "lower"}),
+        ("prepare", "--tokenizer t --output o --corpus a b", {"corpus": ("a", "b")}),
+        ("prepare", "a --tokenizer t --output o --text body", {"text_field": "body"}),
+        ("quantize", "--model-name-or-path m --output o --overwrite-output-dir", {"model": "m", "replace": True}),
+    ],
+)
+def test_one_thing_has_one_name_in_all_commands(command, words, expected):
+    with pytest.raises(CommandOptions) as told:
+        dispatch([*command.split(), DESCRIBE])
+    asked = parse(told.value.shape, words.split(), f"albert {command}")
+    assert {name: getattr(asked, name) for name in expected} == expected
+
+
+def test_options_inside_of_others_have_a_short_name():
+    words = "--data d --output o --hidden-size 8 --steps 7 --warmup-steps 3 --objective nsp --max-ngram 1 --optim adamw"
+    recipe = parse(PretrainCommand, [*words.split(), "--no-favor-shorter", "--model", "m"], "albert pretrain")
+    assert recipe.init == "m" and recipe.recipe.model.hidden_size == 8
+    assert (recipe.recipe.schedule.total_steps, recipe.recipe.schedule.warmup_steps) == (7, 3)
+    assert (recipe.recipe.sequences.objective, recipe.recipe.optimizer.kind) == ("nsp", "adamw")
+    assert (recipe.recipe.masking.max_ngram, recipe.recipe.masking.favor_shorter) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("finetune --model m --lernrate 1", "--lernrate: unknown option; did you mean '--learning-rate'?"),
+        ("finetune --model m --num-epoch 1", "--num-epoch: unknown option; did you mean '--epochs'?"),
+        ("finetune --model m --max_sequence_len 1", "unknown option; did you mean '--max-length'?"),
+        ("finetune --model m --fp16", "--fp16: unknown option; --precision bf16"),
+        ("finetune --model m --gradient_accumulation_steps 2", "--micro-batch-tokens (finetune)"),
+        ("pretrain small --data d --output o --hiden-size 3", "unknown option; did you mean '--hidden-size'?"),
+        ("quantize m --output o --zzz", "unknown option; --help shows the usual options"),
+        (
+            "finetune sst-2",
+            "--model: is missing; it is a model directory, a run that made one, or a Hub id; see albert ",
+        ),
+        ("predict --classify x", "albert predict: MODEL is missing; see albert predict --help"),
+        ("pretrain small", "--data: is missing; it is what `albert prepare` wrote"),
+    ],
+)
+def test_what_is_wrong_is_answered_with_the_right_option(words, line, capsys):
+    assert run(words.split()) == 2
+    said = capsys.readouterr().err
+    assert line in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [["--model", "m"], ["--model=m"], ["--model-name-or-path", "m"], ["m"]])

@@ -245,8 +245,8 @@ def test_help_names_every_recipe_and_shows_an_example(capsys):
         run(["pretrain", "--help"])
     assert end.value.code == 0
     shown = capsys.readouterr().out
-    assert "quickstart" in shown and "albert pretrain small --data corpus" in shown
-    assert "--schedule.total-steps" in shown
+    assert "quickstart" in shown and "albert pretrain two-cores --data corpus" in shown
+    assert "--steps" in shown
 
 
 def test_a_scaled_batch_shows_how_its_learning_rate_came_about(corpus, tmp_path, capsys):

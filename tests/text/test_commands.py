@@ -62,4 +62,4 @@ def test_help_ends_with_an_example(capsys):
         with pytest.raises(SystemExit) as end:
             main(arguments)
         assert end.value.code == 0
-        assert "Example: albert" in capsys.readouterr().out
+        assert "Example:\n  albert" in capsys.readouterr().out

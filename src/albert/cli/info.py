@@ -308,7 +308,7 @@ def describe(args: Info, console: Console) -> dict[str, Any]:
         return _machine(console)
     found = find(args.what, args.revision)
     if found.config is None:
-        _refuse_options(args, found, "compare", "measure", "memory", "self_check", "sequence_length")
+        _refuse_options(args, found, "compare", "measure", "memory", "self_check", "max_length")
         return _data(found, console)
     if found.kind == "preset":
         _refuse_options(args, found, "self_check", "revision")
@@ -322,7 +322,7 @@ def describe(args: Info, console: Console) -> dict[str, Any]:
     # What may be refused comes before anything is shown.
     plan = _plan(args, found.config) if args.memory else None
     check = check_settings(found.directory, device=args.device) if args.self_check else None
-    reports = [size_report(name, config, args.sequence_length) for name, config in architectures.items()]
+    reports = [size_report(name, config, args.max_length) for name, config in architectures.items()]
     said = _one(found, reports[0], console) if args.compare is None else _two(reports[0], reports[-1], console)
     if check is not None:
         show_self_check(console, check)
@@ -380,9 +380,9 @@ def _data(found: Found, console: Console) -> dict[str, Any]:
 
 def _measured_length(args: Info, configs: Iterable[AlbertConfig]) -> int:
     longest = min(config.max_position_embeddings for config in configs)
-    length = min(MEASURED_LENGTH, longest) if args.sequence_length is None else args.sequence_length
+    length = min(MEASURED_LENGTH, longest) if args.max_length is None else args.max_length
     if length > longest:
-        raise UsageError("--sequence-length", f"is {length}, the model has {longest} positions")
+        raise UsageError("--max-length", f"is {length}, the model has {longest} positions")
     return length
 
 
@@ -402,9 +402,9 @@ def _measure(args: Info, architectures: dict[str, AlbertConfig], length: int, co
 def _plan(args: Info, config: AlbertConfig) -> MemoryPlan:
     limit = None if args.memory_limit is None else bytes_from("--memory-limit", args.memory_limit)
     longest = config.max_position_embeddings
-    length = longest if args.sequence_length is None else args.sequence_length
+    length = longest if args.max_length is None else args.max_length
     if length > longest:
-        raise UsageError("--sequence-length", f"is {length}, the model has {longest} positions")
+        raise UsageError("--max-length", f"is {length}, the model has {longest} positions")
     elsewhere = args.device == "cuda" and not torch.cuda.is_available()
     device = torch.device("cuda") if elsewhere else pick_device(args.device)
     precision = args.precision
@@ -431,7 +431,7 @@ def _show_heading(console: Console, report: SizeReport) -> None:
 
 
 def _refuse_what_does_not_go_together(args: Info) -> None:
-    for option, value in (("--sequence-length", args.sequence_length), ("--batch-size", args.batch_size)):
+    for option, value in (("--max-length", args.max_length), ("--batch-size", args.batch_size)):
         if value is not None and value < 1:
             raise UsageError(option, f"is {value}, at least 1 is needed")
     if args.batch_size is not None and not (args.measure or args.memory):

@@ -151,7 +151,8 @@ def overview() -> str:
             "",
             *rows,
             "",
-            "albert COMMAND --help tells about one command; albert --version prints the version.",
+            "albert COMMAND --help shows the usual options of a command, --help-all all of them.",
+            "albert --version prints the version.",
             EXAMPLE,
         ]
     )
@@ -163,7 +164,7 @@ def dispatch(arguments: list[str]) -> int:
     Raises:
         UsageError: the command is unknown.
     """
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    if not arguments or arguments[0] in ("-h", "--help", "--help-all", "help"):
         print(overview())
         return 0
     name, *rest = arguments

@@ -373,7 +373,7 @@ Parameters and bytes are exact. FLOPs count a multiplication with its addition a
 Examples:
   albert info albert-base
   albert info albert-base --compare bert-base
-  albert info albert-large --sequence-length 128 --measure
+  albert info albert-large --max-length 128 --measure
   albert info albert-xxlarge --memory --memory-limit 80GB --device cuda
   albert info albert/albert-xlarge-v2 --self-check"""
 
@@ -386,13 +386,13 @@ class Info:
     """A preset (albert-base, ...), a directory, or a Hub id (albert/albert-base-v2); nothing: machine and presets."""
     compare: str | None = None
     """Another one to set beside it, with what is said of the two and whether it holds."""
-    sequence_length: int | None = None
+    max_length: int | None = None
     """Tokens in a sequence, for work and memory; the longest one by default."""
     measure: bool = False
     """Measure tokens per second on this machine: inference and pre-training steps, with random weights."""
     memory: bool = False
     """Plan a training step: its memory by parts, and the largest micro-batch that fits, with and without activation
-    checkpointing."""
+    checkpointing; with --device cuda also for a GPU that is elsewhere."""
     memory_limit: str | None = None
     """What the plan may use, 24GB say; what is free on the device by default."""
     optimizer: Literal["lamb", "adamw"] = "lamb"
@@ -400,7 +400,6 @@ class Info:
     batch_size: int | None = None
     """Sequences of a measured or planned batch; by default as many as make 512 tokens, in a plan 32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to measure and to ask; a plan can be made for a GPU that is elsewhere."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of what is measured or planned; auto takes the one in which the device is faster."""
     self_check: bool = False
@@ -444,6 +443,7 @@ class Show:
     seed: int = 0
     """Of the run."""
     split: Literal["train", "held_out"] = "train"
+    """Which part of the corpus."""
     count: int = 2000
     """How many samples to count, from the first on; 0: none."""
     sequences: Annotated[SequenceRecipe, tyro.conf.arg(name="")] = SEQUENCES

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from albert.api.options import Pretrain
+from albert.cli.help import HELP_WORDS
 from albert.cli.main import load_command
-from albert.cli.options import given_value, open_console, parse
+from albert.cli.options import DESCRIBE, given_value, open_console, parse
 from albert.pretraining.recipe import (
     RECIPES,
     PretrainingRecipe,
@@ -29,11 +30,12 @@ from albert.training.run_folder import RunFolder
 WARM_START = "albert.pretraining.run_identity"
 DESCRIPTION = """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
-RECIPE is a name (quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue) or a file: the
-recipe.json of a run, or your own in TOML (albert pretrain small --print-recipe > mine.toml writes one to begin with).
-Flags change single values of it, and so does --recipe FILE beside a name. base to xxlarge are the paper's, for a
-cluster; --scale-batch makes them fit fewer devices. The defaults below are those of one recipe: albert pretrain base
---help shows base's.
+RECIPE is quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue, or a file.
+
+A file is the recipe.json of a run, or your own in TOML (albert pretrain small --print-recipe > mine.toml writes one to
+begin with). Flags change single values of it, and so does --recipe FILE beside a name. base to xxlarge are the paper's,
+for a cluster; --scale-batch makes them fit fewer devices. The defaults below are those of one recipe: albert pretrain
+base --help shows base's.
 
 The same command goes on with a run that was stopped. Under torchrun, every process takes its share of the batch. A run
 ends by its steps, or before by --max-tokens or --max-minutes; with more of them the same command goes on.
@@ -71,8 +73,8 @@ class PretrainCommand(Pretrain):
 def main(arguments: list[str]) -> None:
     """Run the command."""
     words = arguments
-    if not arguments or arguments[0] in ("-h", "--help"):
-        parse(PretrainCommand, ["--help"], "albert pretrain RECIPE", DESCRIPTION)
+    if not arguments or arguments[0] in (*HELP_WORDS, DESCRIBE):
+        parse(PretrainCommand, arguments[:1] or ["--help"], "albert pretrain RECIPE", DESCRIPTION)
     file = given_value(arguments, "--recipe")
     name = None if arguments[0].startswith("-") else arguments[0]
     if name is None and file is None:

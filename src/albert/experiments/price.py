@@ -27,6 +27,7 @@ class Rates:
     overhead: float = 1.58
     """What the data centre draws for a watt of its machines (its PUE)."""
     co2_pounds_per_kwh: float = 0.954
+    """Pounds of CO2 that a kilowatt hour emits (Strubell et al., 2019)."""
 
     def __post_init__(self) -> None:
         for name in ("price_per_hour", "watts", "co2_pounds_per_kwh"):

@@ -72,7 +72,7 @@ class MaskingRecipe:
     """
 
     share: float = 0.15
-    """Of the tokens of a sequence, special ones counted as the reference does."""
+    """Share of the tokens of a sequence that are chosen, special ones counted as the reference does."""
     max_predictions: int | None = None
     """Most masked tokens of a sequence. The reference's 20 are 4 % of 512 tokens; None: the share alone decides."""
     unit: MaskingUnit = "word"

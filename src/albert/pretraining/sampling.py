@@ -218,7 +218,8 @@ class SequenceRecipe:
     fit, the segment seen first is cut in front and the other one at its end. For sequences short beside the sentences;
     `albert show` counts what is cut."""
     objective: SentenceObjective = "sop"
-    """Their order, whether the second follows, or nothing. "sop-reference": the order, made as the reference does."""
+    """What is asked about two segments: sop, their order; nsp, whether the second follows; none. sop-reference is the
+    order, made as the reference does."""
 
     def __post_init__(self) -> None:
         if self.max_length < SPECIAL_TOKENS_OF_A_PAIR + 2:

@@ -18,7 +18,8 @@ from reliability.trial import Lane
 class Reliability:
     """Try the promises of docs/promises.md: kills, damage, lost power, hostile files, deliberate defects.
 
-    The report keeps what it tells of other trials of the same lane, seed and machine, so that a lane may run in parts.
+    The report keeps its other trials of the same lane and seed, each with its date, commit and processor, so that a
+    lane may run in parts.
     Exit code 4 where a promise was broken.
 
     Example: python -m reliability --lane full --only random-kills mutants

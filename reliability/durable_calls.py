@@ -36,6 +36,8 @@ class Fault:
     Args:
         below: the folder.
         number: which call, counted from 0; -1 for none.
+        call: in place of the number its name and its path: "link /tmp/a". For writers that commit after a time, whose
+            number of calls differs from run to run.
         moment: before it, or after it.
         what: "kill" for SIGKILL, "short" for a write of half of the bytes, or the name of an error ("ENOSPC").
         log: a file that every call is appended to, a line each.
@@ -43,6 +45,7 @@ class Fault:
 
     below: str
     number: int = -1
+    call: str = ""
     moment: Moment = "before"
     what: str = "kill"
     log: str | None = None
@@ -64,7 +67,8 @@ class Faults:
             self._calls += 1
             if self._log is not None:
                 os.write(self._log, f"{name} {place}\n".encode())
-        if self._calls != self._fault.number or moment != self._fault.moment:
+        here = f"{name} {place}" == self._fault.call if self._fault.call else self._calls == self._fault.number
+        if not here or moment != self._fault.moment:
             return None
         if self._fault.what == "kill":
             os.kill(os.getpid(), signal.SIGKILL)

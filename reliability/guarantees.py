@@ -57,11 +57,14 @@ def _place(page: Path, text: str) -> re.Match[str]:
 def _origin(report: Report, entries: list[Entry]) -> str:
     commits = sorted({entry.commit for entry in entries})
     days = sorted({entry.date for entry in entries})
-    minutes = round(report.seconds / 60)
+    seconds: dict[str, float] = {}
+    for entry in entries:
+        processor = entry.processor or str(report.machine["processor"])
+        seconds[processor] = seconds.get(processor, 0.0) + entry.seconds
+    spent = ", ".join(f"{round(each / 60):,} minutes of {processor}" for processor, each in sorted(seconds.items()))
     return (
         f"`make reliability` (lane {report.lane}, seed {report.seed}), {' to '.join(sorted({days[0], days[-1]}))}, "
-        f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}, {minutes:,} minutes of "
-        f"{report.machine['processor']}."
+        f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}, {spent}."
         if entries
         else "Nothing was tried."
     )

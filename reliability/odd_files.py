@@ -113,12 +113,11 @@ def _with_a_changed_digit(forks: ForkServer, place: Path, scene: Scene) -> str:
     given.write_text("".join(f'{{"id": {n}, "text": "The ship saw {"it " * (n % 9)}."}}\n' for n in range(ROWS)))
     words = ["predict", str(scene.classifier), "--input", str(given), "--device", "cpu", "--precision", "fp32"]
     whole, output = place / "whole.jsonl", place / "out.jsonl"
-    log, rows = place.with_suffix(".calls"), place / "out.jsonl.partial" / "rows"
-    first = forks.start([*words, "--output", str(whole)], fault=Fault(below=str(place), log=str(log)))
+    rows = place / "out.jsonl.partial" / "rows"
+    first = forks.start([*words, "--output", str(whole)])
     if first.finish() != 0:
         return f"exit code {first.code}: {first.printed[-300:]!r}"
-    renames = [number for number, call in enumerate(log.read_text().splitlines()) if call.startswith("replace ")]
-    dies = Fault(below=str(place), number=renames[-1])  # all rows are there, and have not got their name
+    dies = Fault(below=str(place), call=f"link {rows}")  # all rows are there, and have not got their name
     forks.start([*words, "--output", str(output)], fault=dies).finish()
     if not rows.exists():
         return "it died without rows that could be changed"

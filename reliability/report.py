@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class Entry:
         commit: of the checkout; with "+" where files differed from it.
         details: counts worth telling beside.
         failures: the first ones, a line each.
+        processor: where it ran, if that is another than the report's machine.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Entry:
     commit: str
     details: dict[str, int | float | str]
     failures: tuple[str, ...]
+    processor: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Report:
         lane: how much was tried.
         seed: where all draws came from.
         date, commit: of the newest entry.
-        machine: processor, cores, threads.
+        machine: processor, cores, threads of the newest entry; an entry from another processor names its own.
         versions: of Python and the libraries that decide bytes.
         seconds: of all entries.
         trials: an entry each, by name.
@@ -70,12 +72,17 @@ class Report:
 
 
 def new_report(lane: Lane, seed: int, entries: tuple[Entry, ...], older: Report | None = None) -> Report:
-    """The report of these entries; those of other trials stay from an older one of the same lane, seed and machine."""
+    """The report of these entries; those of other trials stay from an older one of the same lane and seed.
+
+    Entries that ran on another processor keep its name, as each keeps its own date and commit.
+    """
     machine = {name: told for name, told in describe_machine().items() if name not in ("torch", "python")}
     versions = {"python": sys.version.split()[0]} | {name: version(name) for name in LIBRARIES}
     kept: dict[str, Entry] = {}
-    if older is not None and (older.lane, older.seed, older.machine) == (lane, seed, machine):
-        kept = {entry.name: entry for entry in older.trials}
+    if older is not None and (older.lane, older.seed) == (lane, seed):
+        for entry in older.trials:
+            processor = entry.processor or str(older.machine["processor"])
+            kept[entry.name] = replace(entry, processor="" if processor == machine["processor"] else processor)
     kept |= {entry.name: entry for entry in entries}
     return Report(
         lane=lane,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.order_probe import judge, pairs_of, untruncated_pairs
 
-from albert.experiments.order_probe import judge, pairs_of, untruncated_pairs
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import SWAPPED

@@ -17,6 +17,7 @@ from reliability.report import Entry, Report, new_report, read_report, write_rep
 from reliability.side_by_side import entry_of, run_side_by_side
 from reliability.trial import Asked, Outcome, Trial
 
+from albert.runtime.devices import describe_machine
 from albert.runtime.errors import InvalidConfiguration, TryAgain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,6 +102,16 @@ def test_a_lane_can_run_in_parts(lane):
     assert [entry.name for entry in report.trials] == ["flips", "more"]
     _, report = lane("--lane", "soak", "--only", "more", trials=trials)
     assert [(entry.name, entry.tried) for entry in report.trials] == [("more", 300)]
+
+
+def test_an_entry_from_another_processor_keeps_its_name(lane, monkeypatch):
+    trials = (trial("flips", holds), trial("more", holds))
+    here = dict(describe_machine())
+    lane("--lane", "full", "--only", "flips", trials=trials)
+    monkeypatch.setattr("reliability.report.describe_machine", lambda: here | {"processor": "another"})
+    _, report = lane("--lane", "full", "--only", "more", trials=trials)
+    assert [(entry.name, entry.processor) for entry in report.trials] == [("flips", here["processor"]), ("more", "")]
+    assert "minutes of another" in table_of(report) and f"minutes of {here['processor']}" in table_of(report)
 
 
 def test_trials_side_by_side_find_what_they_find_alone():

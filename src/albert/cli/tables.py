@@ -29,7 +29,6 @@ from albert.experiments.jobs import (
     study_of,
     with_files,
 )
-from albert.experiments.outcomes import Outcome, hours_by_arm, outcome_of
 from albert.experiments.price import expense_of
 from albert.experiments.report import (
     FACTS,
@@ -37,13 +36,13 @@ from albert.experiments.report import (
     about,
     body,
     costs,
-    export_results,
     progress_of,
     sentences,
     side_by_side,
     write_facts,
     write_report,
 )
+from albert.experiments.results import Outcome, export_results, hours_by_arm, outcome_of
 from albert.experiments.scales import SCALES, Scale
 from albert.model.cost import count_parameters
 from albert.runtime.devices import free_memory, pick_device

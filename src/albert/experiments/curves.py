@@ -32,6 +32,18 @@ _NOT_FIGURES = {"event", "time", "step", "tokens", "seconds", "sequences", "peak
 _ALWAYS = ("learning_rate", "gradient_norm")
 
 
+def bare(axes: Axes, along: Literal["both", "x", "y"] = "both") -> None:
+    """A light grid, and no frame above and on the right."""
+    axes.grid(axis=along, alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save_figure(figure: Figure, picture: Path, dpi: int = 130) -> None:
+    """Write a figure as a PNG, whole or not at all."""
+    with new_file(picture) as temporary:
+        figure.savefig(temporary, dpi=dpi, format="png")
+
+
 @dataclass(frozen=True)
 class RunCurves:
     """What a run's journal tells, in the order of its steps."""
@@ -126,15 +138,13 @@ def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "step
         axes.set(title=panel.replace("_", " "), xlabel=_AXES[against])
         if panel.endswith("_accuracy") and axes.dataLim.y1 <= 1:  # scores of tasks are in points of 100
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        bare(axes)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     look: dict[str, Any] = {"frameon": False, "fontsize": 9}
     figure.legend(handles=_names(runs), loc="outside upper left", ncols=-(-len(runs) // 4), **look)
     figure.legend(handles=_kinds(), loc="outside upper right", **look)
-    with new_file(picture) as temporary:
-        figure.savefig(temporary, dpi=120, format="png")
+    save_figure(figure, picture, dpi=120)
 
 
 def _panels(runs: Sequence[RunCurves]) -> list[str]:
@@ -198,7 +208,6 @@ def _kinds() -> list[Line2D]:
 # --------------------------------------------------------------------------------------------------------------------
 # Curves of runs, drawn from their journals.
 
-matplotlib.use("Agg")
 BLUE, ORANGE, GREY = "#1f6fb4", "#d9731a", "#8a8a8a"
 
 
@@ -222,11 +231,9 @@ def draw_pretraining_curves(journal: Path, picture: Path, title: str) -> None:
     _accuracy(tokens, steps, evaluations, "masked_tokens", "masked tokens right", "most frequent token")
     _accuracy(order, steps, evaluations, "sentence_order", "sentence order right", "more frequent order")
     for axes in (loss, tokens, order):
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        bare(axes)
         axes.legend(frameon=False, fontsize=8)
-    with new_file(picture) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
+    save_figure(figure, picture)
 
 
 def _accuracy(

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import nn
 
 from albert.checkpoints.model_directory import read_config
-from albert.experiments.curves import BLUE, GREY, ORANGE
+from albert.experiments.curves import BLUE, GREY, ORANGE, bare, save_figure
 from albert.finetuning.data import PreparedSplit, encode_split, read_examples
 from albert.finetuning.evaluation import Evaluation, evaluate_directory, evaluation_of, predicted_of
 from albert.finetuning.model import OpenedForTask, open_for_task
@@ -31,7 +30,7 @@ from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.files import new_file, write_text
+from albert.runtime.files import write_text
 from albert.runtime.progress import progress
 from albert.tasks.features import Sequences
 from albert.tasks.race import OptionFeatures
@@ -228,8 +227,6 @@ def write_curve(curve: DepthCurve, table: Path) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # The curve of score against compute, drawn: against work on the left, against time on the right.
 
-matplotlib.use("Agg")
-
 
 def draw_curve(curve: DepthCurve, picture: Path) -> None:
     """Draw depths as a line and patiences as another, each point with its number, as a PNG.
@@ -247,8 +244,7 @@ def draw_curve(curve: DepthCurve, picture: Path) -> None:
     _draw(times, curve, lambda point: point.milliseconds)
     times.set(xlabel=f"milliseconds an example, median of {curve.rounds}")
     work.legend(frameon=False, fontsize=9, loc="lower right")
-    with new_file(picture) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
+    save_figure(figure, picture)
 
 
 def _draw(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], float]) -> None:
@@ -267,8 +263,7 @@ def _draw(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], float]) ->
     if constant is not None:
         axes.axhline(constant, color=GREY, linestyle="--", label="best constant answer")
     axes.set_xlim(left=0)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    bare(axes)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -7,18 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from albert.experiments.curves import BLUE, COLORS, GREY, ORANGE, RunCurves, read_runs
+from albert.experiments.curves import BLUE, COLORS, GREY, ORANGE, RunCurves, bare, read_runs, save_figure
 from albert.experiments.grids import Column, FigureKind
 from albert.experiments.jobs import Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
-from albert.experiments.outcomes import Outcome, RowOutcome
 from albert.experiments.report import heading
-from albert.runtime.files import new_file
+from albert.experiments.results import Outcome, RowOutcome
 from albert.runtime.json_files import load_json
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -57,8 +55,7 @@ def draw_curves(outcome: Outcome, folders: Folders) -> Figure | None:
     accuracy.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     accuracy.legend(frameon=False, fontsize=9, title="a line for each seed", title_fontsize=8)
     for axes in (loss, accuracy):
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        bare(axes)
     return figure
 
 
@@ -77,7 +74,6 @@ def draw_layer_movement(outcome: Outcome, folders: Folders, picture: Path) -> bo
     return True
 
 
-matplotlib.use("Agg")
 SCORES = ("intrinsic", "downstream", "average")
 MOST_PANELS = 6
 DEPTHS_ACROSS = 3
@@ -105,8 +101,7 @@ def draw_outcome(outcome: Outcome, folders: Folders, folder: Path) -> Path | Non
     figure = None if outcome.grid.figure is None else kinds[outcome.grid.figure](outcome)
     if figure is None:
         return None
-    with new_file(picture) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
+    save_figure(figure, picture)
     return picture
 
 
@@ -265,8 +260,7 @@ def _number(axes: Axes, value: float, place: int, text: str) -> None:
 
 
 def _tidy(axes: Axes, along: Literal["x", "y"] = "x") -> None:
-    axes.grid(axis=along, alpha=0.25)
+    bare(axes, along)
     low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
     if (room := FEWEST_POINTS - (high - low)) > 0:
         (axes.set_xlim if along == "x" else axes.set_ylim)(low - room / 2, high + room / 2)
-    axes.spines[["top", "right"]].set_visible(False)

@@ -107,9 +107,22 @@ def _last_records(journal: Path) -> Iterator[dict]:
         yield json.loads(line)
 
 
+class _Job:
+    """A job, unless its class says otherwise, needs no other job and takes no updates that could be counted."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the jobs that come first."""
+        return ()
+
+    def steps_taken(self, folders: Folders) -> int:
+        """Updates so far."""
+        return 0
+
+
 @dataclass(frozen=True, kw_only=True)
-class Pretraining:
-    """An arm with its seed learns."""
+class Pretraining(_Job):
+    """An arm with its seed is pre-trained."""
 
     arm: Arm
     key: str
@@ -126,7 +139,6 @@ class Pretraining:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Names of the jobs that come first."""
         return () if self.start is None else (f"{self.start}-pretraining",)
 
     def is_done(self, folders: Folders) -> bool:
@@ -138,13 +150,12 @@ class Pretraining:
         return (folders.pretraining(self.key).model_path / MANIFEST_NAME).is_file()
 
     def steps_taken(self, folders: Folders) -> int:
-        """Updates so far."""
         return last_step(folders.pretraining(self.key))
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """An arm's model is asked about held-out text (paper §4.6)."""
+class HeldOut(_Job):
+    """An arm's model is evaluated on held-out text (paper §4.6)."""
 
     arm: Arm
     key: str
@@ -160,20 +171,15 @@ class HeldOut:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Names of the jobs that come first."""
         return (f"{self.key}-pretraining",)
 
     def is_done(self, folders: Folders) -> bool:
         return folders.intrinsic(self.key).is_file()
 
-    def steps_taken(self, folders: Folders) -> int:
-        """None before the end."""
-        return 0
-
 
 @dataclass(frozen=True, kw_only=True)
-class Finetuning:
-    """An arm's model learns a task."""
+class Finetuning(_Job):
+    """An arm's model is fine-tuned on a task."""
 
     arm: Arm
     key: str
@@ -192,7 +198,6 @@ class Finetuning:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Names of the jobs that come first."""
         before = () if self.intermediate is None else (finetuning_name(self.key, self.intermediate, self.seed),)
         return (f"{self.key}-pretraining", *before)
 
@@ -209,12 +214,11 @@ class Finetuning:
         return folders.finetuning(self.key, self.task.task, self.seed)
 
     def steps_taken(self, folders: Folders) -> int:
-        """Updates so far."""
         return last_step(self.run(folders))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speed:
+class Speed(_Job):
     """The training steps of a table's architectures are timed beside each other (Table 2)."""
 
     table: str
@@ -230,17 +234,8 @@ class Speed:
     def title(self) -> str:
         return f"Table {self.table}: training speed"
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Nothing."""
-        return ()
-
     def is_done(self, folders: Folders) -> bool:
         return folders.speed(self.table).is_file()
-
-    def steps_taken(self, folders: Folders) -> int:
-        """None before the end."""
-        return 0
 
 
 Job = Pretraining | HeldOut | Finetuning | Speed

@@ -12,7 +12,6 @@ from itertools import islice, pairwise
 from pathlib import Path
 from statistics import mean
 
-import matplotlib
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -23,14 +22,14 @@ from torch import Tensor
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import open_model, read_config, tokenizer_of
-from albert.experiments.curves import COLORS, MARKERS
+from albert.experiments.curves import COLORS, MARKERS, bare, save_figure
 from albert.experiments.quickstart import split_chapters
 from albert.inference.layers import layer_movement
 from albert.model.albert import AlbertModel
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import MissingInput
-from albert.runtime.files import new_file, write_text
+from albert.runtime.files import write_text
 from albert.runtime.json_files import load_json, save_json
 from albert.runtime.progress import progress
 
@@ -201,8 +200,6 @@ SMOOTHNESS: dict[str, Callable[[LayerSimilarity], float]] = {
 # --------------------------------------------------------------------------------------------------------------------
 # Figure 1 of the paper, drawn: distance and angle between input and output of every layer.
 
-matplotlib.use("Agg")
-
 
 def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
     """Draw models side by side into one PNG, both panels from 0.
@@ -222,8 +219,6 @@ def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
     for axes, title in ((distance, "L2 distance of input and output"), (angle, "angle between them, degrees")):
         axes.set(title=title, xlabel="layer", ylim=(0, None))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        bare(axes)
     figure.legend(loc="outside upper left", frameon=False, fontsize=9)
-    with new_file(picture) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
+    save_figure(figure, picture)

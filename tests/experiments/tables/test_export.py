@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.experiments.report import export_results, thinned
+from albert.experiments.results import export_results, thinned
 from albert.runtime.json_files import read_journal
 
 ENDS = {"event": "end", "step": 30, "seconds": 3600.0}

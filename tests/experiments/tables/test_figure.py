@@ -5,7 +5,7 @@ import pytest
 from albert.experiments.figures import draw_arms, draw_depth
 from albert.experiments.grids import grid_of
 from albert.experiments.jobs import Folders, study_of
-from albert.experiments.outcomes import outcome_of
+from albert.experiments.results import outcome_of
 
 
 def kept(table, checkout):

@@ -6,8 +6,8 @@ import pytest
 
 from albert.experiments.grids import arm, grid_of
 from albert.experiments.jobs import Folders
-from albert.experiments.outcomes import outcome_of
 from albert.experiments.report import about
+from albert.experiments.results import outcome_of
 from albert.experiments.scales import BASE, PAPER, SCALES, SMALL, TINY
 from albert.model.config import PRESETS
 from albert.pretraining.recipe import PretrainingRecipe

@@ -226,7 +226,7 @@ def test_rows_without_an_answer_are_counted_and_named(
         ("in.jsonl", b'{"text": "a"}\nno\n', DamagedData, r"in\.jsonl:2: is not JSON"),
         ("in.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', DamagedData, r"in\.jsonl:2: is not UTF-8"),
         ("in.jsonl", b'{"text": "a", "text_pair": 1}\n', DamagedData, r"in\.jsonl:1: field 'text_pair' is int"),
-        ("in.jsonl", b'{"text": "\\ud800"}\n', DamagedData, r"in\.jsonl:1: holds half of a surrogate pair"),
+        ("in.jsonl", b'{"text": "\\ud800"}\n', DamagedData, r"in\.jsonl:1: 'text' holds half of a surrogate pair"),
         ("in.jsonl", b'{"text": "a", "predicted_label": 1}\n', DamagedData, r"has a field 'predicted_label' already"),
         ("in.jsonl", b"[" * 100_000, DamagedData, r"in\.jsonl:1"),
         ("in.csv", b"text,b\r\na\r\n", DamagedData, r"in\.csv:2: has 1 fields where the header has 2"),

@@ -21,10 +21,11 @@ from albert.cli.model_commands import predict_main as main
 from albert.inference import files as file_prediction
 from albert.inference import outputs as partial_output
 from albert.inference.files import batches_of
-from albert.inference.records import opened_input, read_records
+from albert.inference.records import opened_input
 from albert.model.albert import AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import CannotCreate, WriteFailed
+from albert.text.records import Record, read_records
 
 ROWS = 1100
 ENDINGS = ("jsonl", "csv", "parquet")
@@ -296,7 +297,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 def test_long_rows_make_short_batches() -> None:
-    from albert.inference.records import Record
 
     rows = [Record(str(n), {"text": "x" * (400_000 if n % 2 else 10)}) for n in range(20)]
     sizes = [len(batch) for batch in batches_of(iter(rows))]

@@ -95,7 +95,7 @@ def test_two_passages_of_one_name_and_broken_lines_are_refused(tmp_path):
     file.write_text(json.dumps(passage("high1.txt")) + "\n" + json.dumps(passage("high1.txt")))
     with pytest.raises(DamagedData, match=r"mine\.jsonl:2.*second passage is called 'high1\.txt'"):
         source.read(tmp_path, "dev")
-    for content, message in (("[]", "not a JSON object"), ("{", "not JSON"), ("\n", "holds no question"),
+    for content, message in (("[]", "a JSON object is expected"), ("{", "not JSON"), ("\n", "holds no question"),
                              ('{"id": "a", "id": "b"}', "the key 'id' occurs twice")):  # fmt: skip
         file.write_text(content)
         with pytest.raises((DamagedData, MissingInput), match=message):

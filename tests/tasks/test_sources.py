@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.tasks.examples import TabSeparated, read_tab_separated, to_examples
+from albert.tasks.examples import TabSeparated, read_rows, to_examples
 from albert.tasks.glue import COLA, SST2, STSB
 from albert.tasks.squad import SQUAD_1, read_questions
 from albert.tasks.submission import DECLARED
@@ -21,7 +21,7 @@ FIELD = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=("
 def test_quotes_and_odd_line_ends_are_text_and_no_row_is_lost(rows, end, tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "x.tsv"
     path.write_bytes(("sentence\tlabel" + end + "".join("\t".join(row) + end for row in rows)).encode())
-    found = read_tab_separated(path).rows
+    found = read_rows(path, "TSV").rows
     assert [(row.fields["sentence"], row.fields["label"]) for row in found] == rows
     assert found[-1].where == f"{path}:{len(rows) + 1}"
 
@@ -35,8 +35,8 @@ def test_an_open_quote_swallows_nothing(tmp_path):
 def test_a_ragged_row_is_an_error_with_its_line(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_text("sentence\tlabel\ngood\t1\nbad\n")
-    with pytest.raises(DamagedData, match=r"dev\.tsv:3: has 1 tab-separated fields where 2 are expected"):
-        read_tab_separated(path)
+    with pytest.raises(DamagedData, match=r"dev\.tsv:3: has 1 tab-separated fields where the header has 2"):
+        read_rows(path, "TSV")
 
 
 def test_files_are_found_in_the_task_folder_or_the_data_folder_plain_or_gzipped(tmp_path):
@@ -65,7 +65,7 @@ def test_a_missing_file_says_what_is_expected_where(tmp_path):
     [
         ("dev.tsv", b"sentence\tlabel\n", "has no rows"),
         ("dev.tsv", b"", "has no rows"),
-        ("dev.tsv", b"sentence\tlabel\nok\t1\n\xff\t1\n", r":3: not UTF-8"),
+        ("dev.tsv", b"sentence\tlabel\nok\t1\n\xff\t1\n", r":3: is not UTF-8"),
         ("dev.tsv.gz", gzip.compress(b"sentence\tlabel\nok\t1\n", mtime=0)[:-6], "damaged gzip"),
         ("dev.tsv.gz", b"no gzip", "damaged gzip"),
         ("dev.tsv", b"label\tlabel\n1\t1\n", "same name"),

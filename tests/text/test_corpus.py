@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from albert.runtime.errors import MissingInput, UsageError
-from albert.text.corpus import read_corpus, read_files
-from albert.text.readers import CorpusReport, Reading, find_corpus_files, kind_of
+from albert.text.corpus import find_corpus_files, kind_of, read_corpus, read_files
+from albert.text.readers import CorpusReport, Reading
 
 PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 

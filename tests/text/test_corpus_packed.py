@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, Unavailable
-from albert.text.readers import PACKINGS, UnpackedFile, find_corpus_files, open_corpus_file
+from albert.text.corpus import find_corpus_files
+from albert.text.readers import PACKINGS, UnpackedFile, open_corpus_file
 
 
 def zstandard(data: bytes) -> bytes:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError
-from albert.text.corpus import read_files
-from albert.text.readers import KINDS, CorpusReport, Reading, find_corpus_files
+from albert.text.corpus import endings, find_corpus_files, read_files
+from albert.text.readers import CorpusReport, Reading
 
 texts = st.lists(
     st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=30)
@@ -164,7 +164,7 @@ PARTS += [
 noise = st.binary(max_size=80) | st.lists(st.sampled_from(PARTS) | st.binary(max_size=3), max_size=25).map(b"".join)
 
 
-@pytest.mark.parametrize("suffix", KINDS)
+@pytest.mark.parametrize("suffix", endings().split())
 @given(
     data=noise,
     documents=st.sampled_from(["file", "blank-line", "line"]),

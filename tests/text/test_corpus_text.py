@@ -91,7 +91,7 @@ def test_a_tab_always_ends_a_field_of_tsv(tmp_path):
         ("a.csv", "text,b\n1,2\n3\n", r"a\.csv:3: has 1 fields where the header has 2"),
         ("a.csv", 'text,b\n1,2\n"3,4\n5,6\n', r"a\.csv:3: broken CSV \(unexpected end of data\)"),
         ("a.csv", 'text,b\n1,"2"3\n', r"a\.csv:2: broken CSV"),
-        ("a.csv", "text,b\r1,2\r3,4\r", r"a\.csv:1: broken CSV \(new-line character"),
+        ("a.csv", "text,b\r1,2\r3\r", r"a\.csv:3: has 1 fields where the header has 2"),
         ("a.tsv", "a\tb\n1\t2\n", "has no column 'text'"),
         ("a.tsv", "text\tb\n1\t2\n1\t2\t3\n", r"a\.tsv:3: has 3 fields where the header has 2"),
         ("a.csv", "text,b\n1,2\n".encode("utf-16"), "is UTF-16; convert it"),
@@ -100,6 +100,10 @@ def test_a_tab_always_ends_a_field_of_tsv(tmp_path):
 def test_a_broken_table_names_file_and_line(tmp_path, name, data, reason):
     with pytest.raises(DamagedData, match=reason):
         texts(write(tmp_path / name, data))
+
+
+def test_a_table_may_end_its_lines_with_carriage_returns_alone(tmp_path):
+    assert texts(write(tmp_path / "a.csv", 'text,b\r"one\rtwo",2\r3,4\r')) == ["one\rtwo", "3"]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +243,7 @@ def test_lines_and_blocks_too_long_are_divided_too(tmp_path):
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_a_huge_file_is_never_held_whole(tmp_path, name, monkeypatch):
     """Of a file of 64 times the limit no more than a few limits are asked for at a time."""
-    from albert.text import text_readers as plain_text
+    from albert.text import corpus as plain_text
 
     numbers = random.Random(0)
     text = "".join(numbers.choice(["word ", "it.\n", "ends.\n\n"]) for _ in range(160_000))

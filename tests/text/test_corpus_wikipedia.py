@@ -167,7 +167,8 @@ def test_a_long_article_is_divided(tmp_path):
 def test_pages_are_forgotten_after_their_turn(tmp_path):
     """What is kept of a dump does not grow with it."""
     from albert.text import wikipedia_reader as wikipedia_dump
-    from albert.text.readers import find_corpus_files, open_corpus_file
+    from albert.text.corpus import find_corpus_files
+    from albert.text.readers import open_corpus_file
 
     path = dump(tmp_path / "a.xml", *(page(f"P{number}", "One.") for number in range(50)))
     file = find_corpus_files([path]).files[0]

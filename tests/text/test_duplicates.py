@@ -20,6 +20,7 @@ from albert.cli.main import run
 from albert.runtime.errors import CannotCreate, DamagedData
 from albert.runtime.manifest import verify_directory
 from albert.text.assembly import SHOWN_NAME, merge_corpora
+from albert.text.corpus import find_corpus_files
 from albert.text.duplicates import (
     ALIKE,
     BANDS_NAME,
@@ -34,7 +35,7 @@ from albert.text.duplicates import (
 )
 from albert.text.executors import STAYING_NAME, PreparationSettings, UnitJob, Workforce, documents_of, plan_units
 from albert.text.prepare import estimate_preparation, prepare
-from albert.text.readers import CorpusReport, find_corpus_files
+from albert.text.readers import CorpusReport
 from albert.text.shards import TokenCorpus
 
 pytest.importorskip("rensa", reason="the extra `duplicates` is not installed")

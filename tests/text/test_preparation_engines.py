@@ -11,9 +11,9 @@ import time
 import pytest
 
 from albert.runtime.manifest import verify_directory
+from albert.text.corpus import find_corpus_files
 from albert.text.executors import PreparationSettings, plan_units
 from albert.text.prepare import prepare
-from albert.text.readers import find_corpus_files
 
 SETTINGS = PreparationSettings(held_out=0.2, shard_bytes=3_000, unit_bytes=12_000)
 

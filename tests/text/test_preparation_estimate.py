@@ -7,9 +7,9 @@ import pytest
 from albert.cli.main import run
 from albert.runtime.errors import MissingInput
 from albert.text import prepare as preparation_estimate
+from albert.text.corpus import find_corpus_files
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import estimate_preparation, prepare
-from albert.text.readers import find_corpus_files
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
 from albert.text.assembly import SHOWN_NAME, merge_corpora
+from albert.text.corpus import find_corpus_files
 from albert.text.duplicates import ALIKE, EQUAL
 from albert.text.executors import PreparationSettings
 from albert.text.prepare import NO_TOKENS, PreparationReport, estimate_preparation, prepare
-from albert.text.readers import find_corpus_files
 from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder

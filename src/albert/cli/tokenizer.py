@@ -19,8 +19,8 @@ from albert.cli.options import Subcommand, dispatch, open_console, parse
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
 from albert.runtime.progress import progress
-from albert.text.corpus import read_corpus
-from albert.text.readers import CorpusReport, Reading, find_corpus_files
+from albert.text.corpus import find_corpus_files, read_corpus
+from albert.text.readers import CorpusReport, Reading
 from albert.text.sentencepiece import train_on_documents
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer

@@ -19,14 +19,12 @@ from albert.inference.records import (
     Fields,
     InferenceTask,
     Inputs,
-    Record,
     Settings,
     Value,
     answers_to,
     one_text,
     options_in_context,
     question_in_context,
-    read_records,
     text_and_perhaps_pair,
     text_or_words,
     two_texts,
@@ -37,6 +35,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.runtime.manifest import file_hash
 from albert.runtime.progress import progress
 from albert.text.readers import CorpusFile
+from albert.text.records import Record, read_records
 from albert.training.run_folder import Stopped, stop_signals
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""Parquet as input and output of predictions; needs the library `pyarrow`.
+"""Parquet as output of predictions; needs the library `pyarrow`.
 
 A Parquet file is only valid with its footer, so rows are kept as Arrow streams, one for each batch, and the file is
 made of them at the end, with a row group for each."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from albert.inference.records import Record, Value
+from albert.inference.records import Value
 from albert.runtime.errors import DamagedData
-from albert.text.parquet_reader import DAMAGES, explained
+from albert.text.arrow_readers import DAMAGES, explained
 from albert.text.readers import CorpusFile, open_corpus_file
-
-# --------------------------------------------------------------------------------------------------------------------
-# Rows of a Parquet file, group by group; needs the library `pyarrow`.
-
-ROWS_AT_A_TIME = 256
-
-
-def read_parquet(file: CorpusFile) -> Iterator[Record]:
-    """Every row, its values as Python has them; the place is the number of the row, from 1.
-
-    Raises:
-        MissingInput, DamagedData: it cannot be read, or is no whole Parquet file.
-    """
-    row = 0
-    with open_corpus_file(file) as (content, _):
-        try:
-            opened = pyarrow.parquet.ParquetFile(content)
-            names = opened.schema_arrow.names
-            if len(set(names)) != len(names):
-                raise DamagedData(file.name, "two columns have the same name")
-            for batch in opened.iter_batches(ROWS_AT_A_TIME, use_threads=False):
-                for fields in batch.to_pylist():
-                    row += 1
-                    yield Record(f"{file.name}:{row}", fields)
-        except DAMAGES as error:
-            raise explained(error, file.name, "Parquet file") from error
+from albert.text.records import Record
 
 
 def parquet_schema(file: CorpusFile) -> pa.Schema:

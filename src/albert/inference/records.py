@@ -1,133 +1,23 @@
-"""Input rows of predictions: text, JSON lines, CSV, TSV, Parquet, packed or not; and the fields an ability needs.
+"""Input rows of predictions: which file they are in, and the fields an ability needs."""
 
-Only empty lines of JSON and of tables are skipped; what cannot be read is an error that names file and line."""
-
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 from albert.inference.predictor import Pooling, Predictor
 from albert.inference.tasks import UnansweredTexts
-from albert.runtime.environment import load_by_name
-from albert.runtime.errors import DamagedData, MissingInput, UsageError, did_you_mean
-from albert.runtime.input_files import refuse_special_file
-from albert.runtime.json_files import each_key_once
-from albert.text.readers import PACKINGS, CorpusFile, open_corpus_file
-from albert.text.text_readers import quoted_rows, unquoted_rows
-
-LONGEST_RECORD = 128_000_000
-"""Bytes; a longer one is most likely a file of another kind."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True)
-class Record:
-    """One row: where it stands ("reviews.csv:3"), and its fields as they are written."""
-
-    where: str
-    fields: dict[str, Any]
-
-
-def read_records(file: CorpusFile, text_field: str) -> Iterator[Record]:
-    """Every row of a file, in its order.
-
-    Args:
-        file: what to read.
-        text_field: what the text of a plain line is called.
-
-    Raises:
-        MissingInput: it cannot be read.
-        DamagedData: it is not what its name says, or changes while it is read.
-        Unavailable: Parquet, without pyarrow.
-    """
-    if file.kind == "Parquet":
-        yield from load_by_name("albert.inference.parquet_files", "data").read_parquet(file)
-        return
-    with open_corpus_file(file) as (content, _):
-        match file.kind:
-            case "CSV" | "TSV":
-                yield from _table_rows(file, content)
-            case "JSON lines":
-                yield from _json_rows(file, content)
-            case _:
-                for where, line in _lines(file, content):
-                    yield Record(where, {text_field: decoded(line, where)})
-
-
-def decoded(data: bytes, where: str) -> str:
-    """The text of some bytes.
-
-    Raises:
-        DamagedData: they are not UTF-8.
-    """
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DamagedData(where, f"is not UTF-8: byte {error.start}", "convert the file to UTF-8") from error
-
-
-def _lines(file: CorpusFile, content: BufferedIOBase) -> Iterator[tuple[str, bytes]]:
-    """The lines without their ends; other Unicode line ends are text."""
-    for number, line in enumerate(iter(lambda: content.readline(LONGEST_RECORD + 1), b""), start=1):
-        where = f"{file.name}:{number}"
-        if len(line) > LONGEST_RECORD:
-            raise DamagedData(where, f"is longer than {LONGEST_RECORD / 1e6:,.0f} MB")
-        line = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-        yield where, line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def _json_rows(file: CorpusFile, content: BufferedIOBase) -> Iterator[Record]:
-    for where, line in _lines(file, content):
-        if not line.strip():
-            continue
-        text = decoded(line, where)
-        try:
-            fields = json.loads(text, object_pairs_hook=each_key_once)
-        except (ValueError, RecursionError) as error:
-            reason = getattr(error, "msg", None) or "too deep or too large a value"
-            raise DamagedData(where, f"is not JSON ({reason})", "one object a line is expected") from error
-        if not isinstance(fields, dict):
-            raise DamagedData(where, f"is {type(fields).__name__}, a JSON object is expected")
-        if "\\u" in text:
-            _refuse_half_characters(fields, where)
-        yield Record(where, fields)
-
-
-def _refuse_half_characters(fields: dict[str, Any], where: str) -> None:
-    """JSON's escapes may leave half of a surrogate pair, which nothing can write."""
-    try:
-        json.dumps(fields, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise DamagedData(where, "holds half of a surrogate pair", "write the file as UTF-8 again") from error
-
-
-def _table_rows(file: CorpusFile, content: BufferedIOBase) -> Iterator[Record]:
-    rows = (quoted_rows if file.kind == "CSV" else unquoted_rows)(content, file, LONGEST_RECORD)
-    columns: list[str] = []
-    for line, fields in rows:
-        where = f"{file.name}:{line}"
-        if not columns:
-            fields[0] = fields[0].removeprefix(_BYTE_ORDER_MARK)
-            columns = [decoded(field, where) for field in fields]
-            if len(set(columns)) != len(columns):
-                raise DamagedData(where, "two columns have the same name")
-        elif len(fields) != len(columns):
-            raise DamagedData(where, f"has {len(fields)} fields where the header has {len(columns)}")
-        else:
-            yield Record(where, {name: decoded(field, where) for name, field in zip(columns, fields, strict=True)})
-
+from albert.runtime.errors import DamagedData, UsageError, did_you_mean
+from albert.text.readers import PACKINGS, CorpusFile, one_file
+from albert.text.records import Record
 
 # --------------------------------------------------------------------------------------------------------------------
 # The file whose rows are predicted on: what kind it is, and standard input as a file.
 
-InputKind = Literal["text", "JSON lines", "CSV", "TSV", "Parquet"]
-KINDS: dict[str, InputKind] = {
+KINDS = {
     ".txt": "text",
     ".jsonl": "JSON lines",
     ".ndjson": "JSON lines",
@@ -136,6 +26,7 @@ KINDS: dict[str, InputKind] = {
     ".parquet": "Parquet",
 }
 STANDARD_INPUT = "-"
+PIPE_REMEDY = "pipe it into standard input: --input -"
 _CHUNK = 1 << 20
 
 
@@ -156,7 +47,7 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
         if kind is None or (kind == "Parquet" and path.suffix.lower() in PACKINGS):
             known = ", ".join(KINDS)
             raise UsageError(source, "unknown kind of file", f"use {known} (all but Parquet packed too: .gz), or -")
-        yield _described(path, source, kind)
+        yield one_file(path, kind, source, PIPE_REMEDY)
         return
     with tempfile.NamedTemporaryFile(prefix="albert-") as file:
         beginning = b""
@@ -165,16 +56,7 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
             file.write(data)
         file.flush()
         is_json = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-        yield _described(Path(file.name), "standard input", "JSON lines" if is_json else "text")
-
-
-def _described(path: Path, name: str, kind: InputKind) -> CorpusFile:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise MissingInput(name, error.strerror or "cannot be read") from error
-    refuse_special_file(name, status.st_mode, "pipe it into standard input: --input -")
-    return CorpusFile(path, name, status.st_size, status.st_mtime_ns, cast(InputKind, kind))
+        yield one_file(Path(file.name), "JSON lines" if is_json else "text", "standard input")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -18,11 +18,11 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-_PIPE_REMEDY = "write what comes out of it into a file first"
+PIPE_REMEDY = "write what comes out of it into a file first"
 _NOT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
-def refuse_special_file(path: Path | str, mode: int, pipe_remedy: str = _PIPE_REMEDY) -> None:
+def refuse_special_file(path: Path | str, mode: int, pipe_remedy: str = PIPE_REMEDY) -> None:
     """Refuse whatever is not a regular file.
 
     Args:

@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
@@ -61,6 +61,19 @@ def progress(
             yield plain
         finally:
             plain.end()
+
+
+class Position:
+    """How far a file has been read: calls `advance` with the bytes since the last call, `least` or more."""
+
+    def __init__(self, advance: Callable[[int], None] | None, least: int = 1) -> None:
+        self._advance, self._least, self._behind = advance, least, 0
+
+    def reached(self, place: int) -> None:
+        """Say that so many bytes of the file are read."""
+        if self._advance is not None and place >= self._behind + self._least:
+            self._advance(place - self._behind)
+            self._behind = place
 
 
 _bars: list[Progress] = []

@@ -1,17 +1,21 @@
 """Files of a task to rows, and rows to examples: columns, labels and numbers, each checked."""
 
-import gzip
+import datetime
+import decimal
+import json
 import math
-import zlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
-from albert.runtime.input_files import read_input
+from albert.runtime.progress import Position, progress
 from albert.tasks.task import (
     Answer,
     Choice,
+    Field,
     Labels,
     Option,
     Pair,
@@ -25,6 +29,8 @@ from albert.tasks.task import (
     Task,
     Words,
 )
+from albert.text.readers import Kind, one_file, open_corpus_file
+from albert.text.records import read_records
 
 
 @dataclass(frozen=True)
@@ -188,8 +194,8 @@ class TabSeparated:
         """Every row of a split; ragged rows are errors, and so are two rows with one number."""
         path = find_split(data, self.folder, self.files, split)
         if split not in self.numbered:
-            return read_tab_separated(path, self.columns)
-        found = read_tab_separated(path)
+            return read_rows(path, "TSV", self.columns)
+        found = read_rows(path, "TSV")
         rows = by_number(found.rows, self.numbered[split])
         named = [{self.renamed.get(name, name): value for name, value in row.fields.items()} for row in rows]
         return Rows([replace(row, fields=fields) for row, fields in zip(rows, named, strict=True)], found.counts)
@@ -235,62 +241,96 @@ def find_split(data: Path, folder: str, files: Mapping[str, str], split: str) ->
 
 
 def read_text(path: Path) -> str:
-    """A whole UTF-8 text file, gunzipped where its name ends in `.gz`; a byte order mark is dropped.
+    """A whole UTF-8 text file, unpacked where its name says that it is packed; a byte order mark is dropped.
 
     Raises:
         MissingInput: the file is absent or cannot be read.
-        DamagedData: damaged gzip, or bytes that are not UTF-8 (with the line).
+        DamagedData: a damaged packed file, or bytes that are not UTF-8 (with the line).
     """
-    try:
-        raw = read_input(path)
-        if path.suffix == ".gz":
-            raw = gzip.decompress(raw)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DamagedData(path, f"damaged gzip ({error})", "fetch the file again") from error
+    with open_corpus_file(one_file(path, "text")) as (content, _):
+        raw = content.read()
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise DamagedData(f"{path}:{line}", f"not UTF-8 (byte {error.start})", "convert the file to UTF-8") from error
+        raise DamagedData(f"{path}:{line}", f"is not UTF-8: byte {error.start}", "convert the file to UTF-8") from error
 
 
-def is_unicode(text: str) -> bool:
-    """Whether the text can be written as UTF-8; JSON's escapes may leave half of a surrogate pair."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> Rows:
+    """Every row of a table, none skipped; the header names the columns unless `columns` does.
 
+    Values that are not text become text as JSON writes it; see `fields_of`.
 
-def lines_of(path: Path) -> list[str]:
-    """The lines of a text file, split at line feeds only (other Unicode line ends are text)."""
-    lines = read_text(path).split("\n")
-    if lines and lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
-def read_tab_separated(path: Path, columns: Sequence[str] | None = None) -> Rows:
-    """Every line as a row, without any quoting; the header line names the columns unless `columns` does.
+    Args:
+        path: the file; packed where its name says so.
+        kind: its format: "CSV", "TSV", "JSON lines" or "Parquet".
+        columns: of a table without a header.
 
     Raises:
         MissingInput: the file is absent or has no rows.
-        DamagedData: a row with another number of fields than there are columns.
+        Unavailable: a Parquet file, and pyarrow is not installed.
+        DamagedData: a row with another number of fields than there are columns, a line that is no JSON object and so
+            on, with file and line.
     """
-    lines = lines_of(path)
-    first = 0
-    if columns is None:
-        columns, first = (lines[0].split("\t") if lines else []), 1
-    if len(lines) <= first:
+    file = one_file(path, kind)
+    rows: list[Row] = []
+    counts: Counter[str] = Counter()
+    typed = kind in ("JSON lines", "Parquet")
+    with progress(f"Reading {path.name}", total=file.size / 1e6, unit="MB") as bar:
+        reached = Position(lambda count: bar.advance(count / 1e6), least=1 << 16).reached
+        names = None if columns is None else tuple(columns)
+        for record in read_records(file, keep_empty_lines=True, columns=names, class_names=True, reached=reached):
+            fields = fields_of(record.fields, record.where, counts) if typed else record.fields
+            rows.append(Row(str(len(rows)), record.where, fields))
+    if not rows:
         raise MissingInput(path, "has no rows")
-    if len(set(columns)) != len(columns):
-        raise DamagedData(f"{path}:1", "two columns have the same name")
-    rows = []
-    for index, line in enumerate(lines[first:]):
-        fields = line.split("\t")
-        where = f"{path}:{first + index + 1}"
-        if len(fields) != len(columns):
-            raise DamagedData(where, f"has {len(fields)} tab-separated fields where {len(columns)} are expected")
-        rows.append(Row(str(index), where, dict(zip(columns, fields, strict=True))))
-    return Rows(rows, {"rows": len(rows)})
+    return Rows(rows, {"rows": len(rows), **counts})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Typed values, of JSON and of Parquet, to the fields of a row: texts, and lists of texts.
+#
+# Numbers and truth values are written as JSON writes them. An object's entries become columns of their own with a
+# dot in the name: `answers.text` is `text` in the object `answers`. null is an absent field; so is what is neither
+# text nor list of texts (a list of lists or of objects, bytes), and that is counted.
+
+NOT_READ = "fields_not_read"
+
+
+def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> dict[str, Field]:
+    """The fields of a row; those that cannot be read are added to `counts`.
+
+    Raises:
+        DamagedData: two values of one name.
+    """
+    fields: dict[str, Field] = {}
+    for name, value in _leaves(values, ""):
+        if name in fields:
+            raise DamagedData(where, f"two values are called {name!r}")
+        items = value if isinstance(value, list) else [value]
+        texts = tuple(text for item in items if (text := _text(item)) is not None)
+        if len(texts) < len(items):
+            counts[NOT_READ] += 1
+        else:
+            fields[name] = texts if isinstance(value, list) else texts[0]
+    return fields
+
+
+def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """What is no object, with the names of the objects around it."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}", value
+
+
+def _text(value: Any) -> str | None:
+    """A single value as a text, None for what is none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):
+        return str(value)
+    return None

@@ -3,7 +3,6 @@
 The published layout is read: `RACE/{train,dev,test}/{middle,high}/*.txt`, each file one JSON object; or, where the
 files of a folder were put together as the reference does it, `all.txt` with one object a line."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
-from albert.runtime.json_files import each_key_once
 from albert.runtime.progress import progress
-from albert.tasks.examples import Example, is_unicode, lines_of
+from albert.tasks.examples import Example
 from albert.tasks.features import Sequences, join_sequences
 from albert.tasks.metrics import accuracy
 from albert.tasks.task import Option, Published, QuestionInContext, Row, Rows, Task, TaskRecipe
+from albert.text.readers import one_file
+from albert.text.records import read_records
 from albert.text.tokenizer import Tokenizer
 
 _OPTIONS = ("A", "B", "C", "D")
@@ -75,28 +75,16 @@ def read_passages(paths: list[Path]) -> Rows:
     rows: list[Row] = []
     passages: dict[str, str] = {}
     for path in paths:
-        for number, line in enumerate(lines_of(path), start=1):
-            if not line.strip():
-                continue  # the published files end in blank lines
-            where = f"{path}:{number}"
-            name, found = _questions(_object(line, where), where)
+        for record in read_records(one_file(path, "JSON lines")):  # which skips the blank lines that they end in
+            name, found = _questions(record.fields, record.where)
             if name in passages:
-                raise DamagedData(where, f"a second passage is called {name!r}", f"the first is at {passages[name]}")
-            passages[name] = where
+                remedy = f"the first is at {passages[name]}"
+                raise DamagedData(record.where, f"a second passage is called {name!r}", remedy)
+            passages[name] = record.where
             rows += found
     if not rows:
         raise MissingInput(paths[0], "holds no question")
     return Rows(rows, {"rows": len(rows), "passages": len(passages)})
-
-
-def _object(line: str, where: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line, object_pairs_hook=each_key_once)
-    except (ValueError, RecursionError) as error:
-        raise DamagedData(where, f"not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise DamagedData(where, "is not a JSON object", "expected RACE's layout")
-    return value
 
 
 def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:
@@ -127,8 +115,6 @@ def _list(passage: dict[str, Any], key: str, where: str) -> list[Any]:
 def _text(value: Any, what: str, where: str) -> str:
     if not isinstance(value, str):
         raise DamagedData(where, f"{what} is not a text", "expected RACE's layout")
-    if not is_unicode(value):
-        raise DamagedData(where, f"{what} holds half of a surrogate pair", "fetch the file again")
     return value
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.json_files import each_key_once
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
-from albert.tasks.examples import absolute_names, find_split, is_unicode, read_text
+from albert.tasks.examples import absolute_names, find_split, read_text
 from albert.tasks.task import Answer, Published, QuestionInContext, Row, Rows, Span, Task, TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def _articles(path: Path) -> list[Any]:
     try:
         content = json.loads(read_text(path), object_pairs_hook=each_key_once)
     except (ValueError, RecursionError) as error:
-        raise DamagedData(path, f"not JSON ({error})") from error
+        raise DamagedData(path, f"is not JSON ({error})") from error
     return _get(content, "data", list, str(path))
 
 
@@ -138,9 +138,18 @@ def _get(value: Any, key: str, kind: type, where: str) -> Any:
         raise DamagedData(where, f"has no {key!r}", "expected the SQuAD JSON layout")
     if not isinstance(value[key], kind):
         raise DamagedData(where, f"{key!r} is not a {kind.__name__}", "expected the SQuAD JSON layout")
-    if kind is str and not is_unicode(value[key]):
+    if kind is str and not _is_unicode(value[key]):
         raise DamagedData(where, f"{key!r} holds half of a surrogate pair", "fetch the file again")
     return value[key]
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether the text can be written as UTF-8; JSON's escapes may leave half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 SQUAD_1 = Task(

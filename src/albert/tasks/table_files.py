@@ -1,77 +1,17 @@
-"""Reading tables of tasks: CSV, TSV, JSON lines, Parquet, tagged text; chosen by the ending of the name.
+"""Tables of own tasks: CSV, TSV, JSON lines, Parquet and tagged text, chosen by the ending; columns of answers.
 
-`.gz` may follow the ending of any text. CSV has quoting (RFC 4180); TSV has none, a tab always ends a field. JSON lines
-hold one object a line, Parquet typed columns (it needs the library pyarrow). Tagged text has one word a line, also
-under `.txt` where nearly all lines look like it. Columns of answers are read here too."""
+Tagged text has one word a line, also under `.txt` where nearly all lines look like it."""
 
-import csv
-import datetime
-import decimal
-import io
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from albert.runtime.environment import load_by_name
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
-from albert.runtime.json_files import each_key_once
 from albert.runtime.progress import progress
-from albert.tasks.examples import is_unicode, lines_of, read_tab_separated, read_text
+from albert.tasks.examples import read_rows, read_text
 from albert.tasks.squad import placed_answer
-from albert.tasks.task import Answer, Field, Row, Rows
-
-# --------------------------------------------------------------------------------------------------------------------
-# Typed values, of JSON and of Parquet, to the fields of a row: texts, and lists of texts.
-#
-# Numbers and truth values are written as JSON writes them. An object's entries become columns of their own with a
-# dot in the name: `answers.text` is `text` in the object `answers`. null is an absent field; so is what is neither
-# text nor list of texts (a list of lists or of objects, bytes), and that is counted.
-
-NOT_READ = "fields_not_read"
-
-
-def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> dict[str, Field]:
-    """The fields of a row; those that cannot be read are added to `counts`.
-
-    Raises:
-        DamagedData: half of a surrogate pair, or two values of one name.
-    """
-    fields: dict[str, Field] = {}
-    for name, value in _leaves(values, ""):
-        if name in fields:
-            raise DamagedData(where, f"two values are called {name!r}")
-        items = value if isinstance(value, list) else [value]
-        texts = tuple(text for item in items if (text := _text(item)) is not None)
-        if len(texts) < len(items):
-            counts[NOT_READ] += 1
-            continue
-        if not all(map(is_unicode, texts)):
-            raise DamagedData(where, f"{name!r} holds half of a surrogate pair", "write the file as UTF-8 again")
-        fields[name] = texts if isinstance(value, list) else texts[0]
-    return fields
-
-
-def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """What is no object, with the names of the objects around it."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{name}.")
-        elif value is not None:
-            yield f"{prefix}{name}", value
-
-
-def _text(value: Any) -> str | None:
-    """A single value as a text, None for what is none."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | int | float):
-        return json.dumps(value)
-    if isinstance(value, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):
-        return str(value)
-    return None
-
+from albert.tasks.task import Answer, Row, Rows
+from albert.text.readers import PACKINGS
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tagged text as the CoNLL shared tasks have it: a word and its tags a line, a blank line after each sentence.
@@ -104,7 +44,7 @@ def read_tagged_text(path: Path) -> Rows:
         MissingInput: the file is absent or has no word.
         DamagedData: a line with another number of fields than the first has, or an empty one among them, by its line.
     """
-    lines = lines_of(path)
+    lines = _lines_of(path)
     separator = _separator(lines)
     columns: tuple[str, ...] = ()
     rows: list[Row] = []
@@ -135,6 +75,14 @@ def read_tagged_text(path: Path) -> Rows:
     return Rows(rows, {"rows": len(rows), "document_marks": marks})
 
 
+def _lines_of(path: Path) -> list[str]:
+    """The lines of a text file, split at line feeds only (other Unicode line ends are text)."""
+    lines = read_text(path).split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
 def _separator(lines: Sequence[str]) -> str:
     return "\t" if any("\t" in line for line in lines) else " "
 
@@ -155,17 +103,16 @@ def _row(number: int, where: str, columns: tuple[str, ...], sentence: list[list[
     return Row(str(number), where, fields)
 
 
-csv.field_size_limit(2**31 - 1)  # a field is as long as a text may be; the module's own limit is 131,072 characters
-
 TAGGED_TEXT = (".conll", ".bio", ".iob", ".iob2")
+_KINDS = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON lines", ".parquet": "Parquet"}
 
 
 def read_table(path: Path) -> Rows:
     """Every row of a table.
 
     Args:
-        path: `.csv`, `.tsv`, `.jsonl`, `.conll`, `.bio`, `.iob`, `.iob2`, `.txt` (or the same with `.gz`), or
-            `.parquet`.
+        path: `.csv`, `.tsv`, `.jsonl`, `.conll`, `.bio`, `.iob`, `.iob2`, `.txt` (or the same packed: `.gz`, `.bz2`,
+            `.xz`, `.zst`), or `.parquet`.
 
     Raises:
         UsageError: another ending, or `.txt` with text that is not tagged.
@@ -173,81 +120,25 @@ def read_table(path: Path) -> Rows:
         Unavailable: a Parquet file, and pyarrow is not installed.
         DamagedData: a ragged row, broken quoting, a line that is no JSON object and the like, with file and line.
     """
-    ending = Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower()
-    readers: dict[str, Callable[[Path], Rows]] = {
-        ".csv": _read_comma_separated,
-        ".tsv": read_tab_separated,
-        ".jsonl": _read_json_lines,
-        **dict.fromkeys(TAGGED_TEXT, read_tagged_text),
-        ".txt": _read_text_that_is_tagged,
-    }
-    if ending == ".parquet" and path.suffix != ".gz":
-        return load_by_name("albert.tasks.parquet_tables", "data").read_parquet(path)
+    packed = path.suffix.lower() in PACKINGS
+    ending = Path(path.stem if packed else path.name).suffix.lower()
     if ending == ".json":
         why = "is JSON, not JSON lines"
         raise UsageError(path, why, "SQuAD's layout goes with the task squad-1.1 or squad-2.0, a table with .jsonl")
-    if ending not in readers:
+    if ending == ".txt" and not looks_tagged(_lines_of(path)):
+        why = "is text whose lines are no words with tags"
+        remedy = "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line"
+        raise UsageError(path, why, remedy)
+    if ending in (*TAGGED_TEXT, ".txt"):
+        return read_tagged_text(path)
+    if ending not in _KINDS or (ending == ".parquet" and packed):
         raise UsageError(path, "unknown kind of file", "use .csv, .tsv, .jsonl or .conll (also .gz), or .parquet")
-    rows = readers[ending](path)
-    if not rows.rows:
-        raise MissingInput(path, "has no rows")
-    return rows
+    return read_rows(path, _KINDS[ending])
 
 
 def columns_of(rows: Rows) -> tuple[str, ...]:
     """The columns that any row has, in the order of their first appearance."""
     return tuple(dict.fromkeys(column for row in rows.rows for column in row.fields))
-
-
-def _read_text_that_is_tagged(path: Path) -> Rows:
-    if not looks_tagged(lines_of(path)):
-        why = "is text whose lines are no words with tags"
-        raise UsageError(
-            path, why, "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line"
-        )
-    return read_tagged_text(path)
-
-
-def _read_comma_separated(path: Path) -> Rows:
-    text = read_text(path)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows: list[Row] = []
-    columns: list[str] | None = None
-    line = 1
-    try:
-        with progress(f"Reading {path.name}", total=text.count("\n"), unit="lines") as bar:
-            for fields in reader:
-                bar.advance(reader.line_num + 1 - line)
-                where, line = f"{path}:{line}", reader.line_num + 1
-                if columns is None:
-                    columns = fields
-                    if len(set(columns)) != len(columns):
-                        raise DamagedData(where, "two columns have the same name")
-                elif len(fields) != len(columns):
-                    raise DamagedData(where, f"has {len(fields)} fields where the header has {len(columns)}")
-                else:
-                    rows.append(Row(str(len(rows)), where, dict(zip(columns, fields, strict=True))))
-    except csv.Error as error:
-        raise DamagedData(f"{path}:{line}", f"broken CSV ({error})", "check the quotes of this row") from error
-    return Rows(rows, {"rows": len(rows)})
-
-
-def _read_json_lines(path: Path) -> Rows:
-    rows: list[Row] = []
-    lines = lines_of(path)
-    counts: Counter[str] = Counter()
-    with progress(f"Reading {path.name}", total=len(lines), unit="lines") as bar:
-        for number, line in enumerate(lines, start=1):
-            where = f"{path}:{number}"
-            try:
-                value = json.loads(line, object_pairs_hook=each_key_once)
-            except (ValueError, RecursionError) as error:
-                raise DamagedData(where, f"not JSON ({error})") from error
-            if not isinstance(value, dict):
-                raise DamagedData(where, "is not a JSON object")
-            rows.append(Row(str(len(rows)), where, fields_of(value, where, counts)))
-            bar.advance()
-    return Rows(rows, {"rows": len(rows), **counts})
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,12 +1,24 @@
-"""Documents of a corpus, of whatever kinds of files; all that is read is counted."""
+"""Corpora: which files they consist of, the format of each, and the documents in them; all that is read is counted.
 
+A new format is entered in `FORMATS`, with the function that reads it."""
+
+import glob
+import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from io import BufferedIOBase
 from pathlib import Path
+from typing import NamedTuple
 
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import MissingInput
+from albert.runtime.errors import DamagedData, MissingInput, UsageError
+from albert.runtime.progress import Position
 from albert.text.readers import (
     EMPTY,
+    NULL,
+    PACKINGS,
     CorpusFile,
     CorpusReport,
     Document,
@@ -14,25 +26,225 @@ from albert.text.readers import (
     Reader,
     Reading,
     SourceCounts,
-    find_corpus_files,
+    decode,
+    decode_from_file,
+    documents_of,
+    open_corpus_file,
+    pieces,
+    place_to_cut,
+    repair,
+    similar_name,
+    size_and_time,
     size_in_bytes,
 )
-from albert.text.text_readers import read_delimited, read_json_lines, read_plain_text
+from albert.text.records import AFTER_LONE_RETURN, ONE_A_LINE, json_object, numbered_lines, quoted_rows, unquoted_rows
 
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of source.
+
+    Attributes:
+        endings: of file names.
+        reader: the function that reads it, as "module:name"; it is an `albert.text.readers.Reader`.
+        extra: the extra of the package that brings the library it needs.
+        packed: whether such a file may also be packed (see `PACKINGS`).
+    """
+
+    endings: tuple[str, ...]
+    reader: str
+    extra: str | None = None
+    packed: bool = True
+
+
+FORMATS: dict[Kind, Format] = {
+    "text": Format((".txt",), "albert.text.corpus:read_plain_text"),
+    "JSON lines": Format((".jsonl", ".ndjson", ".json"), "albert.text.corpus:read_json_lines"),
+    "CSV": Format((".csv",), "albert.text.corpus:read_delimited"),
+    "TSV": Format((".tsv",), "albert.text.corpus:read_delimited"),
+    "Wikipedia": Format((".xml",), "albert.text.wikipedia_reader:read", "wikipedia"),
+    "Parquet": Format((".parquet",), "albert.text.arrow_readers:read_parquet", "data", packed=False),
+    "saved dataset": Format((), "albert.text.arrow_readers:read_saved_dataset", "data"),
+    "Hub dataset": Format((), "albert.text.arrow_readers:read_hub_dataset", "data"),
+}
+"""What can be read, by name."""
+HUB = re.compile(
+    r"hf:/{1,2}(?P<id>[\w.-]+/[\w.-]+)(?:/(?P<config>[\w.+-]+))?(?:@(?P<revision>[\w./-]+))?:(?P<split>[^/]+)"
+)
+"""A data set of the Hugging Face Hub: hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT; `Path` leaves one slash of two."""
 AS_USUAL = Reading()
-READERS: dict[Kind, Reader] = {
-    "text": read_plain_text,
-    "JSON lines": read_json_lines,
-    "CSV": read_delimited,
-    "TSV": read_delimited,
-}
-OPTIONAL_READERS: dict[Kind, tuple[str, str, str]] = {
-    "Parquet": ("albert.text.parquet_reader", "read", "data"),
-    "saved dataset": ("albert.text.datasets_reader", "read_saved_dataset", "data"),
-    "Hub dataset": ("albert.text.datasets_reader", "read_hub_dataset", "data"),
-    "Wikipedia": ("albert.text.wikipedia_reader", "read", "wikipedia"),
-}
-"""Modules that are imported when a file of their kind is met, and the extra that brings their library."""
+
+
+def endings() -> str:
+    """The endings of all formats."""
+    return " ".join(ending for format_ in FORMATS.values() for ending in format_.endings)
+
+
+def known_endings() -> str:
+    """All that a file may be called, for people."""
+    unpacked = " ".join(each for format_ in FORMATS.values() if not format_.packed for each in format_.endings)
+    return f"{endings()} (each but {unpacked} also with {' '.join(PACKINGS)})"
+
+
+def kind_of(name: str) -> Kind | None:
+    """What reads a file of this name; None when nothing does."""
+    plain, ending = os.path.splitext(name.lower())
+    packed = ending in PACKINGS
+    ending = os.path.splitext(plain)[1] if packed else ending
+    found = (kind for kind, format_ in FORMATS.items() if ending in format_.endings and (format_.packed or not packed))
+    return next(found, None)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which files a corpus consists of: what folders and patterns hold, each file once, in a fixed order.
+
+
+class FoundFiles(NamedTuple):
+    """The files of a corpus; how many files of other kinds, or hidden ones, were passed over; how many met again."""
+
+    files: list[CorpusFile]
+    ignored: int
+    repeated: int
+
+
+def find_corpus_files(paths: Sequence[Path]) -> FoundFiles:
+    """The files behind files, folders (searched recursively), glob patterns and `hf://` addresses, in a fixed order.
+
+    A file met by two paths, through links say, is one file. Hidden files and folders of a folder are passed over.
+
+    Raises:
+        MissingInput: a path or pattern that leads to nothing; a folder that cannot be searched; a link to nothing.
+        UsageError: a file of a kind that is not read.
+    """
+    if not paths:
+        raise UsageError("corpus", "no file, folder or pattern is given")
+    search = _Search()
+    for path in paths:
+        search.add(path)
+    return FoundFiles(_distinct_names(list(search.files.values())), search.ignored, search.repeated)
+
+
+class _Search:
+    """What has been found so far, by the numbers that the file system gives to files."""
+
+    def __init__(self) -> None:
+        self.files: dict[tuple[int, int] | str, CorpusFile] = {}
+        self.ignored = self.repeated = 0
+
+    def add(self, path: Path) -> None:
+        """Add what a path, pattern or address leads to."""
+        if str(path).startswith("hf:"):
+            self._add_address(path)
+        elif os.path.lexists(path) or not glob.has_magic(str(path)):
+            if not path.is_dir() and path.is_file() and kind_of(path.name) is None:
+                raise UsageError(path, "cannot tell its format from its name", f"known: {known_endings()}")
+            self._add_place(path)
+        else:
+            found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
+            read = [place for place in found if place.is_dir() or kind_of(place.name) is not None]
+            self.ignored += len(found) - len(read)
+            if not read:
+                raise MissingInput(
+                    path, "matches no file" + (f" of a kind that is read: {known_endings()}" if found else "")
+                )
+            for place in read:
+                self._add_place(place)
+
+    def _add_address(self, address: Path) -> None:
+        name = str(address).replace("hf:/", "hf://", 1)
+        if not HUB.fullmatch(str(address)):
+            raise UsageError(name, "is no address of a data set", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
+        self.files.setdefault(name, CorpusFile(address, name, 0, 0, "Hub dataset"))
+
+    def _add_place(self, place: Path) -> None:
+        if not place.is_dir():
+            self._add_file(place, place.name)
+            return
+        any_file = False  # a folder whose only content is a link to itself holds none
+        for found in self._below(place, set()):
+            any_file = True
+            self._add_file(found, found.relative_to(place).as_posix() if found != place else place.resolve().name)
+        if not any_file:
+            raise MissingInput(place, f"holds no {endings()} file")
+
+    def _below(self, folder: Path, entered: set[tuple[int, int]]) -> Iterator[Path]:
+        """Files and saved data sets in a folder; a folder that links lead to again is entered once."""
+        try:
+            number = _number(folder.stat())
+            names = sorted(os.listdir(folder))
+        except OSError as error:
+            raise MissingInput(folder, error.strerror or "cannot be searched") from error
+        if number in entered:
+            self.repeated += 1
+            return
+        entered.add(number)
+        if _is_saved_dataset(folder, names):
+            yield folder
+            return
+        for name in names:
+            place = folder / name
+            if name.startswith("."):
+                self.ignored += 1
+            elif place.is_dir():
+                yield from self._below(place, entered)
+            elif kind_of(name) is None:
+                self.ignored += 1
+            else:
+                yield place
+
+    def _add_file(self, path: Path, name: str) -> None:
+        try:
+            status = path.stat()
+            size, modified = size_and_time(path)
+        except OSError as error:
+            raise MissingInput(path, _why_absent(path, error)) from error
+        if _number(status) in self.files:
+            self.repeated += 1
+            return
+        kind: Kind | None = "saved dataset" if path.is_dir() else kind_of(path.name)
+        assert kind is not None
+        name = os.fsencode(name).decode("utf-8", "replace")
+        self.files[_number(status)] = CorpusFile(path, name, size, modified, kind)
+
+
+def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
+    """Whether `datasets` saved a data set here.
+
+    Raises:
+        UsageError: several of them, for training and for testing say.
+    """
+    if "dataset_dict.json" in names:
+        splits = [name for name in names if (folder / name / "state.json").is_file()]
+        why = f"holds a data set of several splits: {', '.join(splits)}"
+        raise UsageError(folder, why, f"name one: {folder / splits[0]}" if splits else None)
+    return "state.json" in names and "dataset_info.json" in names
+
+
+def _number(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _why_absent(path: Path, error: OSError) -> str:
+    if path.is_symlink() and isinstance(error, FileNotFoundError):
+        return f"is a link to {os.readlink(path)}, which is not there"
+    return "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror or "cannot be read"
+
+
+def _distinct_names(files: list[CorpusFile]) -> list[CorpusFile]:
+    """The same files; those with a name in common are called by as many folders of their paths as tell them apart."""
+    folders, names = 0, Counter(file.name for file in files)
+    while max(names.values(), default=0) > 1:
+        folders += 1
+        files = [
+            replace(file, name="/".join(file.path.parts[-1 - folders :])) if names[file.name] > 1 else file
+            for file in files
+        ]
+        names = Counter(file.name for file in files)
+    return files
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The documents of files, one after the other.
 
 
 def read_corpus(
@@ -45,7 +257,7 @@ def read_corpus(
     """Read the documents of files, folders, glob patterns and `hf://` addresses, in a fixed order.
 
     Args:
-        paths: see `albert.text.readers`; folders are searched recursively.
+        paths: folders are searched recursively.
         reading: what a document is, and what becomes of bad ones.
         report: counts what is read.
         advance: called with the bytes on disk read since the last call.
@@ -78,7 +290,7 @@ def read_files(
     for file in files:
         report.files += 1
         before = report.documents_in, report.bytes_in, report.documents, report.bytes
-        position = _Position(advance)
+        position = Position(advance)
         for document in reader_of(file.kind)(file, reading, report, position.reached):
             if not document.text or document.text.isspace():
                 report.drop(EMPTY, size_in_bytes(document.text))
@@ -98,20 +310,169 @@ def reader_of(kind: Kind) -> Reader:
     Raises:
         Unavailable: a library for it is not installed.
     """
-    if kind in READERS:
-        return READERS[kind]
-    module, function, extra = OPTIONAL_READERS[kind]
-    return getattr(load_by_name(module, extra), function)
+    module, _, function = FORMATS[kind].reader.partition(":")
+    return getattr(load_by_name(module, FORMATS[kind].extra), function)
 
 
-class _Position:
-    """How far a file has been read."""
+# --------------------------------------------------------------------------------------------------------------------
+# Documents of plain text: a file each, a block of lines, or a line.
 
-    def __init__(self, advance: Callable[[int], None] | None) -> None:
-        self._advance, self._behind = advance, 0
 
-    def reached(self, place: int) -> None:
-        """Say so, if it is further than before."""
-        if self._advance is not None and place > self._behind:
-            self._advance(place - self._behind)
-            self._behind = place
+@dataclass(frozen=True)
+class Stretch:
+    """Some bytes of a file.
+
+    Attributes:
+        data: the bytes.
+        offset: how many stand before them.
+        line: the line they begin with, from 1.
+        part: 2 and more of what goes on from the stretch before, because it is too long to be one.
+    """
+
+    data: bytes
+    offset: int
+    line: int
+    part: int = 1
+
+
+def read_plain_text(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> Iterator[Document]:
+    """The documents of a text file (see `albert.text.readers.Reader`)."""
+    divide = {"file": _whole, "blank-line": _blocks, "line": _filled_lines}[reading.documents]
+    with open_corpus_file(file) as (content, raw):
+        for stretch in divide(content, reading.max_document_bytes):
+            text = decode_from_file(stretch.data, file.path, stretch.offset, reading, report)
+            report.cuts += stretch.part > 1
+            if text is not None:
+                line = "" if reading.documents == "file" else f":{stretch.line}"
+                yield Document(text, file.name + line + (f"#{stretch.part}" if stretch.part > 1 else ""))
+            reached(raw.tell())
+
+
+def _whole(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
+    offset = 0
+    for part, data in enumerate(pieces(content.read, limit), start=1):
+        yield Stretch(data, offset, 1, part)
+        offset += len(data)
+
+
+def _filled_lines(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
+    offset, line, part = 0, 1, 1
+    for data, ended in _lines(content, limit):
+        if not data.isspace():
+            yield Stretch(data, offset, line, part)
+        offset += len(data)
+        line, part = (line + 1, 1) if ended else (line, part + 1)
+
+
+def _blocks(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
+    """Filled lines that follow one another."""
+    block: list[bytes] = []
+    offset = size = 0  # of the block
+    first = line = part = 1
+    for data, ended in _lines(content, limit):
+        blank = data.isspace()
+        if block and (blank or size + len(data) > limit):
+            yield Stretch(b"".join(block), offset, first, part)
+            part = 1 if blank else part + 1
+            block, offset, size = [], offset + size, 0
+        if blank:
+            offset += len(data)
+        else:
+            first = first if block else line
+            block.append(data)
+            size += len(data)
+        line += ended
+    if block:
+        yield Stretch(b"".join(block), offset, first, part)
+
+
+def _lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:
+    """Lines with what ends them: a line feed, a carriage return or both; of a very long one, its parts: only the last
+    one has ended."""
+    rest = b""
+    while data := rest + content.readline(limit + 1 - len(rest)):
+        rest = b""
+        if len(data) > limit:
+            end = place_to_cut(data, limit)
+            data, rest = data[:end], data[end:]
+        if b"\r" in data:
+            for line in AFTER_LONE_RETURN.split(data):
+                yield line, line.endswith((b"\n", b"\r"))
+        else:
+            yield data, data.endswith(b"\n")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Documents of tables in text: CSV with quotes (RFC 4180), and TSV without any, where a tab always ends a field.
+#
+# A header names the columns; every row is a document.
+
+
+def read_delimited(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> Iterator[Document]:
+    """The documents of a table (see `albert.text.readers.Reader`)."""
+    with open_corpus_file(file) as (content, raw):
+        rows = (quoted_rows if file.kind == "CSV" else unquoted_rows)(content, file.path, reading.max_record_bytes)
+        columns = column = 0
+        for line, fields in rows:
+            place = f"{file.path}:{line}"
+            if not columns:
+                columns, column = len(fields), _column(fields, file, place, reading.text_field)
+                continue
+            if len(fields) != columns:
+                raise DamagedData(place, f"has {len(fields)} fields where the header has {columns}")
+            text = decode(fields[column], place, 0, reading, report)
+            if text is not None:
+                yield from documents_of(text, f"{file.name}:{line}", reading, report)
+            reached(raw.tell())
+
+
+def _column(header: list[bytes], file: CorpusFile, place: str, name: str) -> int:
+    strictly = Reading(), CorpusReport()
+    first, *others = header
+    names = [
+        decode_from_file(first, file.path, 0, *strictly),
+        *(decode(other, place, 0, *strictly) for other in others),
+    ]
+    if names.count(name) == 1:
+        return names.index(name)
+    if name in names:
+        raise DamagedData(place, f"two columns are named {name!r}")
+    raise DamagedData(place, f"has no column {name!r}", similar_name(name, names))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Documents of JSON lines: each line an object with the text in one of its fields.
+
+
+def read_json_lines(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> Iterator[Document]:
+    """The documents of a file of JSON lines (see `albert.text.readers.Reader`)."""
+    offset, limit = 0, reading.max_record_bytes
+    with open_corpus_file(file) as (content, raw):
+        for number, line in numbered_lines(content, file.path, limit, ONE_A_LINE):
+            place = f"{file.path}:{number}"
+            text = decode_from_file(line, file.path, offset, reading, report)
+            offset += len(line)
+            if text is None or not text or text.isspace():
+                continue  # an empty line between records is no record
+            value = _field(text, reading.text_field, place)
+            if value is None:
+                report.drop(NULL, 0)
+            else:
+                yield from documents_of(repair(value, report), f"{file.name}:{number}", reading, report)
+            reached(raw.tell())
+
+
+def _field(line: str, name: str, place: str) -> str | None:
+    record = json_object(line, place)
+    if name not in record:
+        raise DamagedData(place, f"has no field {name!r}", similar_name(name, record))
+    value = record[name]
+    if value is not None and not isinstance(value, str):
+        raise DamagedData(place, f"field {name!r} is {type(value).__name__}, text is expected")
+    return value

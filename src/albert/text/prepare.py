@@ -21,7 +21,7 @@ from albert.runtime.files import locked, remove_directory, remove_leftovers
 from albert.runtime.json_files import load_json, save_json, to_json
 from albert.runtime.progress import progress
 from albert.text.assembly import CorpusPart, assemble, prepared_part
-from albert.text.corpus import read_files
+from albert.text.corpus import find_corpus_files, read_files
 from albert.text.duplicates import Leftovers, fingerprint_arrays, leave_out_duplicates
 from albert.text.executors import (
     ENCODING,
@@ -40,7 +40,7 @@ from albert.text.executors import (
     run_stage,
     sums_of,
 )
-from albert.text.readers import CorpusFile, CorpusReport, find_corpus_files
+from albert.text.readers import CorpusFile, CorpusReport
 from albert.text.sentences import check_language, split_sentences
 from albert.text.shards import FORMAT, SPLITS, CorpusDescription, ShardDescription, SplitCounts, token_type
 from albert.text.tokenizer import Tokenizer

@@ -1,49 +1,28 @@
-"""What all corpus readers share: finding, unpacking and decoding files, and counting what is read and dropped.
+"""What all readers of files share: documents and how they are counted, decoded and divided; unpacking files.
 
-`KINDS` maps file endings to formats; the reader of each format is entered in `albert.text.corpus`."""
+The formats are entered in `albert.text.corpus`."""
 
 import bz2
-import glob
 import io
 import lzma
 import os
-import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
-from albert.runtime.input_files import open_input, refuse_special_file
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
+from albert.runtime.input_files import PIPE_REMEDY, open_input, refuse_special_file
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.sentences import repair_surrogates
 
-# --------------------------------------------------------------------------------------------------------------------
-# Which files a corpus consists of: what folders and patterns hold, each file once, in a fixed order.
-
-Kind = Literal["text", "JSON lines", "CSV", "TSV", "Parquet", "Wikipedia", "saved dataset", "Hub dataset"]
-
-KINDS: dict[str, Kind] = {
-    ".txt": "text",
-    ".jsonl": "JSON lines",
-    ".ndjson": "JSON lines",
-    ".json": "JSON lines",
-    ".csv": "CSV",
-    ".tsv": "TSV",
-    ".xml": "Wikipedia",
-    ".parquet": "Parquet",
-}
-PACKED = (".gz", ".xz", ".bz2", ".zst")
-KNOWN = f"{' '.join(KINDS)} (each but .parquet also with {' '.join(PACKED)})"
-HUB = re.compile(
-    r"hf:/{1,2}(?P<id>[\w.-]+/[\w.-]+)(?:/(?P<config>[\w.+-]+))?(?:@(?P<revision>[\w./-]+))?:(?P<split>[^/]+)"
-)
-"""A data set of the Hugging Face Hub: hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT; `Path` leaves one slash of two."""
+Kind = str
+"""The name of a format: "text", "JSON lines", "CSV", "TSV", "Parquet" and so on."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +31,10 @@ class CorpusFile:
 
     Attributes:
         path: where it is; of a data set on the Hub, its address.
-        name: how it is called in records: relative to the folder it was found in.
+        name: how it is called in records and errors: of a corpus, relative to the folder it was found in.
         size: bytes on disk; 0 of what is not on this disk.
         modified: when it was last written, in nanoseconds, or 0.
-        kind: what reads it.
+        kind: its format.
     """
 
     path: Path
@@ -65,120 +44,19 @@ class CorpusFile:
     kind: Kind
 
 
-class FoundFiles(NamedTuple):
-    """The files of a corpus; how many files of other kinds, or hidden ones, were passed over; how many met again."""
-
-    files: list[CorpusFile]
-    ignored: int
-    repeated: int
-
-
-def find_corpus_files(paths: Sequence[Path]) -> FoundFiles:
-    """The files behind files, folders (searched recursively), glob patterns and `hf://` addresses, in a fixed order.
-
-    A file met by two paths, through links say, is one file. Hidden files and folders of a folder are passed over.
+def one_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str = PIPE_REMEDY) -> CorpusFile:
+    """A single file of a known format.
 
     Raises:
-        MissingInput: a path or pattern that leads to nothing; a folder that cannot be searched; a link to nothing.
-        UsageError: a file of a kind that is not read.
+        MissingInput: it cannot be looked at, or is a pipe, a device or the like.
     """
-    if not paths:
-        raise UsageError("corpus", "no file, folder or pattern is given")
-    search = _Search()
-    for path in paths:
-        search.add(path)
-    return FoundFiles(_distinct_names(list(search.files.values())), search.ignored, search.repeated)
-
-
-def kind_of(name: str) -> Kind | None:
-    """What reads a file of this name; None when nothing does."""
-    name = name.lower()
-    for packed in PACKED:
-        if name.endswith(packed):
-            plain = KINDS.get(os.path.splitext(name.removesuffix(packed))[1])
-            return plain if plain != "Parquet" else None
-    return KINDS.get(os.path.splitext(name)[1])
-
-
-class _Search:
-    """What has been found so far, by the numbers that the file system gives to files."""
-
-    def __init__(self) -> None:
-        self.files: dict[tuple[int, int] | str, CorpusFile] = {}
-        self.ignored = self.repeated = 0
-
-    def add(self, path: Path) -> None:
-        """Add what a path, pattern or address leads to."""
-        if str(path).startswith("hf:"):
-            self._add_address(path)
-        elif os.path.lexists(path) or not glob.has_magic(str(path)):
-            if not path.is_dir() and path.is_file() and kind_of(path.name) is None:
-                raise UsageError(path, "cannot tell its format from its name", f"known: {KNOWN}")
-            self._add_place(path)
-        else:
-            found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
-            read = [place for place in found if place.is_dir() or kind_of(place.name) is not None]
-            self.ignored += len(found) - len(read)
-            if not read:
-                raise MissingInput(path, "matches no file" + (f" of a kind that is read: {KNOWN}" if found else ""))
-            for place in read:
-                self._add_place(place)
-
-    def _add_address(self, address: Path) -> None:
-        name = str(address).replace("hf:/", "hf://", 1)
-        if not HUB.fullmatch(str(address)):
-            raise UsageError(name, "is no address of a data set", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
-        self.files.setdefault(name, CorpusFile(address, name, 0, 0, "Hub dataset"))
-
-    def _add_place(self, place: Path) -> None:
-        if not place.is_dir():
-            self._add_file(place, place.name)
-            return
-        any_file = False  # a folder whose only content is a link to itself holds none
-        for found in self._below(place, set()):
-            any_file = True
-            self._add_file(found, found.relative_to(place).as_posix() if found != place else place.resolve().name)
-        if not any_file:
-            raise MissingInput(place, f"holds no {' '.join(KINDS)} file")
-
-    def _below(self, folder: Path, entered: set[tuple[int, int]]) -> Iterator[Path]:
-        """Files and saved data sets in a folder; a folder that links lead to again is entered once."""
-        try:
-            number = _number(folder.stat())
-            names = sorted(os.listdir(folder))
-        except OSError as error:
-            raise MissingInput(folder, error.strerror or "cannot be searched") from error
-        if number in entered:
-            self.repeated += 1
-            return
-        entered.add(number)
-        if _is_saved_dataset(folder, names):
-            yield folder
-            return
-        for name in names:
-            place = folder / name
-            if name.startswith("."):
-                self.ignored += 1
-            elif place.is_dir():
-                yield from self._below(place, entered)
-            elif kind_of(name) is None:
-                self.ignored += 1
-            else:
-                yield place
-
-    def _add_file(self, path: Path, name: str) -> None:
-        try:
-            status = path.stat()
-            size, modified = size_and_time(path)
-        except OSError as error:
-            raise MissingInput(path, _why_absent(path, error)) from error
-        if _number(status) in self.files:
-            self.repeated += 1
-            return
-        kind: Kind | None = "saved dataset" if path.is_dir() else kind_of(path.name)
-        assert kind is not None
-        name = os.fsencode(name).decode("utf-8", "replace")
-        self.files[_number(status)] = CorpusFile(path, name, size, modified, kind)
+    name = str(path) if name is None else name
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise MissingInput(name, error.strerror or "cannot be read") from error
+    refuse_special_file(name, status.st_mode, pipe_remedy)
+    return CorpusFile(path, name, status.st_size, status.st_mtime_ns, kind)
 
 
 def size_and_time(path: Path) -> tuple[int, int]:
@@ -194,42 +72,6 @@ def size_and_time(path: Path) -> tuple[int, int]:
     status = path.stat()
     refuse_special_file(path, status.st_mode)
     return status.st_size, status.st_mtime_ns
-
-
-def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
-    """Whether `datasets` saved a data set here.
-
-    Raises:
-        UsageError: several of them, for training and for testing say.
-    """
-    if "dataset_dict.json" in names:
-        splits = [name for name in names if (folder / name / "state.json").is_file()]
-        why = f"holds a data set of several splits: {', '.join(splits)}"
-        raise UsageError(folder, why, f"name one: {folder / splits[0]}" if splits else None)
-    return "state.json" in names and "dataset_info.json" in names
-
-
-def _number(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
-
-
-def _why_absent(path: Path, error: OSError) -> str:
-    if path.is_symlink() and isinstance(error, FileNotFoundError):
-        return f"is a link to {os.readlink(path)}, which is not there"
-    return "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror or "cannot be read"
-
-
-def _distinct_names(files: list[CorpusFile]) -> list[CorpusFile]:
-    """The same files; those with a name in common are called by as many folders of their paths as tell them apart."""
-    folders, names = 0, Counter(file.name for file in files)
-    while max(names.values(), default=0) > 1:
-        folders += 1
-        files = [
-            replace(file, name="/".join(file.path.parts[-1 - folders :])) if names[file.name] > 1 else file
-            for file in files
-        ]
-        names = Counter(file.name for file in files)
-    return files
 
 
 DocumentBoundary = Literal["file", "blank-line", "line"]
@@ -436,6 +278,50 @@ def repair(text: str, report: CorpusReport) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# Documents too long to be held whole, in pieces that end where a paragraph, a line, a sentence or a word does.
+
+_ENDS = tuple(
+    tuple(end.encode("utf-8") for end in ends)
+    for ends in (("\n\n", "\n\r\n"), ("\n", "\r"), (". ", "! ", "? ", "。", "！", "？", "।"), (" ",))
+)
+
+
+def pieces(read: Callable[[int], bytes], limit: int) -> Iterator[bytes]:
+    """What `read` gives, in pieces of at most `limit` bytes (4 or more); joined, they are the whole."""
+    rest = b""
+    while len(data := rest + read(limit + 1 - len(rest))) > limit:
+        end = place_to_cut(data, limit)
+        yield data[:end]
+        rest = data[end:]
+    yield data
+
+
+def place_to_cut(data: bytes, limit: int) -> int:
+    """Where to cut UTF-8 that is longer than `limit`: at the last and best end of something in its second half.
+
+    Returns:
+        the number of bytes before the cut, 1 to `limit`.
+    """
+    for ends in _ENDS:
+        place = max((found + len(end) for end in ends if (found := data.rfind(end, limit // 2, limit)) >= 0), default=0)
+        if place:
+            return place
+    starts = [end for end in range(limit, max(limit - 4, 0), -1) if data[end] & 0xC0 != 0x80]  # of characters
+    return starts[0] if starts else limit
+
+
+def documents_of(text: str, source: str, reading: Reading, report: CorpusReport) -> Iterator[Document]:
+    """A document, or its pieces if it is longer than `reading.max_document_bytes`."""
+    limit = reading.max_document_bytes
+    if len(text) <= limit // 4 or size_in_bytes(text) <= limit:
+        yield Document(text, source)
+        return
+    for number, piece in enumerate(pieces(io.BytesIO(text.encode("utf-8")).read, limit), start=1):
+        report.cuts += number > 1
+        yield Document(piece.decode("utf-8"), source if number == 1 else f"{source}#{number}")
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Files as bytes, unpacked where they are packed; one that is damaged, cut short or still growing is refused.
 #
 # The standard library's readers take what follows the first stream of a `.bz2` or `.xz` file, if it is damaged, for
@@ -443,6 +329,7 @@ def repair(text: str, report: CorpusReport) -> str:
 
 CHUNK = 1 << 16
 LARGEST_PART = 1 << 18
+LARGEST_WINDOW = 1 << 31  # `zstd --long=31`, as some published corpora are packed; used as far as data fill it
 
 
 @runtime_checkable
@@ -495,6 +382,37 @@ class GzipDecompressor:
         return self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
 
 
+class ZstandardDecompressor:
+    """One frame; skippable frames are frames without data. Needs the library `zstandard`."""
+
+    needs_input = True
+
+    def __init__(self) -> None:
+        self._library = load_by_name("zstandard", "data")
+        self._stream = self._library.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        """What the next packed bytes hold, all of it: there is no limit, four bytes may stand for 128 KB.
+
+        Raises:
+            ValueError: they are damaged.
+        """
+        try:
+            return self._stream.decompress(data)
+        except self._library.ZstdError as error:
+            raise ValueError(str(error).removeprefix("zstd decompressor error: ")) from error
+
+    @property
+    def eof(self) -> bool:
+        """Whether the frame has ended."""
+        return self._stream.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        """What followed its end."""
+        return self._stream.unused_data
+
+
 @dataclass(frozen=True)
 class Packing:
     """A way to pack files: how it is called, and what opens one stream."""
@@ -506,15 +424,10 @@ class Packing:
 
 
 PACKINGS: dict[str, Packing] = {
-    ".gz": Packing("gzip", lambda: GzipDecompressor()),
-    ".bz2": Packing("bzip2", lambda: bz2.BZ2Decompressor()),
+    ".gz": Packing("gzip", GzipDecompressor),
+    ".bz2": Packing("bzip2", bz2.BZ2Decompressor),
     ".xz": Packing("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
-    # There is no limit to the output of a call: four bytes may stand for 128 KB.
-    ".zst": Packing(
-        "Zstandard",
-        lambda: load_by_name("albert.text.zstandard_reader", "data").ZstandardDecompressor(),
-        CHUNK >> 7,
-    ),
+    ".zst": Packing("Zstandard", ZstandardDecompressor, CHUNK >> 7),
 }
 
 

@@ -14,8 +14,16 @@ from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag,
 from mwparserfromhell.wikicode import Wikicode
 
 from albert.runtime.errors import DamagedData
-from albert.text.readers import CHUNK, CorpusFile, CorpusReport, Document, Reading, open_corpus_file, size_in_bytes
-from albert.text.text_readers import documents_of
+from albert.text.readers import (
+    CHUNK,
+    CorpusFile,
+    CorpusReport,
+    Document,
+    Reading,
+    documents_of,
+    open_corpus_file,
+    size_in_bytes,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The text of a Wikipedia article without its markup; needs the library `mwparserfromhell`.

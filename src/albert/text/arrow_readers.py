@@ -1,0 +1,301 @@
+"""Readers of Arrow columns: Parquet files, data sets saved with `Dataset.save_to_disk`, data sets of the Hub.
+
+Needs the library `pyarrow`; data sets of the Hub need `datasets`. Of a corpus only the column of the text is read, one
+group of rows at a time. Of the Hub one commit is read: the one that the revision stands for when reading begins."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import (
+    HFValidationError,
+    HTTPError,  # pyright: ignore[reportPrivateImportUsage] (httpx's, whichever httpx it is)
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from albert.runtime.environment import load_by_name
+from albert.runtime.errors import AlbertError, DamagedData, MissingInput, OutOfResources, Unavailable, UsageError
+from albert.runtime.input_files import open_input
+from albert.runtime.json_files import read_json_object
+from albert.text.corpus import HUB
+from albert.text.readers import (
+    NULL,
+    CorpusFile,
+    CorpusReport,
+    Document,
+    Reading,
+    changed,
+    decode,
+    documents_of,
+    open_corpus_file,
+    similar_name,
+    size_and_time,
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# Documents of a column in Arrow's memory.
+
+ROWS_AT_A_TIME = 1024
+RECORDS_AT_A_TIME = 256
+TEXT_TYPES = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_null,
+)
+DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException, MemoryError)
+"""What libraries raise who open or read a damaged file."""
+
+
+def check_column(source: object, columns: Sequence[str], name: str) -> None:
+    """Refuse a table without the column of the text, or with two of that name.
+
+    Raises:
+        DamagedData: no column, or several.
+    """
+    if columns.count(name) > 1:
+        raise DamagedData(source, f"two columns are named {name!r}")
+    if name not in columns:
+        raise DamagedData(source, f"has no column {name!r}", similar_name(name, columns))
+
+
+def documents_of_column(
+    column: pa.Array | pa.ChunkedArray, first_row: int, path: object, name: str, reading: Reading, report: CorpusReport
+) -> Iterator[Document]:
+    """The documents of some rows.
+
+    Args:
+        column: text, or bytes that may be.
+        first_row: the number of the first of them, from 1.
+        path, name: what the source is called in errors, and in records.
+        reading, report: as everywhere.
+
+    Raises:
+        DamagedData: the column is of another type; a text is not UTF-8, with its row.
+    """
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not any(is_text(kind) for is_text in TEXT_TYPES):
+        why = f"column {reading.text_field!r} is {column.type}, text is expected"
+        raise DamagedData(path, why, "name another with --text-field")
+    for row, data in enumerate(column.cast(pa.large_binary()).to_pylist(), start=first_row):
+        if data is None:
+            report.drop(NULL, 0)
+            continue
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            text = decode(data, f"{path}:{row}", 0, reading, report)
+        if text is not None:
+            yield from documents_of(text, f"{name}:{row}", reading, report)
+
+
+def explained(error: Exception, path: object, kind: str) -> AlbertError:
+    """What one of `DAMAGES` means: a damaged file, or a disk that cannot read it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return MissingInput(path, error.strerror or "cannot be read")
+    if isinstance(error, MemoryError):
+        return OutOfResources(path, "asks for more memory than there is; it may be damaged")
+    return DamagedData(path, f"damaged {kind} ({' '.join(str(error).split())[:200]})", "fetch or write it again")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Parquet files: one column of a corpus, or all columns of a table.
+
+
+def read_parquet(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> Iterator[Document]:
+    """The documents of a Parquet file (see `albert.text.readers.Reader`); null is no document."""
+    row = 0
+    for batch, opened in _parquet_batches(file, file.path, ROWS_AT_A_TIME, reading.text_field):
+        reached(file.size * (row + batch.num_rows) // opened.metadata.num_rows)
+        yield from documents_of_column(batch.column(0), row + 1, file.path, file.name, reading, report)
+        row += batch.num_rows
+
+
+def read_parquet_records(
+    file: CorpusFile, class_names: bool, reached: Callable[[int], None]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every row, its values as Python has them; for the rest see `albert.text.records.read_records`.
+
+    The place is the number of the row, from 1. Of named classes -1 is none.
+    """
+    row = 0
+    for batch, opened in _parquet_batches(file, file.name, RECORDS_AT_A_TIME):
+        classes = _named_classes(opened.schema_arrow.metadata or {}) if class_names else {}
+        for fields in batch.to_pylist():
+            row += 1
+            named = {name: _by_name(fields[name], classes[name]) for name in classes if name in fields}
+            yield f"{file.name}:{row}", fields | named
+        reached(file.size * row // opened.metadata.num_rows)
+
+
+def _parquet_batches(
+    file: CorpusFile, name: object, rows: int, column: str | None = None
+) -> Iterator[tuple[pa.RecordBatch, Any]]:
+    """Some rows at a time, of one column or of all, and the opened file."""
+    with open_corpus_file(file) as (content, _):
+        try:
+            opened = pyarrow.parquet.ParquetFile(content)
+            names = opened.schema_arrow.names
+            if column is not None:
+                check_column(name, names, column)
+            elif len(set(names)) != len(names):
+                raise DamagedData(name, "two columns have the same name")
+            columns = None if column is None else [column]
+            for batch in opened.iter_batches(rows, columns=columns, use_threads=False):
+                yield batch, opened
+        except DAMAGES as error:
+            raise explained(error, name, "Parquet file") from error
+
+
+def _named_classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """The names of classes by column, where `datasets` kept them."""
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    except (ValueError, AttributeError):
+        return {}  # the note of another program
+    found = {}
+    for column, feature in features.items() if isinstance(features, dict) else ():
+        inner = feature.get("feature", feature) if isinstance(feature, dict) else feature
+        if isinstance(inner, dict) and inner.get("_type") == "ClassLabel" and isinstance(inner.get("names"), list):
+            found[column] = [str(name) for name in inner["names"]]
+    return found
+
+
+def _by_name(value: Any, names: list[str]) -> Any:
+    """A class, or a list of them, by name; what is no number of a class stays."""
+    if isinstance(value, list):
+        return [_by_name(item, names) for item in value]
+    if value == -1:
+        return None
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Documents of a data set of the Hub, streamed.
+
+FILES_OF_DATASETS = ("arrow", "csv", "json", "parquet", "text")
+"""Files that are read; what is in others is no text, or would have to be unpickled."""
+
+
+def read_hub_dataset(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> Iterator[Document]:
+    """The documents of a data set of the Hub (see `albert.text.readers.Reader`); null is no document."""
+    row = 0
+    for column in _hub_batches(file, reading, report):
+        yield from documents_of_column(column, row + 1, file.name, file.name, reading, report)
+        row += len(column)
+    reached(file.size)
+
+
+def _hub_batches(file: CorpusFile, reading: Reading, report: CorpusReport) -> Iterator[pa.ChunkedArray]:
+    address = HUB.fullmatch(str(file.path))
+    assert address is not None  # as the search has made sure
+    try:
+        commit = HfApi().dataset_info(address["id"], revision=address["revision"]).sha
+        report.noted[f"data set read at commit {commit}: {file.name}"] += 1
+        builder = load_by_name("datasets", "data").load_dataset_builder(
+            address["id"], address["config"], revision=commit
+        )
+        form = type(builder).__module__.rpartition(".")[2]
+        if form not in FILES_OF_DATASETS:
+            raise UsageError(
+                file.name, f"holds {form} files", f"those that are read are {', '.join(FILES_OF_DATASETS)}"
+            )
+        rows = builder.as_streaming_dataset(split=address["split"])
+        columns = rows.column_names or list(next(iter(rows), {}))
+        check_column(file.name, columns, reading.text_field)
+        for table in rows.select_columns([reading.text_field]).with_format("arrow").iter(ROWS_AT_A_TIME):
+            yield table.column(0)
+    except AlbertError:
+        raise
+    except (HTTPError, HFValidationError, *DAMAGES) as error:
+        raise _explained_by_hub(error, file.name) from error
+
+
+def _explained_by_hub(error: Exception, name: str) -> AlbertError:
+    said = " ".join(str(error).split())[:200]
+    if isinstance(error, RepositoryNotFoundError | RevisionNotFoundError):
+        return Unavailable(name, "no such public data set, or revision of it, on the Hub", "set HF_TOKEN for others")
+    if isinstance(error, pa.ArrowException):
+        return explained(error, name, "file of the data set")
+    if isinstance(error, ValueError):
+        return UsageError(name, f"cannot be read ({said})", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
+    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else f"the Hub cannot be reached ({said})"
+    return Unavailable(name, why, "download it (`hf download --repo-type dataset`) and name its files")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Documents of a data set that `datasets` saved (`Dataset.save_to_disk`).
+#
+# Its files are read as streams and checked: mapped into memory, as `datasets` has them, one that is cut short ends
+# the process.
+
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
+
+def read_saved_dataset(
+    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
+) -> Iterator[Document]:
+    """The documents of a saved data set (see `albert.text.readers.Reader`); null is no document."""
+    row = behind = 0
+    for part in _parts(file.path):
+        for column, place in _saved_batches(part, reading):
+            reached(behind + place)
+            yield from documents_of_column(column, row + 1, file.path, file.name, reading, report)
+            row += len(column)
+        behind += part.stat().st_size
+    if size_and_time(file.path) != (file.size, file.modified):
+        raise changed(file)
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The files that `state.json` names."""
+    state = read_json_object(folder / "state.json")
+    try:
+        names = [part["filename"] for part in state["_data_files"]]
+        known = all(name == Path(name).name for name in names) and not state.get("_indices_data_files")
+    except (LookupError, TypeError) as error:
+        raise DamagedData(folder / "state.json", "does not name the files of a data set") from error
+    if not known:
+        raise DamagedData(folder / "state.json", "is not as `Dataset.save_to_disk` writes it", "save it again")
+    return [folder / name for name in names]
+
+
+def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int]]:
+    """Some rows of the column at a time, and how many bytes are behind them."""
+    try:
+        with open_input(part) as stream:
+            _check_end(stream, part)
+            columns = pyarrow.ipc.open_stream(stream).schema.names
+            check_column(part, columns, reading.text_field)
+            stream.seek(0)
+            only = pyarrow.ipc.IpcReadOptions(included_fields=[columns.index(reading.text_field)], use_threads=False)
+            for batch in pyarrow.ipc.open_stream(stream, options=only):
+                column = batch.column(0)
+                column = column.view(pa.binary()) if pa.types.is_string(column.type) else column
+                column.validate(full=True)
+                yield column, stream.tell()
+    except AlbertError:
+        raise
+    except DAMAGES as error:
+        raise explained(error, part, "Arrow file") from error
+
+
+def _check_end(stream: BinaryIO, part: Path) -> None:
+    """Refuse a file that is cut short, between two batches even, which the stream alone does not tell."""
+    stream.seek(-min(len(_END_OF_STREAM), part.stat().st_size), 2)
+    if stream.read() != _END_OF_STREAM:
+        raise DamagedData(part, "damaged Arrow file (it ends too early)", "fetch or write it again")
+    stream.seek(0)

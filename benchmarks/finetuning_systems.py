@@ -29,7 +29,7 @@ from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import open_model
 from albert.finetuning.data import TaskBatch, TaskBatches
 from albert.finetuning.evaluation import Computing, model_outputs
-from albert.finetuning.setup import task_loss
+from albert.finetuning.objective import task_loss
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.optim.recipe import warmup_then_linear
 from albert.runtime.environment import Precision

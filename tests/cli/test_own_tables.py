@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from albert.cli.main import run
-from albert.finetuning.learning_plan import rate_for_width
+from albert.finetuning.options import rate_for_width
 
 WIDTH = 32
 """Of the model of the scene."""

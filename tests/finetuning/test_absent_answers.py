@@ -8,9 +8,8 @@ import torch
 
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
 from albert.finetuning.data import PreparedSplit
-from albert.finetuning.evaluation import CHOSEN_ON_THESE, evaluate_directory
+from albert.finetuning.evaluation import CHOSEN_ON_THESE, evaluate_directory, hold_out
 from albert.finetuning.model import PretrainedEncoder
-from albert.finetuning.options import hold_out
 from albert.finetuning.run import finetune, learnt_windows
 from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor

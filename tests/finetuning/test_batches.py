@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, split_by_tokens
-from albert.finetuning.setup import task_loss
+from albert.finetuning.objective import task_loss
 from albert.model.albert import SpanFromStart
 from albert.model.packing import pack
 from albert.tasks.features import join_sequences

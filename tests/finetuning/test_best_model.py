@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from albert.finetuning import setup as ways_of_learning
+from albert.finetuning import objective as ways_of_learning
 from albert.finetuning.evaluation import evaluate_directory
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from albert.cli.main import dispatch, run
-from albert.finetuning.learning_plan import rate_for_width
+from albert.finetuning.options import rate_for_width
 
 SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
 

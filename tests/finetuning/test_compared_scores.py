@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from albert.cli.main import run
+from albert.finetuning.evaluation import advice
 from albert.finetuning.model import PretrainedEncoder
-from albert.finetuning.report import advice
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.tasks.metrics import mean_absolute_error, pearson

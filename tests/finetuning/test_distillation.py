@@ -12,13 +12,12 @@ from torch.nn import functional
 from albert.checkpoints.model_directory import save_model_directory
 from albert.experiments.quickstart import load_chapters
 from albert.finetuning.data import read_examples
-from albert.finetuning.distillation import Distillation, open_teacher, soft_loss
 from albert.finetuning.evaluation import Computing
 from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.objective import Distillation, DistillationLoss, open_teacher, soft_loss
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
-from albert.finetuning.setup import DistillationLoss
 from albert.model.albert import AlbertForMultipleChoice, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.encoder import Encoder
 from albert.model.packing import pack

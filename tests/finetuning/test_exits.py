@@ -12,9 +12,9 @@ from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.finetuning.data import TaskBatches
 from albert.finetuning.evaluation import Computing
 from albert.finetuning.model import MultiExitModel, PretrainedEncoder, exit_depths, exit_weights
+from albert.finetuning.objective import task_loss, training_setup
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.setup import task_loss, training_setup
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, run_to_depth
 from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from albert.checkpoints.model_directory import open_model
-from albert.finetuning import setup as ways_of_learning
+from albert.finetuning import objective as ways_of_learning
 from albert.finetuning.data import prepare_split
 from albert.finetuning.evaluation import Computing, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder, RandomEncoder, head_kind, random_encoder_like, start_model

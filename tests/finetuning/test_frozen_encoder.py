@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import open_model
-from albert.finetuning import distillation as frozen_encoder
+from albert.finetuning import objective as frozen_encoder
 from albert.finetuning.data import TaskBatches
 from albert.finetuning.evaluation import Computing
 from albert.finetuning.model import PretrainedEncoder, head_kind
+from albert.finetuning.objective import DistillationLoss, task_loss, training_setup
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.setup import DistillationLoss, task_loss, training_setup
 from albert.model.albert import AlbertForMultipleChoice, AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.model.encoder import Encoder
 from albert.tasks.features import join_sequences

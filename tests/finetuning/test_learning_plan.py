@@ -7,8 +7,8 @@ import pytest
 
 from albert.cli.main import run
 from albert.experiments.grids import TABLE_14
-from albert.finetuning.learning_plan import FEWEST_UPDATES, MOST_EPOCHS, plan_learning, rate_for_width, recipe_basis
 from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.options import FEWEST_UPDATES, MOST_EPOCHS, plan_learning, rate_for_width, recipe_basis
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import finetune_seeds
@@ -40,7 +40,7 @@ def command(table, model, output, *flags):
 
 
 def test_command_and_python_give_the_same_model_and_files(table, pretrained, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert.finetuning.learning_plan.FEWEST_UPDATES", 8)
+    monkeypatch.setattr("albert.finetuning.options.FEWEST_UPDATES", 8)
     one, two = tmp_path / "one", tmp_path / "two"
     assert command(table, pretrained, one) == 0
     task = declare_custom_task(table, "review", "label")

@@ -11,11 +11,11 @@ import transformers
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
-from albert.finetuning import setup as ways_of_learning
+from albert.finetuning import objective as ways_of_learning
 from albert.finetuning.data import prepare_split
-from albert.finetuning.distillation import Distillation
 from albert.finetuning.evaluation import Computing, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder
+from albert.finetuning.objective import Distillation
 from albert.finetuning.run import TaskRun, finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor

@@ -10,9 +10,9 @@ from albert.checkpoints.model_directory import save_model_directory
 from albert.finetuning.data import prepare_split, read_examples
 from albert.finetuning.evaluation import evaluate_directory
 from albert.finetuning.model import RandomEncoder, head_description, start_model
+from albert.finetuning.objective import task_loss
 from albert.finetuning.run import task_batches
 from albert.finetuning.run_record import FinetuningSettings
-from albert.finetuning.setup import task_loss
 from albert.inference.predictor import Predictor
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tasks.features import NOT_JUDGED

@@ -10,7 +10,7 @@ import torch
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
-from albert.finetuning import setup as ways_of_learning
+from albert.finetuning import objective as ways_of_learning
 from albert.finetuning.model import PretrainedEncoder, random_encoder_like, start_model
 from albert.finetuning.options import ArchitectureChanges
 from albert.finetuning.run import finetune

@@ -82,21 +82,13 @@ class ModelCard:
     """What a card says.
 
     Args:
-        name: how the model is called.
         architecture: the transformers class, `AlbertForPreTraining` and so on.
         attention_window: of a model with such attention, which transformers does not open.
-        description: one or two sentences.
         parameters: parameter counts by part, in the order they are shown.
         recipe: how it was trained, as plain values; settings that are None or empty are left out.
         data: what it was trained on, a line each.
         scores: metric -> value, for people; the evaluation set belongs into the metric's name.
-        scores_note: what stands below the scores, in Markdown; the command that gives them.
-        language: ISO codes.
-        tags: tags beside `albert`.
-        license: an identifier of the Hub, when one is known.
-        versions: package -> version.
         location: the directory or Hub id in the example; the name when empty.
-        limits: what a user has to know before relying on it, a line each.
         use: the example in Markdown, for what transformers does not open; `{name}` in it is the location.
     """
 

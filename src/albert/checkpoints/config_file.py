@@ -71,9 +71,7 @@ def config_to_json(
     """What `config.json` holds.
 
     Args:
-        config: the model's configuration.
         architecture: the transformers class that opens the weights.
-        dtype: of the weights.
         num_labels: outputs of the head, which transformers derives from `id2label`; None: their number is the same
             whatever that says.
         extra: further keys, of a task say: `id2label`, `problem_type`, `sentence_objective`, ...

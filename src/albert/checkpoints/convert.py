@@ -63,11 +63,9 @@ class ConversionOptions:
     """Options of a conversion: what the caller knows about the source.
 
     Args:
-        config_file: the `albert_config.json` of a TensorFlow checkpoint, when it lies elsewhere.
         overrides: fields of the configuration that go before what the source says.
         one_output: what a TensorFlow classifier with one output is.
         dtype: of the weights; None leaves them as they are.
-        revision: of a Hub repository.
     """
 
     config_file: Path | None = None
@@ -83,19 +81,12 @@ class ConversionSource:
 
     Args:
         kind: "TensorFlow checkpoint" or "Hugging Face directory".
-        place: the file of the weights.
-        size: bytes that were read of it.
-        config: of the model.
         config_place: the file that says it; None where nothing but the command line did.
-        extra: further keys of `config.json`.
-        architecture: the class of transformers that the tensors are.
         tensors: our names -> tensors.
         dropped: tensors that say nothing of the model: an optimiser's, equal copies, saved buffers.
         unexpected: tensors that have no place, each with the reason.
-        notes: what else a user ought to know.
         tokenizer: a vocabulary, or a directory that holds one; None where there is none.
         steps: checkpoints in the same place, of which this is the newest.
-        card: the text of its model card, when it has one.
     """
 
     kind: str
@@ -119,7 +110,6 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
 
     Args:
         source: a directory, a file of a TensorFlow checkpoint or its prefix, or a Hub id.
-        options: what the source does not say.
 
     Raises:
         MissingInput, Unavailable: there is nothing there that can be read.
@@ -239,7 +229,6 @@ class TokenizerOptions:
 
     Args:
         place: a vocabulary, or a directory that holds one; None takes what lies beside the source.
-        without: write the model without one.
         lower_case, keep_accents: what a vocabulary alone does not say; a `tokenizer_config.json` beside it does.
     """
 
@@ -255,11 +244,6 @@ class Conversion:
 
     Args:
         source: what was read; its tensors are gone.
-        names: of the tensors that were written.
-        parameters: numbers by part of the model.
-        tokenizer: what was written beside the weights.
-        tokenizer_place: where it was.
-        written: bytes of the new weights.
         opened: what became of every tensor when the result was opened.
     """
 
@@ -296,8 +280,6 @@ def convert(
     Args:
         source: a directory, a file, a prefix, an archive, or a Hub id.
         output: the new directory; it is whole or absent.
-        options: what the source does not say.
-        tokenizer: what goes beside it.
         labels: the names of a classifier's outputs, in order; none leaves what the source says.
         replace_output: whether an existing directory may give way.
 

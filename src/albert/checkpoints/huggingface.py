@@ -214,7 +214,6 @@ def to_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig) -> dict
 
     Args:
         tensors: the state of one of our models; names of a bare `AlbertModel` have no prefix `albert.`.
-        config: its configuration.
 
     Raises:
         KeyError: a name that is not in the table (a fault of the program).
@@ -258,8 +257,6 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     Args:
         tensors: a file's content, with or without the prefix `albert.`; of tensors on the meta device, which are
             names and shapes alone, copies are taken to be equal.
-        config: the configuration beside it.
-        where: how to call the file in an error.
 
     Raises:
         DamagedData: copies that ought to be equal are not: of a shared block, of a tied tensor, or a map
@@ -377,9 +374,6 @@ def kind_of(extra: Mapping[str, Any]) -> Kind:
 
     A model that was trained to tell the next sentence calls itself a masked language model, for transformers, and is
     one for pre-training here.
-
-    Args:
-        extra: the keys that `read_config` gives beside the configuration.
     """
     named = extra.get("architectures") or ["AlbertModel"]
     kind = KINDS.get(str(named[0]), "encoder")

@@ -30,9 +30,7 @@ class LoadingReport:
     """What became of every tensor, by the names in the file.
 
     Args:
-        source: the file.
         verified: whether every file was checked against a manifest; False: there was none, or nobody asked.
-        missing: tensors of the model that the file lacks.
         newly_initialised: tensors drawn at random, missing or set aside for a new head: train them first.
         unexpected: tensors of the file that this model has no place for.
         dropped: tensors that say nothing new: equal copies of tied ones, saved buffers, an identity map.
@@ -84,12 +82,7 @@ def load_tensors(
 
     Args:
         model: one of our models, without memory of its own.
-        renamed: the file's tensors by our names.
-        config: the model's configuration.
-        source: the file, for errors and the report.
-        verified: whether the file was checked against a manifest.
         dtype: of the parameters; None: each as in the file, and the commonest of those for what is drawn.
-        new_head: leave the file's head aside and draw a new one.
 
     Raises:
         DamagedData: a part of the encoder is missing.
@@ -116,7 +109,6 @@ class Fit:
 
     Args:
         loaded: name of the renamed tensor -> name in the model.
-        drawn: what the model gets at random, by the names in the file.
         missing: those of them that the file lacks, rather than that they are set aside.
         unused: tensors of the file that have a place in another model, by the names in the file.
     """
@@ -204,12 +196,7 @@ _XLARGE = (2048, 8192)
 
 
 def known_quirks(config: AlbertConfig, extra: Mapping[str, Any]) -> tuple[str, ...]:
-    """A line for each doubt about a model.
-
-    Args:
-        config: as the model is opened, that is, after what the user set anew.
-        extra: the other keys of `config.json`.
-    """
+    """A line for each doubt about a model."""
     if not any(key in extra for key in _RELICS):
         return ()
     notes = []
@@ -291,7 +278,6 @@ def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
     """The class that holds most of some tensors; the head of a task goes before those of pre-training.
 
     Args:
-        names: of the tensors, transformers' ones.
         stated: what says so itself; it tells apart the classes whose head is the same linear map.
     """
     heads = {name.split(".", 1)[0] for name in names}
@@ -324,8 +310,6 @@ def require_whole(renamed: Renamed, architecture: str, config: AlbertConfig, whe
     Args:
         renamed: what there is; tensors on the meta device will do.
         architecture: the class that they should be; those that work without a pooler need none.
-        config: of the model.
-        where: how to call the file in an error.
 
     Raises:
         DamagedData: something is missing.

@@ -82,11 +82,7 @@ class OpenedModel:
     """A model in evaluation mode on the CPU, and what is known about it.
 
     Args:
-        model: one of the model classes.
-        config: its configuration.
         extra: the other keys of `config.json`: `id2label`, `problem_type`, `sentence_objective`, ...
-        loading_report: what became of every tensor.
-        directory: where it was read from.
     """
 
     model: nn.Module
@@ -172,11 +168,9 @@ def open_model(
         path_or_id: a directory, or a Hub id such as `albert/albert-base-v2`.
         kind: the head that is wanted; one that the file lacks is drawn at random, which the report says.
         num_labels: outputs of a (token) classification head; None: as many as the file says.
-        revision: a branch, tag or commit, when it is a Hub id.
         new_head: leave the file's head aside, so that a model of one task can start another.
         overrides: fields of the configuration to set anew, `{"hidden_dropout_prob": 0.1}` say.
         dtype: of the parameters; None keeps those of the file.
-        verify: whether to check every file when there is a manifest.
 
     Raises:
         MissingInput: no such directory, or no weights that can be read safely.
@@ -276,11 +270,6 @@ def refuse_foreign_tokenizer(
     tokenizer: Tokenizer, directory: Path, config: AlbertConfig, extra: Mapping[str, Any]
 ) -> None:
     """Check that a tokenizer is the one that a model was trained with.
-
-    Args:
-        tokenizer: what lies beside the model.
-        directory: the model's.
-        config, extra: what `read_config` gives of it.
 
     Raises:
         DamagedData: another fingerprint than `config.json` has, or more pieces than the model has embeddings.

@@ -299,10 +299,6 @@ class StoredVariable:
     Args:
         type_name: TensorFlow's name of the number type, "float32" say.
         dtype: ours; None where there is none, as for strings.
-        shape: the sizes of its axes.
-        shard: which data file holds it.
-        offset: of its first byte.
-        size: in bytes.
         crc32c: the masked checksum of its bytes.
         sliced: whether it is stored in slices, by a partitioned variable.
     """

@@ -49,13 +49,7 @@ _PICKLE_BEGINNINGS = (b"PK\x03\x04", b"\x80")
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor in a file, of which nothing but the header has been read.
-
-    Args:
-        file: the file.
-        place: its first byte in the file.
-        dtype, shape: what it is.
-    """
+    """A tensor in a file, of which nothing but the header has been read."""
 
     file: Path
     place: int
@@ -187,10 +181,6 @@ def restore(values: Int8[Tensor, "rows columns"], scales: Float32[Tensor, " rows
 def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, ...]:
     """What a user has to know of a model whose matrices were stored as integers; nothing of another.
 
-    Args:
-        extra: the keys of `config.json` beside the configuration.
-        directory: the model's.
-
     Raises:
         DamagedData: they are stored in a form that this version does not know.
     """
@@ -225,7 +215,6 @@ class StoredTensors:
 
     Args:
         source: the file to speak of in errors, or the index when there are several.
-        by_name: every tensor.
         scales: of the rows of those that are stored as integers.
     """
 
@@ -244,7 +233,6 @@ class StoredTensors:
         """Read some tensors, each into memory of its own, so that nothing hangs on the file.
 
         Args:
-            names: which ones.
             dtype: what to make of numbers with a fraction; None leaves them as they are.
 
         Raises:

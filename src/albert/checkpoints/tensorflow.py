@@ -44,7 +44,6 @@ def shown_sizes(shapes: Shapes, where: str) -> dict[str, int]:
 
     Args:
         shapes: of the tensors, by transformers' names.
-        where: how to call the checkpoint in an error.
 
     Raises:
         DamagedData: a tensor that shows one is absent, or is no matrix.
@@ -72,10 +71,6 @@ def shown_sizes(shapes: Shapes, where: str) -> dict[str, int]:
 def read_albert_config(path: Path | None, directory: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What the file says under keys that the reference's code reads, and the keys that it ignores.
 
-    Args:
-        path: the file; None where there is none.
-        directory: where it was looked for.
-
     Raises:
         MissingInput, DamagedData: there is no such file, or no JSON in it.
     """
@@ -91,10 +86,7 @@ def config_of(
 
     Args:
         said: what `albert_config.json` says.
-        shapes: of the tensors, by transformers' names.
         overrides: what whoever converts says instead, in our words: `hidden_act` "gelu" is the exact one here.
-        file: the configuration's file, for errors; None where there is none.
-        where: how to call the checkpoint in an error.
 
     Raises:
         MissingInput: nobody says what the tensors do not show.
@@ -175,7 +167,6 @@ class CheckpointFiles:
 
     Args:
         prefix: what the names of the tensors' files begin with.
-        config: `albert_config.json`, when there is one.
         tokenizer: a SentencePiece model or a WordPiece vocabulary, when there is one.
         steps: how many checkpoints lie there; the state file chose this one when there are several.
     """
@@ -197,9 +188,7 @@ def find_checkpoint(path: Path, config: Path | None = None, tokenizer: Path | No
     """The files of the checkpoint that a path means.
 
     Args:
-        path: a directory, a prefix, or one file of a checkpoint.
         config: the `albert_config.json` to take, wherever it is.
-        tokenizer: the vocabulary to take.
 
     Raises:
         MissingInput: no checkpoint there, or several and nothing that chooses.
@@ -414,9 +403,7 @@ class SortedNames:
     """What becomes of every variable of a checkpoint.
 
     Args:
-        placed: those that a model has a place for.
         dropped: what an optimiser keeps: moments, steps, the scale of the loss.
-        unexpected: the others, each with the reason.
     """
 
     placed: dict[str, Place]
@@ -426,10 +413,6 @@ class SortedNames:
 
 def sort_names(names: Iterable[str], where: str) -> SortedNames:
     """Find every variable's place.
-
-    Args:
-        names: of the variables.
-        where: how to call the checkpoint in an error.
 
     Raises:
         DamagedData: they are those of another model, or two variables have the same place.
@@ -490,14 +473,9 @@ class TensorflowCheckpoint:
     """A checkpoint, read.
 
     Args:
-        config: of the model.
-        extra: further keys for `config.json`.
         tensors: transformers' name -> tensor, in memory of its own.
-        architecture: the class of transformers that they are.
-        dropped: variables of the optimiser.
         unexpected: variables that have no place, each with the reason.
         ignored_keys: of `albert_config.json`, which the reference's code does not read either.
-        files: where everything was.
         source: the index, for errors and reports.
         size: bytes of the tensors that were read.
     """
@@ -528,12 +506,8 @@ def read_tensorflow_checkpoint(
     Names, shapes, configuration and sizes of files are checked before the first number is read.
 
     Args:
-        path: a directory, a prefix, or one file of the checkpoint (see `tensorflow_files`).
-        config_file: its `albert_config.json`, when that lies elsewhere.
-        tokenizer: its vocabulary, when that lies elsewhere.
         overrides: what goes before `albert_config.json`: `num_hidden_layers`, `num_attention_heads`, `hidden_act`.
         one_output: what a classifier with one output is, STS-B's or RACE's; their checkpoints look alike.
-        dtype: of the tensors; None leaves them as they are stored.
 
     Raises:
         MissingInput: a file is absent, or nobody says how many layers, heads or which activation.

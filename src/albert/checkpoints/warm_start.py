@@ -68,7 +68,6 @@ def warm_start_layers(
 
     Args:
         tensors: of the source, by our names.
-        source, target: the two architectures, of equal H and F.
         names: the target's tensors; those of its blocks are returned.
 
     Raises:
@@ -121,7 +120,6 @@ def resize_positions(
     """A position table of another length.
 
     Args:
-        table: of the trained model.
         wanted: rows of the result, P′.
         trained: rows that training ever reached, P; the rest of the table is what it was drawn as.
         how: how rows behind the trained ones are made; None: tiled where the table has none, else left as they are.
@@ -151,9 +149,6 @@ def trained_length(extra: Mapping[str, Any]) -> int | None:
 
     A pre-trained model says it as `max_sequence_length`. In a fine-tuned one that is the length of its task, and
     `trained_positions` is what it started with.
-
-    Args:
-        extra: the keys of `config.json` beside the configuration.
 
     Raises:
         InvalidConfiguration: what it says is no length.
@@ -244,9 +239,7 @@ def rows_of_pieces(
     """The table of the new vocabulary.
 
     Args:
-        table: of the old one.
         fresh: initial values, kept where a piece has no origin.
-        origins: of the new pieces.
     """
     counts = torch.tensor([len(rows) for rows in origins.rows])
     numbers = torch.tensor([row for rows in origins.rows for row in rows])
@@ -299,11 +292,9 @@ class WarmStarted:
     """What became of the weights.
 
     Args:
-        tensors: the target's, all of them.
         drawn: names of those that the source does not have: they are the initial values given.
         unused: names of the source's that the target has no place for.
         trained_positions: positions that training reached, or that were made of such.
-        notes: every change, in words.
     """
 
     tensors: dict[str, Tensor]
@@ -330,9 +321,7 @@ def warm_start(
 
     Args:
         tensors: of the trained model, with any head; names begin with `albert.` but for the head's.
-        source: its architecture.
         initial: the target as it would be without a warm start.
-        target: the architecture wanted.
         origins: what the target's pieces begin as; None: the tokenizer stays.
         extend_positions: how positions beyond the trained ones are made; None: tiled where the source has none.
         trained_positions: positions that the source's training reached; None: all.
@@ -419,9 +408,7 @@ def outputs_by_name(id2label: Mapping[int, str] | None, spellings: Sequence[Sequ
     """For each label, the output of the kept head that has its name.
 
     Args:
-        id2label: the names of the head's outputs.
         spellings: the labels as files have them, and as people read them; one of the two must fit as a whole.
-        model: whose head it is, for the error.
 
     Raises:
         InvalidConfiguration: other names, or none (`LABEL_0`, ...), whose order nobody can know.

@@ -25,8 +25,15 @@ from albert.experiments.depth_curve import (
     precision_scores,
     write_curve,
 )
-from albert.finetuning.evaluation import EvaluatedModels, evaluate_models, write_predictions
-from albert.finetuning.report import published_lines, scores_table, shortened, shown
+from albert.finetuning.evaluation import (
+    EvaluatedModels,
+    evaluate_models,
+    published_lines,
+    scores_table,
+    shortened,
+    shown,
+    write_predictions,
+)
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
 from albert.pretraining.evaluation import CrossEvaluation, Score, evaluate_pretraining
 from albert.pretraining.masking import MaskingRecipe

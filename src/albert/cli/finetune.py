@@ -15,11 +15,10 @@ from albert.api.options import Finetune
 from albert.checkpoints.hub import find_model
 from albert.cli.options import open_console
 from albert.cli.render import show_reading, show_statistics, table
-from albert.finetuning.distillation import Distillation
-from albert.finetuning.learning_plan import FULL_WIDTH, recipe_basis
+from albert.finetuning.evaluation import advice, published_lines, scores_table, shortened, shown
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
-from albert.finetuning.options import ArchitectureChanges
-from albert.finetuning.report import advice, published_lines, scores_table, shortened, shown
+from albert.finetuning.objective import Distillation
+from albert.finetuning.options import FULL_WIDTH, ArchitectureChanges, recipe_basis
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.seeds import (

@@ -68,11 +68,7 @@ class TaskBatches:
     """The batches of a fine-tuning run.
 
     Args:
-        sequences: all training sequences.
-        targets: one entry (or row) per example, or per token.
-        term: name of the loss term.
         batch_size: examples per step over all ranks.
-        seed: of the order.
         micro_batch_tokens: tokens that go through the model at once; a longer single example goes alone.
         n_options: sequences of one example, which follow each other and stay together.
         per_token: whether `targets` are those of tokens; then an example is a sequence.

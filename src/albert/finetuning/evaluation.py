@@ -1,4 +1,4 @@
-"""Evaluation on a split or of whole model directories: predictions, official metrics, a constant baseline beside them.
+"""Evaluating a model on a task: predictions of every example, official scores, the threshold, lines for people.
 
 Every example is answered; nothing is scored on a part of a split."""
 
@@ -16,18 +16,27 @@ from torch import nn
 
 from albert.finetuning.data import PreparedSplit, encode_split, pack_members, read_examples, split_by_tokens
 from albert.finetuning.model import open_for_task
-from albert.finetuning.options import threshold_for
 from albert.model.albert import OutputRow, SpanBeamRow, output_rows
 from albert.runtime.devices import autocast, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.progress import progress
+from albert.runtime.random_streams import stream
 from albert.runtime.workers import share_out
-from albert.tasks.answers import Answers, NullThreshold, best_answers, decide
+from albert.tasks.answers import Answers, NullThreshold, best_answers, choose_threshold, decide
 from albert.tasks.examples import Example
 from albert.tasks.features import Sequences, SpanFeatures, TagFeatures
-from albert.tasks.metrics import OUTSIDE, baseline_scores, entities_of, in_order, runs_of, tag_scheme, task_scores
+from albert.tasks.metrics import (
+    OUTSIDE,
+    baseline_scores,
+    entities_of,
+    in_order,
+    is_better,
+    runs_of,
+    tag_scheme,
+    task_scores,
+)
 from albert.tasks.race import OptionFeatures
 from albert.tasks.submission import EACH_ITS_OWN, averaged_answers, averaged_numbers
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task
@@ -226,8 +235,6 @@ def evaluation_of(
     """Decide and score what was predicted.
 
     Args:
-        task: the declaration.
-        prepared: the split; without labels nothing is scored.
         predicted: what a model, or several, say to its examples.
         threshold: from where on a question has no answer, where that may be; None chooses it on the split itself.
         started: when the work on the split began, by `time.perf_counter`.
@@ -262,8 +269,6 @@ def predict_split(
     Args:
         model: with a head for the target, on the device already. Its training mode is kept.
         target: what is asked.
-        prepared: the split.
-        computing: where and how.
         label_columns: for each label of the task, the model's output for it; None when they are in the same
             order.
     """
@@ -417,9 +422,6 @@ def evaluate_models(
     Args:
         task: what is asked; its labels are matched with each model's by name.
         models: model directories, runs of `albert finetune`, or Hub ids.
-        data: the task's data folder.
-        split: which split.
-        device, precision, micro_batch_tokens: where and how to compute.
         max_length: tokens of a sequence; None takes the length of the fine-tuning, or else the task's.
         revision: a branch, tag or commit, when a model is a Hub id.
         overrides: fields of the models' configurations to set anew.
@@ -468,3 +470,128 @@ def write_predictions(path: Path, evaluation: Evaluation) -> None:
     """One JSON object per line: `id`, `prediction`, `gold`, and probabilities or the place in the context."""
     lines = [json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in evaluation.predictions]
     write_text(path, "".join(line + "\n" for line in lines))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The no-answer threshold: chosen on questions that are held out of training.
+#
+# The reference chooses it on the questions that it then reports; that is possible too, and said wherever scores
+# are.
+
+HELD_OUT_SHARE = 0.05
+
+
+def hold_out(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+    """Examples to learn from, and a twentieth of them, whole contexts drawn by the seed, to choose the threshold on.
+
+    Raises:
+        InvalidConfiguration: there is one context only, or nothing with and nothing without an answer to hold out.
+    """
+    contexts = list(dict.fromkeys(example.texts[1] for example in examples))
+    sizes = dict.fromkeys(contexts, 0)
+    for example in examples:
+        sizes[example.texts[1]] += 1
+    held: set[str] = set()
+    questions = 0
+    for place in stream("finetuning.held_out", seed).permutation(len(contexts)).tolist():
+        held.add(contexts[place])
+        questions += sizes[contexts[place]]
+        if questions >= HELD_OUT_SHARE * len(examples):
+            break
+    learnt = [example for example in examples if example.texts[1] not in held]
+    if not learnt:
+        why = "too few contexts to keep some back from training for it"
+        raise InvalidConfiguration("null threshold", why, "give more data, or --null-threshold dev")
+    return learnt, [example for example in examples if example.texts[1] in held]
+
+
+def threshold_for(examples: Sequence[Example], answers: Sequence[Answers], chosen_on: str) -> NullThreshold:
+    """The threshold with the best F1 on some questions."""
+    gold = [[answer.text for answer in example.answers] for example in examples]
+    return NullThreshold(choose_threshold(gold, decide(answers, NullThreshold())), chosen_on)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An evaluation in lines for people: scores, what they are compared with, published scores, and what was shortened.
+
+
+_WORDS = {
+    "unlabelled": "examples without a label: nothing is scored",
+    "truncated": "examples cut to the maximum length",
+    "passages_truncated": "questions whose passage was cut",
+    "questions_truncated": "questions cut",
+    "sentences_in_several_windows": "sentences in several windows",
+    "sentences_without_words": "sentences without a word",
+    "words_without_pieces": "words without a piece, read as the unknown one",
+    "tags_that_continue_nothing": "tags that go on with an entity that none began: they begin it, as conlleval has it",
+    "contexts_in_several_windows": "contexts in several windows",
+    "answers_relocated": "answers found away from their offset",
+    "answers_not_found": "answers not in their context, or there more than once",
+    "answers_not_aligned": "answers without a place in the context's tokens",
+}
+
+
+def scores_table(
+    task: Task,
+    scores: Mapping[str, float | None],
+    baseline: Mapping[str, float | None] | None,
+    linear: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Each metric with the best constant answer for it and the linear model's score beside it, then published scores.
+
+    Args:
+        linear: a `LinearBaseline` as plain values.
+    """
+    lines = []
+    for name, value in scores.items():
+        line = f"{name:<20} {shown(value):>9}"
+        beside = []
+        if baseline is not None and name in baseline and "thresh" not in name:
+            beside.append(f"best constant answer: {shown(baseline[name])}")
+        if linear is not None and name in linear["scores"]:
+            beside.append(f"{linear['method']}: {shown(linear['scores'][name])}")
+        lines.append(line + (f"   ({'; '.join(beside)})" if beside else ""))
+    if linear is not None and linear["left_out"] is not None:
+        lines.append(f"{linear['method']} is left out: {linear['left_out']}")
+    return lines + published_lines(task)
+
+
+def advice(
+    scores: Mapping[str, float | None],
+    baseline: Mapping[str, float | None] | None,
+    linear: Mapping[str, Any] | None = None,
+) -> str | None:
+    """What to try when the first score is not better than a constant answer or the linear model; None when it is.
+
+    For the arguments see `scores_table`.
+    """
+    name, score = next(iter(scores.items()), ("", None))
+    rivals: dict[str, float | None] = {}
+    if baseline is not None and name in baseline:
+        rivals["the best constant answer's"] = baseline[name] or 0.0  # the correlation with a constant is undefined
+    if linear is not None and name in linear["scores"]:
+        rivals[f"that of {linear['method']},"] = linear["scores"][name]
+    ahead = [f"{rival} {shown(value)}" for rival, value in rivals.items() if not is_better(name, score, value)]
+    if not ahead:
+        return None
+    why = f"{name} {shown(score)} is not better than {' and '.join(ahead)}"
+    return f"{why}: try more --epochs, another --learning-rate, or a larger --model"
+
+
+def published_lines(task: Task) -> list[str]:
+    """Published scores, a line for each metric and source."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for published in task.published:
+        group = groups.setdefault((published.metric, published.source), [])
+        group.append(f"{published.model} {published.score:g}")
+    return [f"published {name}: {', '.join(found)} ({source})" for (name, source), found in groups.items()]
+
+
+def shortened(counts: Mapping[str, Any]) -> list[str]:
+    """Lines on whatever was cut, moved or not found; none when nothing was."""
+    return [f"{counts[key]:,} {what}" for key, what in _WORDS.items() if counts.get(key)]
+
+
+def shown(value: float | None) -> str:
+    """A score with two decimals."""
+    return "undefined" if value is None else f"{value:.2f}"

@@ -37,11 +37,6 @@ _REMEDY = "leave --keep-head out: a new head is drawn, the rest of the model sta
 def order_kept_head(opened: OpenedModel, target: Target, model: str) -> None:
     """Put the outputs of the file's head into the order of the target's labels.
 
-    Args:
-        opened: with the head of the file.
-        target: what the task asks.
-        model: how to call it in an error.
-
     Raises:
         InvalidConfiguration: the file has no such head, or one with other outputs.
     """
@@ -110,9 +105,6 @@ class StartedModel:
 
     Args:
         model: with a fresh head, or a kept one.
-        config: its architecture.
-        tokenizer: the one it was trained with.
-        tokenizer_directory: where that lies.
         source: where the weights come from, in words.
         changes: what was asked to change, as plain values.
         changed: what became of it, in words.
@@ -299,12 +291,8 @@ class OpenedForTask:
     """A model that can be asked a task.
 
     Attributes:
-        model: with its head, on the CPU.
-        tokenizer: its own.
         recipe: the task's, with the lengths that the model was trained with.
-        label_columns: see `label_columns`.
         threshold: from where on a question has no answer.
-        directory: where it lies.
         notes: how it was opened, for people.
     """
 
@@ -456,7 +444,6 @@ class MultiExitModel(nn.Module):
     """A model whose head is asked after several layers.
 
     Args:
-        model: one of the model classes with a task's head.
         depths: after which layers, ascending.
     """
 
@@ -474,7 +461,6 @@ class MultiExitModel(nn.Module):
         """What the head gives at each depth.
 
         Args:
-            packed: the sequences.
             told: what the head needs to know beside the states.
             states: after these depths, where they are known already.
         """

@@ -1,15 +1,19 @@
-"""Changes of architecture before fine-tuning, and the no-answer threshold chosen on held-out questions."""
+"""What a fine-tuning run is asked to do: changes of architecture, and how a task is learnt where nobody says."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from albert.model.config import Activation, AlbertConfig, Extension, Sharing
-from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import to_json
-from albert.runtime.random_streams import stream
-from albert.tasks.answers import Answers, NullThreshold, choose_threshold, decide
-from albert.tasks.examples import Example
+from albert.runtime.json_files import from_json, read_json_object, to_json
+from albert.tasks.custom import OwnTables
+from albert.tasks.submission import DECLARED
+from albert.tasks.table_task import RecipeChanges
+from albert.tasks.task import Task, TaskRecipe
+from albert.training.run_folder import RunFolder
+
+ThresholdFrom = Literal["train", "dev"]
+"""Which questions choose the no-answer threshold: some held out of training, or those that are scored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,46 +56,143 @@ class ArchitectureChanges:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The no-answer threshold: chosen on questions that are held out of training.
-#
-# The reference chooses it on the questions that it then reports; that is possible too, and said wherever scores
-# are.
-
-ThresholdFrom = Literal["train", "dev"]
-HELD_OUT_SHARE = 0.05
+# How a task is learnt where nobody says: rate, batch size, epochs and length, the same from every door. A published
+# task keeps its published recipe (Lan et al. 2019, A.4); only its rate is fitted to models narrower than the
+# published ones. Your own table has none: it is learnt for enough updates, however few rows it has. What is asked for
+# stays as it is. A run that goes on keeps the defaults that it began with.
 
 
-def hold_out(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-    """Examples to learn from, and a twentieth of them, whole contexts drawn by the seed, to choose the threshold on.
+AskedRecipe = TaskRecipe | RecipeChanges | None
+"""A recipe that is taken as it is; or what is to be another than the default; or nothing but defaults."""
+FULL_WIDTH = 768
+"""H of ALBERT-base, the narrowest model that a recipe was published for."""
+RATE_POWER = 1.8
+HIGHEST_RATE = 1e-3
+FEWEST_UPDATES = 750
+"""For your own table; the paper has 800 for its smallest tasks (A.4). Measured: results/README.md, "Small tables"."""
+MOST_EPOCHS = 50.0
+"""For your own table; as many as the paper has for its smallest task, 635 rows."""
+SMALL_TABLE, SMALL_BATCH = 5000, 16
+"""Fewer rows than that are learnt in batches of that size."""
+_DURATION = ("epochs", "steps")
+BY_DEFAULT = "by_default"
+"""The key of a run's recipe.json that names what nobody set."""
+_ALL = frozenset(each.name for each in fields(TaskRecipe))
 
-    Raises:
-        InvalidConfiguration: there is one context only, or nothing with and nothing without an answer to hold out.
+
+def rate_for_width(rate: float, hidden_size: int) -> float:
+    """A recipe's learning rate for a model of this width: times (768/H)^1.8 below 768.
+
+    Under Adam the step of a weight matrix is to go with the inverse of its width at least (Yang et al., 2022, arXiv
+    2203.03466), and small BERTs were fine-tuned best at rates of up to 3e-4 (Turc et al., 2019, arXiv 1908.08962). The
+    power is what suits H 128, 5e-4 where the recipe has 2e-5. The result is 1e-3 at most, unless the recipe has more.
     """
-    contexts = list(dict.fromkeys(example.texts[1] for example in examples))
-    sizes = dict.fromkeys(contexts, 0)
-    for example in examples:
-        sizes[example.texts[1]] += 1
-    held: set[str] = set()
-    questions = 0
-    for place in stream("finetuning.held_out", seed).permutation(len(contexts)).tolist():
-        held.add(contexts[place])
-        questions += sizes[contexts[place]]
-        if questions >= HELD_OUT_SHARE * len(examples):
-            break
-    learnt = [example for example in examples if example.texts[1] not in held]
-    if not learnt:
-        why = "too few contexts to keep some back from training for it"
-        raise InvalidConfiguration("null threshold", why, "give more data, or --null-threshold dev")
-    return learnt, [example for example in examples if example.texts[1] in held]
+    wanted = rate * max(1.0, FULL_WIDTH / hidden_size) ** RATE_POWER
+    return min(wanted, max(rate, HIGHEST_RATE))
 
 
-def threshold_for(examples: Sequence[Example], answers: Sequence[Answers], chosen_on: str) -> NullThreshold:
-    """The threshold with the best F1 on some questions.
+@dataclass(frozen=True)
+class RecipeBasis:
+    """What is known of a recipe before model and rows are.
+
+    Attributes:
+        recipe: complete; dropout and lengths are final but for the positions of the model.
+        to_fit: those of them that no earlier call of the same run has fitted to model and rows.
+        own_table: whether the task is the user's own, so that its duration may be fitted.
+    """
+
+    recipe: TaskRecipe
+    by_default: frozenset[str]
+    to_fit: frozenset[str]
+    own_table: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningPlan:
+    """What a run is going to do, complete, before it trains.
+
+    Attributes:
+        recipe: with every value resolved.
+        updates: optimiser updates in all.
+        warmup_updates: of which the rate rises.
+        epochs: how often each example is learnt.
+    """
+
+    recipe: TaskRecipe
+    by_default: tuple[str, ...]
+    examples: int
+    updates: int
+    warmup_updates: int
+    epochs: float
+    rate_factor: float
+
+
+def recipe_basis(task: Task, asked: AskedRecipe = None, kept: dict[str, Any] | None = None) -> RecipeBasis:
+    """What is asked of a recipe, over what the task's own table says of it, over the defaults.
 
     Args:
-        examples: with their gold answers.
-        answers: what the model says to them.
-        chosen_on: what they are, in words.
+        task: its recipe is a default where it is a published one, or that of the user's own table; any other was
+            written by the caller and is taken as it is.
+        asked: by flags, or in Python.
+        kept: see `kept_recipe`: the defaults of the run that goes on.
+
+    Raises:
+        InvalidConfiguration: both epochs and steps are asked for, or a value that cannot work.
     """
-    gold = [[answer.text for answer in example.answers] for example in examples]
-    return NullThreshold(choose_threshold(gold, decide(answers, NullThreshold())), chosen_on)
+    said, own_table = _ALL, isinstance(task.source, OwnTables)
+    if isinstance(asked, TaskRecipe):
+        asked.check()
+        return RecipeBasis(asked, frozenset(), frozenset(), own_table)
+    changes = asked or RecipeChanges()
+    if isinstance(task.source, OwnTables):
+        said = _said(changes) | _said(task.source.asked.recipe)
+    elif any(task.recipe in (known.recipe, known.second_recipe) for known in DECLARED.values()):
+        said = _said(changes)
+    recipe, by_default, known = changes.applied_to(task.recipe), _ALL - said, frozenset()
+    if kept is not None:
+        earlier = from_json(TaskRecipe, kept["recipe"], "recipe.json: recipe")
+        known = by_default & frozenset(kept.get(BY_DEFAULT, _ALL))
+        recipe = replace(recipe, **{name: getattr(earlier, name) for name in known})
+    recipe.check()
+    return RecipeBasis(recipe, by_default, by_default - known, own_table)
+
+
+def kept_recipe(run: RunFolder, task: Task) -> dict[str, Any] | None:
+    """What an unfinished or finished run of this task in the folder recorded of its recipe; None where there is none.
+
+    A run that was recorded before defaults were told apart from what was asked for counts as learnt by defaults.
+    """
+    if not run.recipe_path.exists():
+        return None
+    record = read_json_object(run.recipe_path)
+    return record if record.get("task") == task.name and isinstance(record.get("recipe"), dict) else None
+
+
+def plan_learning(basis: RecipeBasis, hidden_size: int, examples: int) -> LearningPlan:
+    """The recipe fitted to a model of this width and so many training examples."""
+    recipe, factor, to_fit = basis.recipe, 1.0, basis.to_fit
+    if "learning_rate" in to_fit:
+        rate = rate_for_width(recipe.learning_rate, hidden_size)
+        factor = rate / recipe.learning_rate
+        recipe = replace(recipe, learning_rate=rate)
+    if basis.own_table and "batch_size" in to_fit and examples < SMALL_TABLE:
+        recipe = replace(recipe, batch_size=min(recipe.batch_size, SMALL_BATCH))
+    if basis.own_table and to_fit.issuperset(_DURATION) and recipe.epochs is not None:
+        enough = math.ceil(FEWEST_UPDATES * recipe.batch_size / examples)
+        recipe = replace(recipe, epochs=max(recipe.epochs, min(float(enough), MOST_EPOCHS)))
+    updates = recipe.total_steps(examples)
+    return LearningPlan(
+        recipe=recipe,
+        by_default=tuple(sorted(basis.by_default)),
+        examples=examples,
+        updates=updates,
+        warmup_updates=round(recipe.warmup_share * updates),
+        epochs=updates * recipe.batch_size / examples,
+        rate_factor=factor,
+    )
+
+
+def _said(changes: RecipeChanges) -> frozenset[str]:
+    """The fields that are set; epochs and steps say one thing."""
+    said = {each.name for each in fields(changes) if getattr(changes, each.name) is not None}
+    return frozenset(said | {*_DURATION, "examples"} if said & {*_DURATION} else said)

@@ -12,12 +12,19 @@ from torch import nn
 
 from albert.checkpoints.model_directory import save_model_directory, write_model
 from albert.finetuning.data import PreparedSplit, Subset, TaskBatches, encode_split, prepare_split, read_examples
-from albert.finetuning.distillation import Teacher, TeacherLogits, open_teacher
-from albert.finetuning.evaluation import Computing, Evaluation, evaluate_model, predict_split, write_predictions
-from albert.finetuning.learning_plan import AskedRecipe, LearningPlan, kept_recipe, plan_learning, recipe_basis
+from albert.finetuning.evaluation import (
+    Computing,
+    Evaluation,
+    advice,
+    evaluate_model,
+    hold_out,
+    predict_split,
+    threshold_for,
+    write_predictions,
+)
 from albert.finetuning.model import Start, StartedModel, exit_depths, fit_length, head_description, start_model
-from albert.finetuning.options import hold_out, threshold_for
-from albert.finetuning.report import advice
+from albert.finetuning.objective import Teacher, TeacherLogits, TrainingSetup, open_teacher, term_of, training_setup
+from albert.finetuning.options import AskedRecipe, LearningPlan, kept_recipe, plan_learning, recipe_basis
 from albert.finetuning.run_record import (
     RESULTS_NAME,
     BestModel,
@@ -32,7 +39,6 @@ from albert.finetuning.run_record import (
     run_report,
     selection_of,
 )
-from albert.finetuning.setup import TrainingSetup, term_of, training_setup
 from albert.model.albert import EXITS_KEY
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import warmup_then_linear
@@ -366,14 +372,10 @@ def finetune(
     The same task, start and recipe give the same model and files here and from `albert finetune`.
 
     Args:
-        task: the declaration.
-        start: where the weights come from.
-        data: the task's data folder.
         output: the run directory. The same call goes on where an earlier one was stopped; a finished run is
             returned as it is.
         recipe: a `TaskRecipe` is taken as it is; `RecipeChanges` say what is to be another than the default, None
             that nothing is. For the defaults see `learning_plan`.
-        settings: how to compute.
         teacher_logits: of earlier runs, which are not computed again; those of this run's teacher are
             added.
         announce: told rate, batch size, epochs, updates and length before the first update; see `TaskRun.figures`.

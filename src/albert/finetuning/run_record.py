@@ -13,11 +13,10 @@ import torch
 from albert.checkpoints.card import ModelCard
 from albert.checkpoints.model_directory import ARCHITECTURES, open_model, weights_fingerprint
 from albert.finetuning.data import PreparedSplit, TaskBatches
-from albert.finetuning.distillation import Distillation, Teacher
 from albert.finetuning.evaluation import Evaluation
-from albert.finetuning.learning_plan import BY_DEFAULT, LearningPlan
 from albert.finetuning.model import Exits, StartedModel, head_kind, n_outputs
-from albert.finetuning.options import ThresholdFrom
+from albert.finetuning.objective import Distillation, Teacher
+from albert.finetuning.options import BY_DEFAULT, LearningPlan, ThresholdFrom
 from albert.model.cost import count_parameters
 from albert.optim.recipe import OptimizerRecipe
 from albert.runtime.devices import describe_machine
@@ -85,8 +84,6 @@ class Selection:
     """Which model of a run it was.
 
     Attributes:
-        by: the last, or the best.
-        metric: whose value was best.
         step: after how many updates the model was taken; None: the last.
         evaluations: among how many it was the best; 1 where nothing was chosen.
     """

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from albert.finetuning.distillation import TeacherLogits
 from albert.finetuning.evaluation import evaluate_directory, write_predictions
-from albert.finetuning.learning_plan import AskedRecipe, kept_recipe
 from albert.finetuning.model import PretrainedEncoder, Start
+from albert.finetuning.objective import TeacherLogits
+from albert.finetuning.options import AskedRecipe, kept_recipe
 from albert.finetuning.run import finetune, keep_own_task
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.runtime.environment import world
@@ -125,7 +125,6 @@ def finetune_seeds(
         task, start, data, recipe, settings: see `finetune`. All runs learn by the recipe of the first. The seed decides
             the head, the order, dropout, and what is drawn where `max_train_examples` says so.
         output: the directory of all runs. The same call goes on where an earlier one was stopped.
-        n_seeds: how many.
         announce: see `finetune`; called for the first seed.
 
     Raises:
@@ -253,11 +252,7 @@ def diagnose(
     """Let a model answer every split of a diagnostic set whose file is there.
 
     Args:
-        task: the diagnostic set.
         model: fine-tuned on the task that it belongs to; None: there is none, and nothing is answered.
-        data: the folder of all tasks.
-        output: where the predictions go.
-        settings: how to compute.
 
     Raises:
         DamagedData: a file is not what it should be.
@@ -365,13 +360,8 @@ def finetune_benchmark(
     """Fine-tune on every task of a benchmark; a task that diverges ends no other.
 
     Args:
-        name: what the benchmark is called.
-        average: which tasks it has.
-        start: where the weights come from.
-        data: the folder of all tasks.
         output: the directory of all runs. The same call goes on where an earlier one was stopped.
         recipe, settings: see `finetune`, for each task; the seed is the first of its runs.
-        n_seeds: runs of each task.
         intermediate: a model that was fine-tuned on the intermediate task before, to start from in place of the one
             that is learnt here.
 

@@ -83,12 +83,7 @@ def best_answers(
     """The best answers of every example.
 
     Args:
-        examples: what `features` were made of.
-        features: all windows.
         rows: what the model gave for each window: [length, 2] logits of start and end, or a joint head's row.
-        max_answer_tokens: longest answer in tokens.
-        n_best: how many answers are returned at most.
-        may_be_absent: whether a question may have no answer.
     """
     windows: list[list[tuple[Window, np.ndarray | BeamRow]]] = [[] for _ in examples]
     for window, row in zip(features.windows, rows, strict=True):
@@ -241,7 +236,6 @@ class OpenAnswer:
     Attributes:
         text: the best answer; empty when there is none to give.
         no_answer: how much speaks against any answer, in whatever unit.
-        answered: the decision.
     """
 
     text: str

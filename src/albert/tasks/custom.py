@@ -54,11 +54,6 @@ class OwnTables:
 def prepared_rows(task: TableTask, rows: Rows, source: object) -> Rows:
     """Rows with their identifiers, answers and options as a declared task has them; none is left out.
 
-    Args:
-        task: with its kind.
-        rows: as they were read.
-        source: what they are called in errors.
-
     Raises:
         DamagedData: two rows with one identifier, a label that means no option, starts of answers that are none.
     """
@@ -175,7 +170,6 @@ class ReadTask:
         task: the declaration; its source holds the rows.
         asked: the same as plain values, complete: with it the task can be declared again.
         raw: the tables as they were read, by split; without what is held out.
-        inferred: what nobody said.
     """
 
     task: Task
@@ -248,8 +242,6 @@ def declare_custom_task(
 
     Args:
         files: split to file, "train" or "dev" or both.
-        text, label, pair: column names.
-        regression: `label` is a number to predict.
         labels: the known labels; None takes those of the training file, sorted (as numbers when all are
             numbers).
         recipe: how to train, taken as it is; None fits the defaults to model and rows.

@@ -262,9 +262,7 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> R
     Values that are not text become text as JSON writes it; see `fields_of`.
 
     Args:
-        path: the file; packed where its name says so.
         kind: its format: "CSV", "TSV", "JSON lines" or "Parquet".
-        columns: of a table without a header.
 
     Raises:
         MissingInput: the file is absent or has no rows.

@@ -101,14 +101,7 @@ def sort_labels(labels: set[str]) -> tuple[str, ...]:
 
 
 def place_of_option(label: str, kind: OptionLabels, names: Sequence[str], texts: Sequence[str]) -> int | None:
-    """The place of the option that a label means, None when it means none.
-
-    Args:
-        label: what the table has.
-        kind: how it is meant.
-        names: the options' columns.
-        texts: the options of the row.
-    """
+    """The place of the option that a label means, None when it means none."""
     match kind:
         case "name":
             return names.index(label) if label in names else None
@@ -125,11 +118,6 @@ def place_of_option(label: str, kind: OptionLabels, names: Sequence[str], texts:
 
 def infer_option_labels(rows: Sequence[Row], names: tuple[str, ...], column: str) -> OptionLabels:
     """The one way in which the labels of all rows mean an option; where there is none, that in which most do.
-
-    Args:
-        rows: rows with options and labels; those without are passed over.
-        names: the options' columns.
-        column: that of the label.
 
     Raises:
         UsageError: there are several ways, and they mean different options.
@@ -183,9 +171,6 @@ def infer_task(
     """A task with kind, labels and the meaning of options filled in, and what of it was inferred.
 
     Args:
-        asked: what was said.
-        rows: the rows to infer from.
-        source: what they are called in errors.
         to_learn: whether they are for training; others need no labels, and tell none.
 
     Raises:
@@ -355,11 +340,6 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
 
     Of classes each gives its share, at least one row where it has two texts or more; of all else the share is drawn
     from all rows.
-
-    Args:
-        task: the declaration; it says which column is the text, and which the class.
-        rows: those of the training file.
-        held_out: how many, and the seed.
 
     Raises:
         InvalidConfiguration: there are too few to keep any back.

@@ -40,10 +40,7 @@ class LinearBaseline:
     """The scores of a linear model by the task's metrics, or why there are none.
 
     Attributes:
-        method: what was fitted, in words.
         scores: on the development set, empty where it was left out.
-        train_examples: of how many examples it learnt.
-        left_out: why there are no scores.
     """
 
     method: str
@@ -56,8 +53,6 @@ def linear_baseline(task: Task, train: Sequence[Example], dev: Sequence[Example]
     """Fit a linear model to the training examples and score it on the development set.
 
     Args:
-        task: the declaration.
-        train: with their targets.
         dev: with their targets; all of them are scored.
 
     Returns:
@@ -93,7 +88,6 @@ def pair_figures(examples: Sequence[Example], left: Any, right: Any) -> Float[np
     one has; difference and sum of their lengths.
 
     Args:
-        examples: with two texts.
         left, right: their TF-IDF vectors, sparse.
     """
     cosine = np.asarray(left.multiply(right).sum(axis=1)).ravel()

@@ -274,7 +274,6 @@ def baseline_scores(task: Task, gold: Any) -> dict[str, float | None]:
     they are chosen on the very rows scored, so that none can do better.
 
     Args:
-        task: the declaration.
         gold: label ids, places of options, sets of labels, tags, numbers, or answers of the rows.
 
     Returns:
@@ -413,7 +412,6 @@ def stated_deviation(extra: Mapping[str, Any], model: str) -> float:
 
     Args:
         extra: the keys of `config.json` beside the configuration.
-        model: how to call it in an error.
 
     Raises:
         InvalidConfiguration: it is no positive number.

@@ -195,9 +195,6 @@ def join_option(
 
     Args:
         passage, question: token ids; the question holds the option already.
-        tokenizer: for the special tokens.
-        max_length: tokens of the sequence.
-        question_length: most tokens of question and option.
 
     Returns:
         its ids; how many of them are up to the first [SEP]; tokens cut from the passage; and from the question.

@@ -28,9 +28,7 @@ def placed_answer(text: str, start: int | None, context: str, counts: Counter[st
     it keeps its text (evaluation goes by text) and has no start.
 
     Args:
-        text: the answer.
         start: its first character in the context; None where the file does not say.
-        context: the text that should hold it.
         counts: `answers`, `answers_relocated` (only of those with a start) and `answers_not_found` are added to.
     """
     counts["answers"] += 1

@@ -153,8 +153,6 @@ def answers_of(
     """The gold answers of a row, none where it has no answer.
 
     Args:
-        row: a row of the table.
-        context: the text that should hold them.
         answer, answer_start: columns; those of a row may be absent, and a start empty or -1: then it is looked for.
         counts: see `placed_answer`; `unanswerable` questions are added too.
 

@@ -354,7 +354,6 @@ class SplitStatistics:
     """A split in numbers.
 
     Attributes:
-        rows: how many.
         counts: what was noticed: `empty texts`, `missing labels`, `duplicates` (rows whose texts an earlier row has),
             `contradictions` (such with another label), `in train`, `labels unknown to train`; and what was counted when
             the file was read.
@@ -376,9 +375,7 @@ def table_statistics(
     """Every split in numbers; rows that cannot be used are counted like others.
 
     Args:
-        task: the declaration.
         tables: rows by split; "train" is what others are compared with.
-        tokenizer: to measure lengths.
         max_length: tokens from which on a sequence is cut.
     """
     train = tables.get("train")

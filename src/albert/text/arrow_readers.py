@@ -77,7 +77,6 @@ def documents_of_column(
         column: text, or bytes that may be.
         first_row: the number of the first of them, from 1.
         path, name: what the source is called in errors, and in records.
-        reading, report: as everywhere.
 
     Raises:
         DamagedData: the column is of another type; a text is not UTF-8, with its row.

@@ -45,9 +45,7 @@ class Format:
     """A kind of source.
 
     Attributes:
-        endings: of file names.
         reader: the function that reads it, as "module:name"; it is an `albert.text.readers.Reader`.
-        extra: the extra of the package that brings the library it needs.
         packed: whether such a file may also be packed (see `PACKINGS`).
     """
 
@@ -259,7 +257,6 @@ def read_corpus(
     Args:
         paths: folders are searched recursively.
         reading: what a document is, and what becomes of bad ones.
-        report: counts what is read.
         advance: called with the bytes on disk read since the last call.
 
     Raises:
@@ -323,8 +320,6 @@ class Stretch:
     """Some bytes of a file.
 
     Attributes:
-        data: the bytes.
-        offset: how many stand before them.
         line: the line they begin with, from 1.
         part: 2 and more of what goes on from the stretch before, because it is too long to be one.
     """

@@ -71,9 +71,6 @@ class Fingerprints:
     """What was kept of some documents.
 
     Attributes:
-        name: of the batch of documents.
-        digest: of the job.
-        documents: how many.
         files: what was written, by names below the work folder.
     """
 
@@ -167,7 +164,6 @@ class Recurrences:
     Attributes:
         stands_for: for every document the one that stays in its place, itself where it stays.
         equal: whether a document has the key of an earlier one.
-        bytes: of every document.
     """
 
     stands_for: Int64[np.ndarray, " documents"]
@@ -226,7 +222,6 @@ def find_recurrences(batches: Sequence[Fingerprints], directory: Path, near: boo
 
     Args:
         batches: what was kept of the documents, in the order of the corpus.
-        directory: below which it lies.
         near: whether there are signatures, to be compared.
 
     Raises:

@@ -43,9 +43,6 @@ def normalize(text: str, lower_case: bool = True, keep_accents: bool = False, co
     """The normalised text; nothing is left of a text without visible characters.
 
     Args:
-        text: any text.
-        lower_case: whether letters are lower-cased.
-        keep_accents: whether accents stay.
         compatibility: with accents kept, whether compatibility characters that are several are written out, "½" say.
             A SentencePiece model with a character map does so, one without does not.
     """

@@ -98,14 +98,10 @@ def prepare(
 
     Args:
         corpus_paths: files, folders and patterns (see `albert.text.corpus.read_corpus`).
-        tokenizer: encodes the text, and is kept beside the tokens.
-        output: the directory to make.
         settings: everything else that decides the bytes; None takes the usual ones.
         workers: processes; None is one per processor. The result does not depend on it.
-        replace: whether an existing output may be replaced.
         append: add to the corpus that `output` is; its shards stay as they are.
         engine: who does the work (see `albert.text.engines`); the result does not depend on it.
-        slurm: for the engine "slurm".
 
     Raises:
         CannotCreate: the output exists and `replace` is false; unfinished work of other settings is in the way.
@@ -300,7 +296,6 @@ class PreparationEstimate:
         files, bytes_on_disk: of the corpus, exact.
         sample_bytes: text that was read for it.
         documents, text_bytes, sentences, tokens: estimated, duplicates included.
-        output_bytes: of the prepared corpus.
         seconds: of preparing it with `workers` processes of this machine.
     """
 

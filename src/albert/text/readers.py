@@ -33,8 +33,6 @@ class CorpusFile:
         path: where it is; of a data set on the Hub, its address.
         name: how it is called in records and errors: of a corpus, relative to the folder it was found in.
         size: bytes on disk; 0 of what is not on this disk.
-        modified: when it was last written, in nanoseconds, or 0.
-        kind: its format.
     """
 
     path: Path
@@ -194,8 +192,6 @@ class Reader(Protocol):
         """The documents of a file in their order; those without text included.
 
         Args:
-            file: what to read.
-            reading: how.
             report: to count what is dropped or noted here; documents that are yielded are counted by the caller.
             reached: to say how many bytes of the file are behind.
 
@@ -235,9 +231,6 @@ def decode(data: bytes, subject: object, offset: int, reading: Reading, report: 
     """The text of some bytes; None when it is dropped, and counted as a document.
 
     Args:
-        data: a document, a line, a field.
-        subject: where they are: a file, perhaps with a line.
-        offset: their place in it.
         reading, report: what to do about bytes that are no text, and the account of it.
 
     Raises:

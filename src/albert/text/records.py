@@ -50,7 +50,6 @@ def read_records(
         file: its name begins the places of the records.
         text_field: what the text of a plain line is called.
         keep_empty_lines: take them for rows like others, which most often makes them errors.
-        columns: of a table without a header.
         class_names: whether Parquet columns that `datasets` wrote as numbers of named classes are read by these names.
         reached: is told how many bytes of the file are behind.
 

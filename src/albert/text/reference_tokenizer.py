@@ -30,7 +30,6 @@ class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
 
     Args:
         model: the serialised SentencePiece model as it was released, every piece with its own score.
-        lower_case: whether letters are lower-cased.
         keep_accents: whether accents stay; the reference always drops them.
 
     Raises:

@@ -151,7 +151,6 @@ class SentencePieceTokenizer(Tokenizer):
 
     Args:
         model: the serialised SentencePiece model (`spiece.model`).
-        lower_case: whether letters are lower-cased.
         keep_accents: whether accents stay; the released English models drop them.
 
     Raises:
@@ -273,7 +272,6 @@ def train_tokenizer(
     """Train a vocabulary on documents. The same documents in any order give the same tokenizer.
 
     Args:
-        texts: documents; their paragraphs and sentences are found here.
         vocab_size: number of pieces, the five special ones included; it overrides that of the settings.
         settings: everything else; None are those of the released English vocabulary.
         report: filled with what was read and used.

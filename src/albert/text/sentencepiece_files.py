@@ -84,11 +84,7 @@ def added_token(number: int, piece: str) -> dict[str, Any]:
 
 
 def pair_template(ids: Mapping[str, int]) -> dict[str, Any]:
-    """`[CLS] A [SEP]` with segment 0, and `B [SEP]` behind it with segment 1.
-
-    Args:
-        ids: of `[CLS]` and `[SEP]`.
-    """
+    """`[CLS] A [SEP]` with segment 0, and `B [SEP]` behind it with segment 1."""
 
     def special(piece: str, segment: int) -> dict[str, Any]:
         return {"SpecialToken": {"id": piece, "type_id": segment}}

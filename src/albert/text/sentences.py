@@ -85,7 +85,6 @@ def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> 
     A sentence of more than 1,000 bytes is divided (see `divide_sentence`).
 
     Args:
-        text: one document.
         language: ISO 639 code; it selects abbreviations and punctuation. Others than sentencex knows are split by the
             punctuation of all scripts.
         as_lines: every line is a sentence, whatever it holds and however long it is.

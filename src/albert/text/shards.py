@@ -286,9 +286,6 @@ class TokenCorpus:
     """One split of a prepared corpus as one long run of tokens, of which nothing but sizes is held in memory.
 
     Attributes:
-        directory: where the prepared corpus is.
-        split: "train" or "held_out".
-        description: what `corpus.json` says.
         shard_starts: [n_shards + 1] where in the run each shard begins; the last entry is the end.
     """
 
@@ -308,8 +305,6 @@ class TokenCorpus:
         """Open one split of what `albert prepare` wrote.
 
         Args:
-            directory: the prepared corpus.
-            split: "train" or "held_out".
             verify: whether every file is checked against its SHA-256 first (a pass over the whole corpus).
 
         Raises:
@@ -392,7 +387,6 @@ class TokenCorpus:
         """Copy many runs of tokens at once, wherever shards end.
 
         Args:
-            out: where the tokens go.
             places: where in `out` each run begins.
             starts, lengths: each run, in the run that is the whole corpus; nothing checks that it is within.
         """

@@ -30,8 +30,6 @@ class Tokenizer(ABC):
     Attributes:
         pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special pieces.
         special_ids: those five, in ascending order.
-        lower_case: whether letters are lower-cased.
-        keep_accents: whether accents stay.
         reference: whether the ids are those of the original code where transformers gives others.
     """
 

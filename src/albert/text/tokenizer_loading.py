@@ -45,10 +45,6 @@ ORIGINAL = "put the spiece.model that the model was trained with beside it"
 def model_from_tokenizer_json(file: Path, config: dict[str, Any]) -> bytes:
     """The serialised SentencePiece model that gives the ids of transformers.
 
-    Args:
-        file: `tokenizer.json`.
-        config: the content of `tokenizer_config.json`.
-
     Raises:
         MissingInput: no such file.
         DamagedData: not JSON, not the description of a tokenizer, or not of one for ALBERT.

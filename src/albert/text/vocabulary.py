@@ -34,14 +34,9 @@ class VocabularySettings:
 
     Attributes:
         vocab_size: number of pieces, the five special ones included.
-        lower_case: whether letters are lower-cased.
-        keep_accents: whether accents stay.
         character_coverage: share of the characters' occurrences that gets pieces of its own.
         maximum_bytes: bytes of UTF-8 text used at most; of a larger corpus a sample of documents is drawn.
         maximum_sentences: sentences used at most; of more a sample is drawn. Memory grows with them.
-        seed: of both draws.
-        language: of the sentence splitter.
-        as_lines: whether every line is a sentence, and no others are looked for.
 
     Raises:
         InvalidConfiguration: a number is out of range.

@@ -56,7 +56,6 @@ def plain_text(markup: str, namespaces: AbstractSet[str] = FILES_AND_CATEGORIES)
     """The prose of an article.
 
     Args:
-        markup: its wikitext.
         namespaces: what links begin with that show a file or name a category, in small letters; of a Wikipedia in
             another language its own words too.
     """

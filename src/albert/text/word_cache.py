@@ -33,7 +33,6 @@ class WordCache(dict[str, bytes], ABC):
 
     Args:
         processor: the SentencePiece model.
-        normalization: the arguments of `albert.text.normalization.normalize` after the text.
     """
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, normalization: tuple[bool, bool, bool]) -> None:
@@ -105,12 +104,7 @@ class WordIds(WordCache):
 
 
 class WordSpans(WordCache):
-    """From a word to its pieces, int32 [pieces, 3]: id, start and end in characters of the word.
-
-    Args:
-        pieces: the vocabulary.
-        unk_id: the id of whatever is not in it.
-    """
+    """From a word to its pieces, int32 [pieces, 3]: id, start and end in characters of the word."""
 
     def __init__(
         self,

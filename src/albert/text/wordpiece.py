@@ -114,8 +114,6 @@ class WordPieceNormalization:
     """What happens to text before it is cut into pieces.
 
     Attributes:
-        lower_case: whether letters are lower-cased.
-        keep_accents: whether accents stay.
         space_ideographs: whether each ideograph is a word of its own.
         reference: do as BERT's own code does where transformers does otherwise: characters for private use stay, a
             sigma that ends a word is written as such, and 256 rare ideographs (2B820 to 2B91F) are words too.

@@ -121,7 +121,7 @@ def test_other_bytes_are_refused(pack, temporary):
 
 
 def test_an_archive_without_a_model_is_refused(pack, temporary):
-    refused(pack({"holiday.jpg": b"", "a/.hidden.index": b""}), temporary, "holds no file of a model among its 2")
+    refused(pack({"holiday.jpg": b"", "a/.hidden.index": b""}), temporary, "holds no model files among its 2")
 
 
 @pytest.mark.parametrize("pack", [".tar.gz", ".zip"], indirect=True)

@@ -144,7 +144,7 @@ def test_a_revision_in_the_cache_is_pinned(cache: Path, directory: Path, revisio
 
 @pytest.mark.parametrize("revision", ["../../secret", "", "a b", "/etc", "v1/../../x"])
 def test_a_revision_is_no_path(cache: Path, revision: str) -> None:
-    with pytest.raises(UsageError, match="is no branch, tag or commit"):
+    with pytest.raises(UsageError, match="is not a branch, tag or commit"):
         find_model("someone/tiny-albert", revision)
 
 

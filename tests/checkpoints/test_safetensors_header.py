@@ -91,7 +91,7 @@ def test_what_is_accepted_is_what_safetensors_sees(described: dict, data: st.Dat
         (file_of(b"[" * 100_000), "its header is not JSON"),
         (file_of(b'{"a": 1, "a": 2}'), "occurs twice"),
         (file_of(b"\xff\xff"), "its header is not JSON"),
-        (file_of([1]), "its header is no object"),
+        (file_of([1]), "its header is not a JSON object"),
         (file_of({"a": {"dtype": "F32"}}), "a is not described"),
         (file_of({"a\nb": GOOD["a"]}, b"\0" * 8), "a tensor is called"),
         (file_of(GOOD, b"\0" * 7), "end at byte"),

@@ -108,8 +108,20 @@ def test_whole_contexts_are_held_out_by_the_seed():
     assert not {each.texts[1] for each in learnt} & {each.texts[1] for each in held}
     assert hold_out(examples, seed=1) == (learnt, held)
     assert hold_out(examples, seed=2)[1] != held
-    with pytest.raises(InvalidConfiguration, match="--null-threshold dev"):
+    with pytest.raises(InvalidConfiguration, match=r"too few contexts.*--null-threshold dev"):
         hold_out(questions(1), seed=1)
+    answered = [replace(each, answers=(Answer("x", 0),)) for each in examples]
+    with pytest.raises(InvalidConfiguration, match=r"every question has an answer in the training set.*dev"):
+        hold_out(answered, seed=1)
+
+
+def test_questions_of_both_kinds_are_held_out():
+    """A threshold cannot be chosen on questions that all have an answer."""
+    examples = [replace(each, answers=(Answer("x", 0),)) for each in questions(100)]
+    last = examples[-1].texts[1]
+    examples = [replace(each, answers=()) if each.texts[1] == last else each for each in examples]
+    for seed in range(3):
+        assert {bool(each.answers) for each in hold_out(examples, seed)[1]} == {True, False}
 
 
 def test_windows_without_the_answer_teach_that_there_is_none_unless_the_place_is_unknown(open_task, tokenizer):

@@ -1,3 +1,4 @@
+import json
 import math
 import subprocess
 import sys
@@ -81,10 +82,18 @@ def test_a_damaged_line_in_the_middle_is_named_by_its_number(path, line):
         read_journal(path)
 
 
-def test_a_number_that_is_not_finite_is_kept(tmp_path):
+def test_a_number_that_is_not_finite_is_kept_in_lines_that_any_program_reads(tmp_path):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.write("train", step=1, loss=math.nan)
+    journal.write("train", step=1, loss=math.nan, more={"up": [math.inf], "down": -math.inf})
     journal.close()
+
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    json.loads(journal.path.read_text(), parse_constant=refuse)
+    record = read_journal(journal.path)[0]
+    assert math.isnan(record["loss"]) and record["more"]["down"] == -math.inf
+    journal.path.write_text('{"event": "train", "step": 2, "loss": NaN}\n')  # as earlier versions wrote it
     assert math.isnan(read_journal(journal.path)[0]["loss"])
 
 

@@ -175,5 +175,5 @@ def test_a_number_that_is_not_finite_is_refused(number):
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800.csv"])
 def test_a_name_that_no_file_can_have_is_refused(name):
-    with pytest.raises(InvalidConfiguration, match=r"a\.json: place: is no name that a file can have"):
+    with pytest.raises(InvalidConfiguration, match=r"a\.json: place: is not a valid file name"):
         from_json(_Placed, {"place": name}, "a.json")

@@ -124,7 +124,7 @@ def test_plain_sentences_stay_as_they_are():
     [
         (b"", r"damaged XML \(no element found"),
         (b"no XML", "damaged XML"),
-        (b"<html></html>", "is no Wikipedia dump: its root is 'html'"),
+        (b"<html></html>", "is not a Wikipedia dump: its root is 'html'"),
         (SITE.encode(), "damaged XML .no element found"),
         (SITE.encode() + b"<page><title>\xff", "damaged XML .not well-formed"),
         (b'<?xml version="1.0" encoding="klingon"?><mediawiki/>', "damaged XML .unknown encoding"),

@@ -31,7 +31,10 @@ from albert.text.duplicates import (
     Leftovers,
     find_recurrences,
     leave_out_duplicates,
+    runs_of_words,
+    signatures_of,
     text_key,
+    words_of,
 )
 from albert.text.executors import STAYING_NAME, PreparationSettings, UnitJob, Workforce, documents_of, plan_units
 from albert.text.prepare import estimate_preparation, prepare
@@ -39,7 +42,6 @@ from albert.text.readers import CorpusReport
 from albert.text.shards import TokenCorpus
 
 pytest.importorskip("rensa", reason="the extra `duplicates` is not installed")
-from albert.text.minhash import runs_of_words, signatures_of, words_of
 
 
 def content(directory):

@@ -154,7 +154,7 @@ def test_what_is_no_code_of_a_language_is_refused():
     for language in ("en", "de", "zh-Hant", "pt_BR", "sco"):
         check_language(language)
     for language in ("english", "", "EN", "e", "en us"):
-        with pytest.raises(InvalidConfiguration, match="is no ISO 639 code"):
+        with pytest.raises(InvalidConfiguration, match="is not an ISO 639 code"):
             check_language(language)
 
 

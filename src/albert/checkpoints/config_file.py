@@ -184,7 +184,7 @@ def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> Albert
     """
     for key in overrides:
         if key not in _FIELDS:
-            raise InvalidConfiguration(key, "is no field of the configuration", did_you_mean(key, _FIELDS))
+            raise InvalidConfiguration(key, "is not a field of the configuration", did_you_mean(key, _FIELDS))
     return from_json(AlbertConfig, to_json(config) | dict(overrides), "overrides")
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from albert.checkpoints.card import ModelCard
-from albert.checkpoints.config_file import CONFIG_NAME, UNEVEN_GROUPS_KEY, config_to_json, read_config, with_overrides
-from albert.checkpoints.hub import find_model, is_archive, unpacked
+from albert.checkpoints.config_file import CONFIG_NAME, config_to_json
+from albert.checkpoints.hub import is_archive, unpacked
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     DECODER_BIAS,
@@ -31,25 +31,27 @@ from albert.checkpoints.loading import (
     belongs_to,
     known_quirks,
     require_whole,
-    spread_over_layers,
-    uneven_groups_note,
 )
-from albert.checkpoints.model_directory import CARD_NAME, FINGERPRINT_KEY, open_model
+from albert.checkpoints.model_directory import (
+    CARD_NAME,
+    FINGERPRINT_KEY,
+    describe_model,
+    open_model,
+    refuse_foreign_tokenizer,
+    tokenizer_keys,
+)
 from albert.checkpoints.tensor_files import (
     INDEX_NAME,
     INT8_WEIGHTS_NAME,
     QUANTIZATION_KEY,
     WEIGHTS_NAME,
-    quantization_notes,
-    stored_tensors,
     write_tensors,
 )
 from albert.checkpoints.tensorflow import OneOutput, holds_tensorflow, read_albert_config, read_tensorflow_checkpoint
 from albert.model.config import AlbertConfig
-from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
+from albert.runtime.errors import CannotCreate, MissingInput, UsageError
 from albert.runtime.files import new_directory, write_text
 from albert.runtime.json_files import save_json
-from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.text.tokenizer import CONFIG_NAME as TOKENIZER_CONFIG_NAME
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -120,7 +122,7 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
     of_tensorflow = {"--config": options.config_file, "--one-output": options.one_output}
     if not _is_hugging_face(path) and holds_tensorflow(path):
         if options.revision is not None:
-            raise UsageError("--revision", f"{options.revision!r} of {path}, which is no Hub repository")
+            raise UsageError("--revision", f"{options.revision!r} of {path}, which is not a Hub repository")
         return _tensorflow(path, options)
     if not path.exists() and path.parent != Path() and path.parent.is_dir():  # nobody means a Hub id then
         raise MissingInput(path, "no such file or directory, and no checkpoint of that prefix")
@@ -176,32 +178,20 @@ def _tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
 
 
 def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionSource:
-    directory = find_model(source, options.revision)
-    if (directory / MANIFEST_NAME).is_file():
-        verify_directory(directory)
-    config, extra = read_config(directory)
-    config = with_overrides(config, options.overrides)
-    stored = stored_tensors(directory)
-    notes = [*known_quirks(config, extra), *quantization_notes(extra, directory)]
-    if (uneven := extra.get(UNEVEN_GROUPS_KEY)) is not None:
-        layers = config.num_hidden_groups
-        stored = replace(stored, by_name=spread_over_layers(stored.by_name, layers, uneven))
-        notes.append(uneven_groups_note(layers, uneven))
-    described = from_transformers(stored.described(), config, stored.source)
+    model = describe_model(source, options.revision, options.overrides)
+    config, extra, stored, described = model.config, model.extra, model.stored, model.renamed
     stated = next(iter(extra.get("architectures") or []), None)
     architecture = architecture_of(described.in_file.values(), stated)
     require_whole(described, architecture, config, stored.source)
     beside = {theirs for ours, theirs in described.in_file.items() if not _belongs(ours, theirs, architecture)}
-    reasons = dict.fromkeys(described.unexpected, "is no tensor of an ALBERT")
-    left = {*beside, *described.unexpected}
-    tensors = stored.read([name for name in stored.by_name if name not in left], options.dtype)
-    size = sum(stored.by_name[name].n_bytes for name in tensors)
-    renamed = from_transformers(tensors, config, stored.source)
-    card = directory / CARD_NAME
+    reasons = dict.fromkeys(described.unexpected, "is not a tensor of ALBERT")
+    left_out = {*beside, *described.unexpected}
+    renamed = model.read(left_out, options.dtype)
+    directory, card = model.directory, model.directory / CARD_NAME
     return ConversionSource(
         kind="Hugging Face directory",
         place=stored.source,
-        size=size,
+        size=sum(tensor.n_bytes for name, tensor in stored.by_name.items() if name not in left_out),
         config=config,
         config_place=directory / CONFIG_NAME,
         extra=extra,
@@ -209,7 +199,7 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
         tensors=renamed.tensors,
         dropped=renamed.dropped,
         unexpected=reasons | dict.fromkeys(beside, f"has no place in {architecture}"),
-        notes=tuple(notes),
+        notes=model.notes,
         tokenizer=directory if vocabulary_file(directory).is_file() else None,
         card=card.read_text(encoding="utf-8") if card.is_file() and QUANTIZATION_KEY not in extra else None,
     )
@@ -352,10 +342,7 @@ def _outputs(architecture: str, tensors: Mapping[str, Tensor]) -> int | None:
 
 def _extra(source: ConversionSource, tokenizer: Tokenizer | None, labels: Sequence[str]) -> dict[str, Any]:
     extra = {key: value for key, value in source.extra.items() if key != FINGERPRINT_KEY}
-    if tokenizer is not None:
-        extra[FINGERPRINT_KEY] = tokenizer.fingerprint
-        extra["pad_token_id"] = tokenizer.pad_id
-        extra["bos_token_id"], extra["eos_token_id"] = tokenizer.cls_id, tokenizer.sep_id
+    extra |= {} if tokenizer is None else tokenizer_keys(tokenizer)
     if labels:
         if source.architecture not in LABELLED:
             raise UsageError("--labels", f"{source.place} holds {source.architecture}, which has no classes to name")
@@ -373,14 +360,7 @@ def _tokenizer(source: ConversionSource, options: TokenizerOptions) -> tuple[Tok
         remedy = "name one with --tokenizer, or say --without-tokenizer"
         raise MissingInput(source.place, "there is no vocabulary beside it (*.model, vocab*.txt)", remedy)
     tokenizer = _open_vocabulary(place, options)
-    trained_with = source.extra.get(FINGERPRINT_KEY)
-    if trained_with is not None and not tokenizer.answers_to(str(trained_with)):
-        found, wanted = tokenizer.fingerprint[:12], str(trained_with)[:12]
-        why = f"has fingerprint {found}, the model was trained with {wanted}"
-        raise DamagedData(place, why, "take the tokenizer of the training run")
-    if tokenizer.vocab_size > source.config.vocab_size:
-        why = f"has {tokenizer.vocab_size} pieces, the model has {source.config.vocab_size} embeddings"
-        raise DamagedData(place, why, "use the tokenizer that the model was trained with")
+    refuse_foreign_tokenizer(tokenizer, place, source.config, source.extra)
     return tokenizer, place
 
 

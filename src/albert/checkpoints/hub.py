@@ -87,8 +87,7 @@ def unpacked(archive: Path) -> Iterator[Path]:
     """Yield a temporary directory with the files of a model that an archive holds; it vanishes with the block.
 
     Raises:
-        DamagedData: not a whole archive, a name that leaves the directory, a link or a device, a size that no
-            model has.
+        DamagedData: not a whole archive, a name that leaves the directory, a link or a device, an impossible size.
         OutOfResources: no room for it where temporary files are.
     """
     with tempfile.TemporaryDirectory(prefix="albert-") as name:
@@ -212,7 +211,7 @@ def _checked(archive: Path, members: Iterator[_Member]) -> list[_Member]:
         if not file.startswith(".") and any(fnmatch(file, pattern) for pattern in WANTED):
             wanted.append(member)
     if not wanted:
-        raise DamagedData(archive, f"holds no file of a model among its {count}")
+        raise DamagedData(archive, f"holds no model files among its {count}")
     return wanted
 
 
@@ -275,7 +274,7 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(name):
         raise MissingInput(path, "no such directory")
     if revision is not None and not _REVISION.fullmatch(revision):
-        raise UsageError("revision", f"{revision!r} is no branch, tag or commit")
+        raise UsageError("revision", f"{revision!r} is not a branch, tag or commit")
     try:
         directory = Path(snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
     except _HUB_ERRORS as error:

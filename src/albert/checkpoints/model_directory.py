@@ -5,7 +5,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -24,6 +24,7 @@ from albert.checkpoints.huggingface import (
     MODELS,
     OBJECTIVE_KEY,
     Kind,
+    Renamed,
     architecture_named,
     build_model,
     from_transformers,
@@ -178,29 +179,70 @@ def open_model(
         DamagedData: a file is damaged, or the weights are not what `config.json` says.
         InvalidConfiguration: a shape or a setting does not fit.
     """
+    described = describe_model(path_or_id, revision, overrides, verify)
+    config, extra, stored, renamed = described.config, described.extra, described.stored, described.renamed
+    new_head = new_head or has_the_head_of_another_task(kind, extra)
+    with without_memory():
+        model = build_model(kind, config, labels_wanted(kind, num_labels, renamed.tensors, extra, new_head))
+    fit_tensors(model, renamed, config, stored.source, new_head)  # refuses before anything is allocated
+    tensors = replace(described.read(renamed.unexpected, dtype), unexpected=renamed.unexpected)
+    report = load_tensors(model, tensors, config, stored.source, described.verified, dtype, new_head)
+    report = replace(report, notes=(*described.notes, *_narrowed(stored, dtype)))
+    return OpenedModel(
+        model=model.eval(), config=config, extra=extra, loading_report=report, directory=described.directory
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedModel:
+    """A model directory of which the configuration and the headers of the weights have been read.
+
+    Attributes:
+        stored: the tensors in its files; `read` gives those that are wanted.
+        renamed: the same by our names, on the meta device.
+        notes: what is doubtful about such a model, or was read as something else.
+        verified: whether every file was checked against a manifest.
+    """
+
+    directory: Path
+    config: AlbertConfig
+    extra: dict[str, Any]
+    stored: StoredTensors
+    renamed: Renamed
+    notes: tuple[str, ...]
+    verified: bool
+
+    def read(self, left_out: Collection[str], dtype: torch.dtype | None) -> Renamed:
+        """The tensors by our names, but for some names in the file; for the errors see `StoredTensors.read`."""
+        tensors = self.stored.read([name for name in self.stored.by_name if name not in left_out], dtype)
+        return from_transformers(tensors, self.config, self.stored.source)
+
+
+def describe_model(
+    path_or_id: str | Path, revision: str | None = None, overrides: Mapping[str, Any] | None = None, verify: bool = True
+) -> DescribedModel:
+    """Find a model and read all of it but the weights; for arguments and errors see `open_model`."""
     directory = find_model(path_or_id, revision)
-    has_manifest = (directory / MANIFEST_NAME).is_file()
-    if has_manifest and verify:
+    verified = verify and (directory / MANIFEST_NAME).is_file()
+    if verified:
         verify_directory(directory)
     config, extra = read_config(directory)
     config = with_overrides(config, overrides or {})
-    new_head = new_head or has_the_head_of_another_task(kind, extra)
     stored = stored_tensors(directory)
-    notes = (*known_quirks(config, extra), *quantization_notes(extra, directory))
-    uneven = extra.get(UNEVEN_GROUPS_KEY)
-    if uneven is not None:
+    notes = [*known_quirks(config, extra), *quantization_notes(extra, directory)]
+    if (uneven := extra.get(UNEVEN_GROUPS_KEY)) is not None:
         layers = config.num_hidden_groups
         stored = replace(stored, by_name=spread_over_layers(stored.by_name, layers, uneven))
-        notes = (*notes, uneven_groups_note(layers, uneven))
-    described = from_transformers(stored.described(), config, stored.source)
-    with without_memory():
-        model = build_model(kind, config, labels_wanted(kind, num_labels, described.tensors, extra, new_head))
-    fit_tensors(model, described, config, stored.source, new_head)  # refuses before anything is allocated
-    tensors = stored.read([name for name in stored.by_name if name not in described.unexpected], dtype)
-    renamed = replace(from_transformers(tensors, config, stored.source), unexpected=described.unexpected)
-    report = load_tensors(model, renamed, config, stored.source, has_manifest and verify, dtype, new_head)
-    report = replace(report, notes=(*notes, *_narrowed(stored, dtype)))
-    return OpenedModel(model=model.eval(), config=config, extra=extra, loading_report=report, directory=directory)
+        notes.append(uneven_groups_note(layers, uneven))
+    return DescribedModel(
+        directory=directory,
+        config=config,
+        extra=extra,
+        stored=stored,
+        renamed=from_transformers(stored.described(), config, stored.source),
+        notes=tuple(notes),
+        verified=verified,
+    )
 
 
 def _narrowed(stored: StoredTensors, dtype: torch.dtype | None) -> list[str]:
@@ -220,13 +262,13 @@ def _config_of(model: nn.Module) -> AlbertConfig:
 def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> dict[str, Any]:
     """Write all files of a tokenizer, in whichever form it is kept, and return what `config.json` says of it."""
     tokenizer = load_tokenizer(source)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise DamagedData(
-            source,
-            f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings",
-            "use the tokenizer that the model was trained with",
-        )
+    refuse_foreign_tokenizer(tokenizer, source, config, {})
     tokenizer.save(directory)
+    return tokenizer_keys(tokenizer)
+
+
+def tokenizer_keys(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What `config.json` says of the tokenizer beside it."""
     return {
         FINGERPRINT_KEY: tokenizer.fingerprint,
         "pad_token_id": tokenizer.pad_id,

@@ -159,7 +159,7 @@ def read_table(path: Path) -> dict[bytes, bytes]:
     except OSError as error:
         raise MissingInput(path, error.strerror or "cannot be read") from error
     if len(data) > _LARGEST:
-        raise DamagedData(path, f"has more than {_LARGEST:,} bytes, the index of no ALBERT has so many")
+        raise DamagedData(path, f"has more than {_LARGEST:,} bytes, an index of ALBERT has far fewer")
     if len(data) < _FOOTER or data[-len(MAGIC) :] != MAGIC:
         raise DamagedData(path, "is not the index of a TensorFlow checkpoint, or not all of it", FETCH_AGAIN)
     try:
@@ -405,7 +405,7 @@ class TensorBundle:
     def _name(self, key: bytes) -> str:
         name = key.decode("utf-8", "replace")
         if not name.isprintable() or name.encode() != key:
-            raise DamagedData(self.index, f"has a name that is no text: {key!r}")
+            raise DamagedData(self.index, f"has a name that is not text: {key!r}")
         return name
 
     def _entry(self, key: bytes, value: bytes) -> StoredVariable:

@@ -91,7 +91,7 @@ def _entries(path: Path, header: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"its header is not JSON: {error}") from error
     if not isinstance(entries, dict):
-        raise _damaged(path, "its header is no object")
+        raise _damaged(path, "its header is not a JSON object")
     entries.pop("__metadata__", None)
     return entries
 
@@ -108,9 +108,9 @@ def _tensors(path: Path, entries: dict[str, Any], data: int, size: int) -> dict[
         if not name.isprintable():
             raise _damaged(path, f"a tensor is called {name!r}")
         if not all(type(number) is int and 0 <= number < _LARGEST_NUMBER for number in numbers):
-            raise _damaged(path, f"{name} has sizes that are none")
+            raise _damaged(path, f"{name} has invalid sizes")
         if math.prod(max(size, 1) for size in shape) >= _LARGEST_NUMBER:  # none of it, but rows that cannot be counted
-            raise _damaged(path, f"{name} has sizes that are none")
+            raise _damaged(path, f"{name} has invalid sizes")
         if not isinstance(kind, str) or kind not in DTYPES:
             raise DamagedData(path, f"{name} holds numbers of type {kind!r}", f"known: {', '.join(DTYPES)}")
         stored[name] = StoredTensor(path, data + begin, DTYPES[kind], shape)
@@ -169,7 +169,7 @@ def matrices_and_scales(
         by_name[name], scales[name] = values, scale
     for name, other in by_name.items():
         if name not in scales and (name.endswith(_SCALE) or not other.dtype.is_floating_point):
-            raise DamagedData(other.file, f"{name} is {other.dtype}, and no part of a matrix of integers and scales")
+            raise DamagedData(other.file, f"{name} is {other.dtype}, and belongs to no matrix of integers")
     return by_name, scales
 
 

@@ -144,7 +144,7 @@ def _refuse_groups_that_rounding_moved(config: AlbertConfig, subject: str) -> No
     moved = [layer for layer in range(L) if int(layer / L * G) != layer * G // L]
     if moved:
         why = f"{G} groups in {L} layers: the reference's rounding puts layer {moved[0]} into the group before its own"
-        raise InvalidConfiguration(f"{subject}: num_hidden_groups", why, "no model here applies layers like that")
+        raise InvalidConfiguration(f"{subject}: num_hidden_groups", why, "such models are not supported")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def _prefix_of(path: Path) -> Path:
     if path.is_file():
         _refuse_old(path)
     if path.exists():
-        raise MissingInput(path, "is no part of a TensorFlow checkpoint", "name its directory, or its .index file")
+        raise MissingInput(path, "is not part of a TensorFlow checkpoint", "name its directory, or its .index file")
     raise MissingInput(_index_of(path), "no such file")
 
 
@@ -451,7 +451,7 @@ def place_of(variable: str) -> Place | None:
 def _why_unexpected(name: str) -> str:
     if _JOINT_ANSWER_HEAD.match(name):
         return "belongs to the joint head of SQuAD 2.0, for which no model here has a place yet"
-    return "is no variable of an ALBERT"
+    return "is not a variable of ALBERT"
 
 
 def _refuse_other_models(placed: Mapping[str, Place], unexpected: Mapping[str, str], where: str) -> None:

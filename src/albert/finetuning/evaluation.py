@@ -484,24 +484,31 @@ HELD_OUT_SHARE = 0.05
 def hold_out(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
     """Examples to learn from, and a twentieth of them, whole contexts drawn by the seed, to choose the threshold on.
 
+    More than a twentieth are held out where that takes in questions of one kind only, with or without an answer.
+
     Raises:
-        InvalidConfiguration: there is one context only, or nothing with and nothing without an answer to hold out.
+        InvalidConfiguration: there are too few contexts, or all questions are of one kind.
     """
-    contexts = list(dict.fromkeys(example.texts[1] for example in examples))
-    sizes = dict.fromkeys(contexts, 0)
+    by_context: dict[str, list[Example]] = {}
     for example in examples:
-        sizes[example.texts[1]] += 1
+        by_context.setdefault(example.texts[1], []).append(example)
+    contexts = list(by_context)
     held: set[str] = set()
+    kinds: set[bool] = set()
     questions = 0
     for place in stream("finetuning.held_out", seed).permutation(len(contexts)).tolist():
         held.add(contexts[place])
-        questions += sizes[contexts[place]]
-        if questions >= HELD_OUT_SHARE * len(examples):
+        questions += len(by_context[contexts[place]])
+        kinds |= {bool(example.answers) for example in by_context[contexts[place]]}
+        if questions >= HELD_OUT_SHARE * len(examples) and len(kinds) == 2:
             break
     learnt = [example for example in examples if example.texts[1] not in held]
+    remedy = "give more data, or --null-threshold dev"
+    if len(kinds) < 2:
+        why = f"{'every question has an answer' if True in kinds else 'no question has an answer'} in the training set"
+        raise InvalidConfiguration("null threshold", why, remedy)
     if not learnt:
-        why = "too few contexts to keep some back from training for it"
-        raise InvalidConfiguration("null threshold", why, "give more data, or --null-threshold dev")
+        raise InvalidConfiguration("null threshold", "too few contexts to keep some back from training for it", remedy)
     return learnt, [example for example in examples if example.texts[1] in held]
 
 

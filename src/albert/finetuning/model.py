@@ -371,7 +371,7 @@ def _recipe_of_model(task: Task, extra: Mapping[str, Any], model: str) -> TaskRe
     kept = extra.get("finetuning", {})
     lengths = {name: kept[name] for name in LENGTHS if name in kept} if isinstance(kept, dict) else {}
     if not all(isinstance(value, int) and value > 0 for value in lengths.values()):
-        raise InvalidConfiguration(f"{model}: finetuning", f"holds lengths that are no lengths: {lengths}")
+        raise InvalidConfiguration(f"{model}: finetuning", f"holds invalid lengths: {lengths}")
     return replace(task.recipe, **lengths)
 
 

@@ -169,7 +169,7 @@ def _path(value: str, where: str) -> Path:
     except UnicodeEncodeError:
         named = False
     if not named:
-        raise InvalidConfiguration(where, "is no name that a file can have")
+        raise InvalidConfiguration(where, "is not a valid file name")
     return Path(value)
 
 
@@ -225,12 +225,13 @@ class Journal:
             raise WriteFailed(path, error.strerror or str(error)) from error
 
     def write(self, event: str, **values: Any) -> None:
-        """Append one event with the time (Unix seconds).
+        """Append one event with the time (Unix seconds); numbers that are not finite become "NaN" and "Infinity".
 
         Raises:
             WriteFailed: the disk is full or failed.
         """
-        line = json.dumps({"event": event, "time": round(time.time(), 3), **values}, allow_nan=True)
+        record = {"event": event, "time": round(time.time(), 3), **_with_names_of_numbers(values)}
+        line = json.dumps(record, allow_nan=False)
         rest = memoryview((line + "\n").encode())
         try:
             while rest:
@@ -266,7 +267,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
         if not line:
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_hook=_with_numbers)
         except (ValueError, RecursionError) as error:
             if number == len(lines):  # a process died while appending it
                 break
@@ -279,6 +280,24 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
         records.pop(key, None)
         records[key] = record
     return list(records.values())
+
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""JSON has no such numbers; journals of earlier versions hold them without quotes, which Python reads."""
+
+
+def _with_names_of_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_names_of_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_names_of_numbers(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _with_numbers(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: _NOT_FINITE.get(value, value) if isinstance(value, str) else value for key, value in record.items()}
 
 
 def _drop_torn_line(path: Path) -> None:

@@ -116,7 +116,7 @@ def _verify_file(file: Path, entry: dict) -> None:
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise DamagedData(file, "is no file")
+            raise DamagedData(file, "is not a file")
         if status.st_size != entry["bytes"]:
             raise DamagedData(file, f"has {status.st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
         if file_hash(file) != entry["sha256"]:

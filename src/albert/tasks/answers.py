@@ -370,7 +370,7 @@ def stated_threshold(extra: Mapping[str, Any], model: str) -> NullThreshold:
     value = extra[THRESHOLD_KEY]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidConfiguration(f"{model}: {THRESHOLD_KEY}", f"is {value!r}, a number is needed")
-    return NullThreshold(float(value), str(extra.get(CHOSEN_ON_KEY, "questions that nobody names")))
+    return NullThreshold(float(value), str(extra.get(CHOSEN_ON_KEY, "questions that are not named")))
 
 
 def decide(answers: Sequence[Answers], threshold: NullThreshold) -> list[OpenAnswer]:

@@ -274,7 +274,7 @@ def _with_labels(task: TableTask, rows: Sequence[Row], source: object) -> tuple[
     known = task.labels or ()
     for label in task.label_names or ():
         if label not in known:
-            raise InvalidConfiguration("label_names", f"{label!r} is no label", did_you_mean(label, known))
+            raise InvalidConfiguration("label_names", f"{label!r} is not a label", did_you_mean(label, known))
     return task, found
 
 
@@ -309,7 +309,7 @@ def unfolded_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], t
     column = options[0]
     length = next((len(row.fields[column]) for row in rows if isinstance(row.fields.get(column), tuple)), 0)
     if length < 2:
-        raise UsageError("--options", f"{column!r} alone is no choice", "name several columns, or one of lists")
+        raise UsageError("--options", f"{column!r} has no lists of options", "name several columns, or one of lists")
     unfolded = []
     for row in rows:
         items = row.texts(column) if isinstance(row.fields.get(column), tuple) else ()

@@ -126,7 +126,7 @@ def read_table(path: Path) -> Rows:
         why = "is JSON, not JSON lines"
         raise UsageError(path, why, "SQuAD's layout goes with the task squad-1.1 or squad-2.0, a table with .jsonl")
     if ending == ".txt" and not looks_tagged(_lines_of(path)):
-        why = "is text whose lines are no words with tags"
+        why = "has lines that are not words with tags"
         remedy = "a table is .csv, .tsv, .jsonl or .parquet; tagged text has a word and its tag a line"
         raise UsageError(path, why, remedy)
     if ending in (*TAGGED_TEXT, ".txt"):
@@ -185,5 +185,5 @@ def _start(row: Row, column: str, value: str) -> int | None:
     except ValueError as error:
         raise DamagedData(row.where, f"{value!r} in column {column!r} is not a number") from error
     if number != int(number if abs(number) < 2**53 else 0):
-        raise DamagedData(row.where, f"{value!r} in column {column!r} is no place in a text")
+        raise DamagedData(row.where, f"{value!r} in column {column!r} is not a position in a text")
     return int(number) if number >= 0 else None

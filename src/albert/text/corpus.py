@@ -151,7 +151,7 @@ class _Search:
     def _add_address(self, address: Path) -> None:
         name = str(address).replace("hf:/", "hf://", 1)
         if not HUB.fullmatch(str(address)):
-            raise UsageError(name, "is no address of a data set", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
+            raise UsageError(name, "is not an address of a data set", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
         self.files.setdefault(name, CorpusFile(address, name, 0, 0, "Hub dataset"))
 
     def _add_place(self, place: Path) -> None:

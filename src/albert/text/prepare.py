@@ -195,7 +195,7 @@ def _libraries(settings: PreparationSettings) -> dict[str, str]:
     """The versions of the libraries that decide the bytes."""
     names = ["sentencepiece", "sentencex"]
     if settings.duplicates == "near":
-        load_by_name("albert.text.minhash", "duplicates")  # a missing library is said before all work
+        load_by_name("rensa", "duplicates")  # a missing library is said before all work
         names.append("rensa")
     return {name: version(name) for name in names}
 
@@ -323,7 +323,7 @@ def estimate_preparation(
     """
     total = sum(file.size for file in files)
     if unknown := next((file.name for file in files if file.kind == "Hub dataset"), None):
-        raise UsageError(unknown, "its size is not known before it is read, so there is no plan")
+        raise UsageError(unknown, "its size is unknown before it is read, so nothing can be estimated")
     sampled = _spread(files, total)
     room = SAMPLE_BYTES // len(sampled)
     documents = text_bytes = sentences = tokens = on_disk = 0

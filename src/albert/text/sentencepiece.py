@@ -63,7 +63,7 @@ def parse_model(model: bytes, source: str) -> Any:
     if not all(
         isinstance(entry.piece, str) for entry in proto.pieces
     ):  # protobuf gives bytes that are not UTF-8 as such
-        raise DamagedData(source, "has a piece that is no text")
+        raise DamagedData(source, "has a piece that is not text")
     require_special_pieces([entry.piece for entry in proto.pieces[: len(SPECIAL_PIECES)]], source)
     if proto.trainer_spec.model_type != UNIGRAM:
         raise DamagedData(source, "is not a unigram model", "ALBERT's vocabularies are")

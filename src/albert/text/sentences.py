@@ -109,7 +109,7 @@ def check_language(language: str) -> None:
         InvalidConfiguration: no code.
     """
     if not _LANGUAGE.fullmatch(language):
-        raise InvalidConfiguration("language", f"{language!r} is no ISO 639 code", "write en, de, zh, ...")
+        raise InvalidConfiguration("language", f"{language!r} is not an ISO 639 code", "write en, de, zh, ...")
 
 
 def repair_surrogates(text: str) -> str:

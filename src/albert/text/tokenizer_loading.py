@@ -64,7 +64,7 @@ def model_from_tokenizer_json(file: Path, config: dict[str, Any]) -> bytes:
     try:
         return build_model(vocabulary, _character_map(file, content.get("normalizer")))
     except ValueError as error:
-        raise DamagedData(file, "has a piece that is no text") from error
+        raise DamagedData(file, "has a piece that is not text") from error
 
 
 def _vocabulary(file: Path, model: dict[str, Any]) -> list[tuple[str, float]]:

@@ -156,7 +156,7 @@ def _elements(read_bytes: Callable[[int], bytes], file: CorpusFile, limit: int) 
                 if root is None:
                     root = element
                     if _name(root) != "mediawiki":
-                        raise DamagedData(file.path, f"is no Wikipedia dump: its root is {_name(root)!r}")
+                        raise DamagedData(file.path, f"is not a Wikipedia dump: its root is {_name(root)!r}")
                 if event == "end":
                     yield element
                     if _name(element) == "page":

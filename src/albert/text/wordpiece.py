@@ -466,7 +466,7 @@ def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
         raise DamagedData(file, "does not number its pieces from 0 without a gap", ORIGINAL)
     check_vocabulary(pieces, str(file))
     if unreadable := next((piece for piece in pieces if any("\ud800" <= c <= "\udfff" for c in piece)), None):
-        raise DamagedData(file, f"has a piece that is no text: {unreadable[:40]!r}")
+        raise DamagedData(file, f"has a piece that is not text: {unreadable[:40]!r}")
     stated = (model.get("unk_token", UNKNOWN), model.get("continuing_subword_prefix", CONTINUES))
     if stated != (UNKNOWN, CONTINUES):
         raise DamagedData(file, f"marks unknown words and continuing pieces with {stated}, BERT with [UNK] and ##")

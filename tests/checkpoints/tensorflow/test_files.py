@@ -97,7 +97,7 @@ def test_nothing_there(place):
         find_checkpoint(here)
     with pytest.raises(MissingInput, match=r"nowhere.index: no such file"):
         find_checkpoint(here / "nowhere")
-    with pytest.raises(MissingInput, match="is no part of a TensorFlow checkpoint"):
+    with pytest.raises(MissingInput, match="is not part of a TensorFlow checkpoint"):
         find_checkpoint(here / "readme.txt")
 
 

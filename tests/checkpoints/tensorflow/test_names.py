@@ -71,7 +71,7 @@ def test_what_an_optimiser_keeps_is_dropped_and_counted():
 def test_the_joint_head_of_squad_2_is_said_to_have_no_place():
     found = sort_names([*ENCODER, "end_logits/dense_0/kernel", "bert/other"], "model")
     assert "joint head of SQuAD 2.0" in found.unexpected["end_logits/dense_0/kernel"]
-    assert found.unexpected["bert/other"] == "is no variable of an ALBERT"
+    assert found.unexpected["bert/other"] == "is not a variable of ALBERT"
 
 
 OTHERS = {

@@ -192,7 +192,7 @@ def test_keys_out_of_order_are_refused(writer, tmp_path):
 def test_an_index_of_a_gigabyte_is_refused_unread(tmp_path):
     with open(tmp_path / "model.index", "wb") as file:
         file.truncate(2**30)
-    with pytest.raises(DamagedData, match="the index of no ALBERT has so many"):
+    with pytest.raises(DamagedData, match="an index of ALBERT has far fewer"):
         TensorBundle(tmp_path / "model")
 
 

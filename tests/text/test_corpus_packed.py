@@ -137,7 +137,6 @@ def test_frames_with_a_window_of_two_gigabytes_are_read():
 
 
 def test_without_zstandard_the_error_names_the_extra(content, monkeypatch):
-    monkeypatch.delitem(sys.modules, "albert.text.zstandard_reader", raising=False)
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(Unavailable, match=r"zstandard: is not installed; pip install 'albert-encoder\[data\]'"):
         content(".zst", b"text")

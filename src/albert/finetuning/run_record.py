@@ -1,7 +1,6 @@
 """Settings, identity, report and model card of a fine-tuning run, and the choice between its last and best model."""
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from albert.runtime.devices import describe_machine
 from albert.runtime.environment import Precision
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.files import new_directory
-from albert.runtime.json_files import read_journal, read_json_object, save_json, to_json
+from albert.runtime.json_files import decisive, fingerprint_of, read_journal, read_json_object, save_json, to_json
 from albert.tasks.examples import Example
 from albert.tasks.metrics import is_better
 from albert.tasks.table_task import UNNAMED
@@ -126,7 +125,6 @@ def selection_of(by: SelectedBy, scores: Mapping[str, float | None], journal: Pa
 
 
 RESULTS_NAME = "results.json"
-_ALWAYS = object()
 _FREE_TO_CHANGE = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
 _SINCE_THE_FIRST_RUNS: dict[str, Any] = {"exits": None, "freeze_encoder": False, "distillation": None}
 """Values that mean what settings without such a field meant: they are not recorded, and older runs go on."""
@@ -213,7 +211,7 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
         del values["distillation"]["revision"]  # the source says it
-    return {name: value for name, value in values.items() if value != _SINCE_THE_FIRST_RUNS.get(name, _ALWAYS)}
+    return decisive(values, (), _SINCE_THE_FIRST_RUNS)
 
 
 def refuse_another_run(run: RunFolder, record: dict[str, Any]) -> None:
@@ -233,7 +231,7 @@ def refuse_another_run(run: RunFolder, record: dict[str, Any]) -> None:
 
 def _fixed(value: Any) -> Any:
     """Without what changes no result."""
-    return {k: v for k, v in value.items() if k not in _FREE_TO_CHANGE} if isinstance(value, dict) else value
+    return decisive(value, _FREE_TO_CHANGE, {}) if isinstance(value, dict) else value
 
 
 def run_identity(
@@ -247,25 +245,29 @@ def run_identity(
 ) -> dict[str, str]:
     """Fingerprints of all that decides the result: how, from what, and from which weights is learnt, and what it is
     scored on."""
-    free = {"device": "auto", "workers": 0, "micro_batch_tokens": 1, "checkpoint_every": None}
-    how = replace(settings, **free)
-    chosen = {"recipe": to_json(recipe), "settings": recorded_settings(how), "target": to_json(task.target)}
-    if started.changes:
-        chosen["changes"] = dict(started.changes)
     data = hashlib.sha256()
     for array in (batches.sequences.tokens, batches.sequences.starts, batches.targets):
         data.update(np.ascontiguousarray(array).tobytes())
     return {
-        "recipe": hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest(),
+        "recipe": recipe_fingerprint(task.target, started.changes, recipe, settings),
         "training data": data.hexdigest(),
-        "development set": _examples_fingerprint(dev_split.examples),
+        "development set": examples_fingerprint(dev_split.examples),
         "initial weights": weights_fingerprint(started.model.state_dict()),
         "tokenizer": started.tokenizer.fingerprint,
         **({} if teacher is None else {"teacher": teacher.fingerprint}),
     }
 
 
-def _examples_fingerprint(examples: Sequence[Example]) -> str:
+def recipe_fingerprint(
+    target: Target, changes: Mapping[str, Any], recipe: TaskRecipe, settings: FinetuningSettings
+) -> str:
+    """A hash of how is learnt: the same wherever it is computed."""
+    how = replace(settings, device="auto", workers=0, micro_batch_tokens=1, checkpoint_every=None)
+    chosen = {"recipe": to_json(recipe), "settings": recorded_settings(how), "target": to_json(target)}
+    return fingerprint_of(chosen | ({"changes": dict(changes)} if changes else {}))
+
+
+def examples_fingerprint(examples: Sequence[Example]) -> str:
     """SHA-256 over what is asked and what is right, in order; not over where the files are."""
     digest = hashlib.sha256()
     for each in examples:

@@ -38,7 +38,6 @@ from albert.pretraining.recipe import (
 )
 from albert.pretraining.run_identity import (
     Init,
-    flat,
     keep_corpora,
     keep_recipe,
     recipe_fingerprint,
@@ -58,7 +57,7 @@ from albert.runtime.devices import (
 from albert.runtime.distributed import gather_weights, process_group, sharded_copy, wait_for_all
 from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import read_journal, save_json, to_json
+from albert.runtime.json_files import flat, read_journal, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
 from albert.text.shards import TokenCorpus
 from albert.training.logging import Curves, Logger, Meter, TrainingPlan, TrainingResult

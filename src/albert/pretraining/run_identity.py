@@ -3,10 +3,8 @@
 Starting from a trained model (`Init`) is here too: weights only, in the recipe's architecture and the corpus's pieces.
 """
 
-import hashlib
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +44,7 @@ from albert.runtime.devices import default_precision, seed_torch
 from albert.runtime.distributed import code_fingerprint, refuse_differences, sum_over_ranks
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.json_files import load_json, save_json, to_json
+from albert.runtime.json_files import decisive, differences, fingerprint_of, flat, load_json, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import vocabulary_file
@@ -136,10 +134,10 @@ def keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
     if run.recipe_path.exists():
         recipe_kept = load_json(PretrainingRecipe, run.recipe_path)
         kept = flat(to_json(replace(recipe_kept, dropout_changes=recipe.dropout_changes)))
-        for key, value in flat(to_json(recipe)).items():
-            if kept[key] != value and key not in (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON):
-                why = f"this run was started with {key} {kept[key]}, now it is {value}"
-                raise InvalidConfiguration(run.path, why, "choose another output, or the run's own recipe.json")
+        now = decisive(flat(to_json(recipe)), (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON), {})
+        for key, before, value in differences(kept, now):
+            why = f"this run was started with {key} {before}, now it is {value}"
+            raise InvalidConfiguration(run.path, why, "choose another output, or the run's own recipe.json")
         news = {name: getattr(recipe, name) for name in (*FREE_FROM_NOW_ON, "dropout_changes")}
         recipe = replace(recipe_kept, **news)
         if recipe == recipe_kept:
@@ -150,20 +148,7 @@ def keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
 def recipe_fingerprint(recipe: PretrainingRecipe) -> str:
     """A hash of everything that must not change under a run; dropout may, at a step that the recipe names."""
     free = (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON, "dropout_changes")
-    fixed = {
-        key: value
-        for key, value in flat(to_json(recipe)).items()
-        if key not in free and (key not in _SINCE_THE_FIRST_RUNS or value != _SINCE_THE_FIRST_RUNS[key])
-    }
-    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A tree of values as `outer.inner` -> value."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return found
+    return fingerprint_of(decisive(flat(to_json(recipe)), free, _SINCE_THE_FIRST_RUNS))
 
 
 def _changed_now(

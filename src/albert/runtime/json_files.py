@@ -4,6 +4,7 @@ An unknown key, a repeated key or a wrong type is an error, never ignored. A jou
 only ever appended to; a last line that a crash cut off is dropped."""
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import time
 import types
 import typing
 from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -201,6 +203,39 @@ def _convert_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
 def _kind(value: Any) -> str:
     names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
     return names.get(type(value), f"{type(value).__name__} {value!r}")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What identifies a run: the settings that must be equal for it to go on, and a hash of them that is recorded.
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A tree of values as `outer.inner` -> value."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
+
+
+def decisive(settings: Mapping[str, Any], free: Collection[str], unsaid: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that must be equal in two calls of one run.
+
+    Args:
+        settings: plain values.
+        free: keys that may differ.
+        unsaid: values that mean what records without such a key meant, so that older runs go on.
+    """
+    return {k: v for k, v in settings.items() if k not in free and (k not in unsaid or v != unsaid[k])}
+
+
+def differences(kept: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Every key whose value is another one now than the kept one, with both values."""
+    return [(key, kept.get(key), value) for key, value in now.items() if kept.get(key) != value]
+
+
+def fingerprint_of(values: Any) -> str:
+    """SHA-256 of plain values in hexadecimal, whatever the order of keys."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from albert import __version__
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput, UsageError, WriteFailed
 from albert.runtime.files import locked, remove_directory, remove_leftovers
-from albert.runtime.json_files import load_json, save_json, to_json
+from albert.runtime.json_files import differences, load_json, save_json, to_json
 from albert.runtime.progress import progress
 from albert.text.assembly import CorpusPart, assemble, prepared_part
 from albert.text.corpus import find_corpus_files, read_files
@@ -171,22 +171,12 @@ def _keep_plan(work: Path, plan: Plan) -> None:
     place = work / "plan.json"
     if place.is_file():
         kept = load_json(Plan, place)
-        differences = [
-            f"{name} {before!r} (now {now!r})"
-            for (name, before), now in zip(
-                [*to_json(kept.settings).items(), ("tokenizer", kept.tokenizer_fingerprint)],
-                [*to_json(plan.settings).values(), plan.tokenizer_fingerprint],
-                strict=True,
-            )
-            if before != now
-        ]
-        differences += [
-            f"{name} {before} (now {plan.libraries.get(name)})"
-            for name, before in kept.libraries.items()
-            if plan.libraries.get(name) != before
-        ]
-        if differences:
-            why = f"holds an unfinished preparation with {', '.join(differences)}"
+        was, now = ({**to_json(one.settings), "tokenizer": one.tokenizer_fingerprint} for one in (kept, plan))
+        versions = {name: plan.libraries.get(name) for name in kept.libraries}
+        changed = [f"{name} {before!r} (now {value!r})" for name, before, value in differences(was, now)]
+        changed += [f"{name} {before} (now {value})" for name, before, value in differences(kept.libraries, versions)]
+        if changed:
+            why = f"holds an unfinished preparation with {', '.join(changed)}"
             raise CannotCreate(work, why, "use the same settings to go on, or remove it to start anew")
     save_json(place, plan)
 

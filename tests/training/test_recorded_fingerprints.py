@@ -1,0 +1,52 @@
+"""Fingerprints that runs have recorded stay as they are: otherwise a run would not go on with a newer version."""
+
+import pytest
+
+from albert.finetuning.objective import Distillation
+from albert.finetuning.run_record import FinetuningSettings, examples_fingerprint
+from albert.finetuning.run_record import recipe_fingerprint as task_recipe_fingerprint
+from albert.pretraining.recipe import RECIPES
+from albert.pretraining.run_identity import recipe_fingerprint
+from albert.tasks.examples import Example
+from albert.tasks.glue import SST2
+from albert.tasks.task import Answer
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded"),
+    [
+        ("quickstart", "663a244f21c79b2c0246d85b7b3a0a6e307af5d4cb31b4dbfaaae6361a9433af"),
+        ("small", "87cae403c7922e98826b927b90c47838c2dc8e5d5c5a7588a73105e17515ff98"),
+        ("base", "e201e6dcb2104246c508ac49557e0ce6fe2dae64f0a534bc0e4ccd9427e440db"),
+        ("continue", "eb756158a02cc4845bbdbd7dacc72d795dbf2989f9b03cc149379a6109df1e7b"),
+    ],
+)
+def test_recipes_of_pretraining(name, recorded):
+    assert recipe_fingerprint(RECIPES[name]) == recorded
+
+
+OTHERWISE = FinetuningSettings(seed=3, optimizer="lamb", workers=2, device="cpu", checkpoint_every=7)
+DISTILLED = FinetuningSettings(
+    exits=(2, 4), freeze_encoder=True, distillation=Distillation(teacher="/a/b/run", revision="v1")
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "recorded"),
+    [
+        (FinetuningSettings(), {}, "c2c13cdff61a3d7e621279250e9d3cb676226a7dabf0cddf30ddd87fa45aa3f1"),
+        (OTHERWISE, {}, "420ea004e945c1db16b4795e4b0542f903acea5eb9c8e38e8dafd8d3f2ff590f"),
+        (DISTILLED, {"num_hidden_layers": 4}, "4a2bce5f218def7f75025cf7244d7b20fd77ac2727a1b979071e3e49896e3b12"),
+    ],
+)
+def test_recipes_and_settings_of_finetuning(settings, changes, recorded):
+    assert task_recipe_fingerprint(SST2.target, changes, SST2.recipe, settings) == recorded
+
+
+def test_examples_of_finetuning():
+    examples = [
+        Example("1", "a:1", ("who", "ctx"), None, (Answer("ctx", 0),)),
+        Example("2", "a:2", ("x",), 1),
+        Example("3", "a:3", ("x", "y"), 0.5, (), ("A", "B"), "g"),
+    ]
+    assert examples_fingerprint(examples) == "4f89dd11105fcb0eb3ec19341776971975834c08462c1e0826fc5c8328a78d70"

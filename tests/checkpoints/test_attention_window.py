@@ -10,8 +10,7 @@ import pytest
 import torch
 import transformers
 
-from albert.checkpoints.config_file import read_config
-from albert.checkpoints.model_directory import MODELS, Kind, open_model, save_model_directory
+from albert.checkpoints.model_directory import MODELS, Kind, open_model, read_config, save_model_directory
 from albert.checkpoints.warm_start import warm_start
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig

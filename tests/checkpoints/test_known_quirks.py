@@ -10,9 +10,8 @@ import pytest
 import torch
 import transformers
 
-from albert.checkpoints.config_file import config_to_json, read_config
 from albert.checkpoints.loading import groups_of_layers, known_quirks, spread_over_layers
-from albert.checkpoints.model_directory import open_model, write_model
+from albert.checkpoints.model_directory import config_to_json, open_model, read_config, write_model
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import pack

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from safetensors.torch import load_file, save_file
 
-from albert.checkpoints.config_file import read_config
 from albert.checkpoints.huggingface import MODELS, Kind, build_model
-from albert.checkpoints.model_directory import open_model, save_model_directory
+from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
 from albert.checkpoints.tensor_files import INT8_WEIGHTS_NAME, QUANTIZATION_KEY, restore
 from albert.experiments.directory_reports import model_report
 from albert.inference.engine import quantize_matrix

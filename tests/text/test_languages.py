@@ -5,8 +5,7 @@ import unicodedata
 import pytest
 from tests.text.torture import check_offsets
 
-from albert.text.sentencepiece import SentencePieceTokenizer, train_tokenizer
-from albert.text.vocabulary import VocabularySettings, accents_per_million
+from albert.text.sentencepiece import SentencePieceTokenizer, VocabularySettings, accents_per_million, train_tokenizer
 
 # The first article of the Universal Declaration of Human Rights, or a part of it, and a few words.
 TEXTS = {
@@ -69,6 +68,6 @@ def test_with_accents_dropped_much_is_lost_and_it_is_counted(trained, language):
 
 
 def test_accents_are_counted_in_a_sample_of_bounded_size(monkeypatch):
-    monkeypatch.setattr("albert.text.vocabulary.COUNTED_CHARACTERS", 1000)
+    monkeypatch.setattr("albert.text.sentencepiece.COUNTED_CHARACTERS", 1000)
     assert accents_per_million(["plain " * 100, "é" * 400, "é" * 100_000]) == 400_000
     assert accents_per_million(["plain"]) == accents_per_million([]) == 0

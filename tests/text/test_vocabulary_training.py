@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.text.sentencepiece import train_tokenizer
-from albert.text.vocabulary import TrainingReport, VocabularySettings, cut_to_bytes, sample_documents
+from albert.text.sentencepiece import (
+    TrainingReport,
+    VocabularySettings,
+    cut_to_bytes,
+    sample_documents,
+    train_tokenizer,
+)
 
 
 def test_training_does_not_depend_on_the_order_of_documents(documents, tokenizer):

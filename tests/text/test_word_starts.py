@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert.text.sentencepiece_files import begins_word
+from albert.text.tokenizer import begins_word
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from albert.checkpoints.card import ModelCard
-from albert.checkpoints.config_file import CONFIG_NAME, config_to_json
 from albert.checkpoints.hub import is_archive, unpacked
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
@@ -34,7 +33,9 @@ from albert.checkpoints.loading import (
 )
 from albert.checkpoints.model_directory import (
     CARD_NAME,
+    CONFIG_NAME,
     FINGERPRINT_KEY,
+    config_to_json,
     describe_model,
     open_model,
     refuse_foreign_tokenizer,

@@ -20,7 +20,7 @@ from jaxtyping import UInt8, UInt32
 from torch import Tensor
 
 from albert.runtime.errors import DamagedData, MissingInput
-from albert.runtime.input_files import open_input, open_unbuffered
+from albert.runtime.manifest import open_input, open_unbuffered
 
 # --------------------------------------------------------------------------------------------------------------------
 # CRC-32C (Castagnoli), the checksum of TensorFlow's files, by numpy alone: nearly a gigabyte a second on one core.

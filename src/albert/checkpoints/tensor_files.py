@@ -18,8 +18,8 @@ from torch import Tensor
 from albert.checkpoints.huggingface import BUFFERS
 from albert.runtime.errors import DamagedData, MissingInput, OutOfResources
 from albert.runtime.files import written_by_library
-from albert.runtime.input_files import open_input, open_unbuffered
 from albert.runtime.json_files import each_key_once, read_json_object
+from albert.runtime.manifest import open_input, open_unbuffered
 from albert.runtime.progress import progress
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from albert.checkpoints.loading import CLASSIFIERS, architecture_of, belongs_to,
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, TensorBundle, is_table
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.input_files import open_input
 from albert.runtime.json_files import from_json, read_json_object
+from albert.runtime.manifest import open_input
 from albert.runtime.progress import progress
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from torch.nn import functional
 
 from albert.model.config import AlbertConfig, Extension, LayerApplication, sharing_plan
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.sentencepiece_files import BLANK
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer import BLANK, Tokenizer
 from albert.text.wordpiece import CONTINUES, WordPieceTokenizer
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -24,9 +24,8 @@ from albert.runtime.devices import pick_device
 from albert.runtime.errors import UsageError
 from albert.runtime.progress import progress
 from albert.text.corpus import read_corpus
-from albert.text.sentencepiece_files import BLANK
 from albert.text.shards import TokenCorpus
-from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer import BLANK, Tokenizer
 from albert.text.wordpiece import CONTINUES, WordPieceTokenizer
 
 # --------------------------------------------------------------------------------------------------------------------

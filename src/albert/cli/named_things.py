@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from albert.checkpoints.config_file import CONFIG_NAME, read_config
 from albert.checkpoints.hub import find_model
+from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.model.config import OTHER_NAMES, PRESETS, AlbertConfig, preset_name
 from albert.runtime.errors import AlbertError, did_you_mean
 from albert.text.shards import DESCRIPTION_NAME

@@ -21,10 +21,15 @@ from albert.runtime.files import new_directory
 from albert.runtime.progress import progress
 from albert.text.corpus import find_corpus_files, read_corpus
 from albert.text.readers import CorpusReport, Reading
-from albert.text.sentencepiece import train_on_documents
+from albert.text.sentencepiece import (
+    TrainingReport,
+    VocabularySettings,
+    accents_per_million,
+    sample_documents,
+    train_on_documents,
+)
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
-from albert.text.vocabulary import TrainingReport, VocabularySettings, accents_per_million, sample_documents
 
 # --------------------------------------------------------------------------------------------------------------------
 # `albert tokenizer convert`: a vocabulary in whichever form to all the files of a tokenizer.

@@ -23,8 +23,8 @@ from albert.inference.records import Value
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, DamagedData, UsageError, WriteFailed
 from albert.runtime.files import locked, new_file, remove_directory
-from albert.runtime.input_files import open_input
 from albert.runtime.json_files import Journal, read_journal
+from albert.runtime.manifest import open_input
 
 Row = Mapping[str, Any]
 ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")

@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
-from albert.checkpoints.config_file import labels_of
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import (
     Kind,
     OpenedModel,
     kind_of,
+    labels_of,
     open_model,
     read_config,
     refuse_foreign_tokenizer,

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from albert.checkpoints.config_file import CONFIG_NAME
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import sentence_objective
-from albert.checkpoints.model_directory import kind_of, open_model, read_config, tokenizer_of
+from albert.checkpoints.model_directory import CONFIG_NAME, kind_of, open_model, read_config, tokenizer_of
 from albert.pretraining.batches import (
     MixedSamples,
     PretrainingBatch,

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from albert.checkpoints.config_file import read_config
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import (
     FINGERPRINT_KEY,
     OpenedModel,
     open_model,
+    read_config,
     tokenizer_of,
     weights_fingerprint,
 )

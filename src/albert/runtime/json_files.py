@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, WriteFailed, did_you_mean
 from albert.runtime.files import write_bytes, write_text
-from albert.runtime.input_files import open_input, read_input
+from albert.runtime.manifest import open_input, read_input
 
 T = TypeVar("T")
 LARGEST_JSON = 2**27

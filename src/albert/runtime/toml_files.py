@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData
-from albert.runtime.input_files import read_input
 from albert.runtime.json_files import read_json_object, to_json
+from albert.runtime.manifest import read_input
 
 _WIDTH = 100
 

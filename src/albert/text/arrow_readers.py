@@ -21,8 +21,8 @@ from huggingface_hub.errors import (
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, OutOfResources, Unavailable, UsageError
-from albert.runtime.input_files import open_input
 from albert.runtime.json_files import read_json_object
+from albert.runtime.manifest import open_input
 from albert.text.corpus import HUB
 from albert.text.readers import (
     NULL,

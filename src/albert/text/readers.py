@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
-from albert.runtime.input_files import PIPE_REMEDY, open_input, refuse_special_file
+from albert.runtime.manifest import PIPE_REMEDY, open_input, refuse_special_file
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.sentences import repair_surrogates
 

@@ -19,8 +19,16 @@ from albert.runtime.errors import DamagedData
 from albert.runtime.files import write_bytes, write_text
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.sentencepiece import DIGIT_COMMA_PENALTY, SentencePieceTokenizer, is_digit_comma, parse_model
-from albert.text.sentencepiece_files import BLANK, tokenizer_config
-from albert.text.tokenizer import CONFIG_NAME, CONTENT_PREFIX, MODEL_NAME, REFERENCE, Tokenizer, content_fingerprint
+from albert.text.tokenizer import (
+    BLANK,
+    CONFIG_NAME,
+    CONTENT_PREFIX,
+    MODEL_NAME,
+    REFERENCE,
+    Tokenizer,
+    content_fingerprint,
+    tokenizer_config,
+)
 
 Placed = tuple[str, int, int]  # a character, and where in the text its source begins and ends
 

@@ -16,9 +16,8 @@ from jaxtyping import Int64
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.files import new_file
-from albert.runtime.input_files import open_input
 from albert.runtime.json_files import load_json
-from albert.runtime.manifest import FileSum, verify_directory
+from albert.runtime.manifest import FileSum, open_input, verify_directory
 from albert.runtime.random_streams import stream_key
 from albert.text.readers import SourceCounts
 from albert.text.sentences import split_sentences

@@ -8,9 +8,8 @@ from typing import Any
 
 from albert.runtime.environment import shipped_model
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.input_files import read_input
 from albert.runtime.json_files import read_json_object
-from albert.runtime.manifest import verify_files
+from albert.runtime.manifest import read_input, verify_files
 from albert.text.reference_tokenizer import ReferenceSentencePieceTokenizer
 from albert.text.sentencepiece import (
     SentencePieceTokenizer,
@@ -18,8 +17,15 @@ from albert.text.sentencepiece import (
     is_choosable_digit_comma,
     require_special_pieces,
 )
-from albert.text.sentencepiece_files import SPECIAL_PIECES
-from albert.text.tokenizer import CONFIG_NAME, JSON_NAME, MODEL_NAME, PREPROCESSING_KEY, VOCABULARY_NAME, Tokenizer
+from albert.text.tokenizer import (
+    CONFIG_NAME,
+    JSON_NAME,
+    MODEL_NAME,
+    PREPROCESSING_KEY,
+    SPECIAL_PIECES,
+    VOCABULARY_NAME,
+    Tokenizer,
+)
 from albert.text.wordpiece import (
     BERT_CLASSES,
     WordPieceNormalization,

@@ -16,7 +16,7 @@ import sentencepiece
 from jaxtyping import Int, Int32, Int64
 
 from albert.text.normalization import keeps_places, long_word_alignment, long_word_parts, normalize_words
-from albert.text.sentencepiece_files import BLANK
+from albert.text.tokenizer import BLANK
 
 LONGEST_WORD = 48  # characters; longer ones are hardly ever met again
 MOST_WORDS = 1 << 17  # of English, 19 MB with their ids and 23 MB with their places

@@ -18,16 +18,18 @@ from jaxtyping import Bool
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.files import write_text
-from albert.runtime.input_files import open_input, read_input
+from albert.runtime.manifest import open_input, read_input
 from albert.text.normalization import NormalizedText
-from albert.text.sentencepiece_files import MAXIMUM_LENGTH, added_token, pair_template
 from albert.text.tokenizer import (
     CONFIG_NAME,
     JSON_NAME,
+    MAXIMUM_LENGTH,
     REFERENCE,
     SPECIAL_TOKENS_NAME,
     VOCABULARY_NAME,
     Tokenizer,
+    added_token,
+    pair_template,
     wordpiece_fingerprint,
 )
 

@@ -1,20 +1,40 @@
-"""A model directory is whole, says everything, and is refused in one line when it is not what it says."""
+"""Model directories: written whole, opened checked, in little memory, with a card."""
 
+import contextlib
+import io
 import json
 import os
 import pickle
+import re
 import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import transformers
+import yaml
+from huggingface_hub import ModelCard as HubCard
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from albert.checkpoints.model_directory import open_model, read_config, save_model_directory, write_model
+from albert.checkpoints.card import ModelCard
+from albert.checkpoints.model_directory import (
+    MODELS,
+    Kind,
+    kind_of,
+    open_model,
+    read_config,
+    save_model_directory,
+    write_model,
+)
+from albert.checkpoints.warm_start import warm_start
+from albert.experiments.quickstart import load_chapters
 from albert.model.albert import (
     AlbertForMaskedLM,
     AlbertForMultipleChoice,
@@ -25,8 +45,14 @@ from albert.model.albert import (
     AlbertModel,
 )
 from albert.model.config import PRESETS, AlbertConfig
+from albert.model.packing import PackedSequences, pack
 from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.manifest import verify_directory
+from albert.text.sentencepiece import train_tokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# A model directory is whole, says everything, and is refused in one line when it is not what it says.
+
 
 Rewrite = Callable[..., None]
 TRANSFORMERS_KEYS = {
@@ -389,3 +415,354 @@ def _shard(directory: Path) -> None:
         save_file({name: held[name] for name in part}, directory / file, metadata={"format": "pt"})
         placed |= dict.fromkeys(part, file)
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": placed}))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Opening a model takes the memory of its weights, once, and imports nothing that only compilers need.
+
+
+MEASURE = """
+import json, sys
+from albert.checkpoints.model_directory import open_model
+def memory(key):
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(key + ":"))
+small, large = sys.argv[1:]
+open_model(small, "pretraining")  # code that is used for the first time takes memory too
+before = memory("VmRSS")
+with open("/proc/self/clear_refs", "w") as file:  # forgets the peak so far
+    file.write("5")
+model = open_model(large, "pretraining").model
+print(json.dumps({"peak": memory("VmHWM") - before, "compiler": "torch._dynamo" in sys.modules}))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone tells a peak of memory")
+def test_the_weights_are_in_memory_once(config: AlbertConfig, tmp_path: Path) -> None:
+    large = AlbertConfig(vocab_size=100_000, num_hidden_layers=2, hidden_size=256, num_attention_heads=4,
+                         intermediate_size=1024)  # fmt: skip
+    for name, shape in (("small", config), ("large", large)):
+        (tmp_path / name).mkdir()
+        with torch.device("meta"):
+            model = AlbertForPreTraining(shape)
+        write_model(tmp_path / name, model.to_empty(device="cpu").apply(_zeros), None)
+    size = (tmp_path / "large" / "model.safetensors").stat().st_size
+    assert size > 50_000_000
+    arguments = [sys.executable, "-c", MEASURE, str(tmp_path / "small"), str(tmp_path / "large")]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert 0.9 * size < found["peak"] < 1.1 * size
+    assert not found["compiler"]
+
+
+def _zeros(module: torch.nn.Module) -> None:
+    for parameter in module.parameters(recurse=False):
+        torch.nn.init.zeros_(parameter)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# transformers' only sentence head means sentence order; a head that learnt something else is never taken for it.
+
+
+HEAD = ("sop_classifier.classifier.weight", "sop_classifier.classifier.bias")
+POOLER = ("albert.pooler.weight", "albert.pooler.bias")
+
+
+@pytest.fixture
+def written(tmp_path: Path, config: AlbertConfig) -> Callable[[str], tuple[AlbertForPreTraining, Path]]:
+    """Writes a model that was pre-trained with an objective."""
+
+    def write(objective: str) -> tuple[AlbertForPreTraining, Path]:
+        model = AlbertForPreTraining(config).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.normal_(0, 0.3)
+        write_model(tmp_path, model, None, extra={"sentence_objective": objective})
+        return model, tmp_path
+
+    return write
+
+
+def test_a_next_sentence_head_comes_back_and_is_no_order_to_transformers(written: Callable, config: AlbertConfig):
+    model, path = written("nsp")
+    assert json.loads((path / "config.json").read_text())["architectures"] == ["AlbertForMaskedLM"]
+    opened = open_model(path, kind_of(read_config(path)[1]))
+    assert isinstance(opened.model, AlbertForPreTraining)
+    assert opened.loading_report.missing == opened.loading_report.unexpected == ()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, opened.model.state_dict()[name])
+    _, report = transformers.AlbertForPreTraining.from_pretrained(path, output_loading_info=True)
+    assert set(report["missing_keys"]) == set(HEAD)
+    assert set(report["unexpected_keys"]) == {name.replace("sop", "nsp") for name in HEAD}
+    masked, report = transformers.AlbertForMaskedLM.from_pretrained(path, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert set(report["unexpected_keys"]) == {*POOLER, *(name.replace("sop", "nsp") for name in HEAD)}
+    _assert_the_same_masked_tokens(masked, model, config)
+
+
+def test_heads_that_nothing_trained_are_not_written(written: Callable, config: AlbertConfig):
+    model, path = written("none")
+    assert not {*HEAD, *POOLER} & load_file(path / "model.safetensors").keys()
+    assert kind_of(read_config(path)[1]) == "masked_lm"
+    report = open_model(path, "masked_lm").loading_report
+    assert report.missing == report.unexpected == ()
+    drawn = open_model(path, "pretraining").loading_report.newly_initialised
+    assert set(drawn) == {*HEAD, *POOLER}
+    masked, report = transformers.AlbertForMaskedLM.from_pretrained(path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    _assert_the_same_masked_tokens(masked, model, config)
+
+
+def test_a_sentence_order_head_stays_one(written: Callable):
+    _, path = written("sop")
+    _, report = transformers.AlbertForPreTraining.from_pretrained(path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert kind_of(read_config(path)[1]) == "pretraining"
+
+
+def test_names_in_the_report_are_those_of_the_file(written: Callable):
+    _, path = written("nsp")
+    assert "nsp_classifier.classifier.bias" in open_model(path, "masked_lm").loading_report.unexpected
+
+
+def test_the_objective_of_pre_training_takes_nothing_from_a_model_of_a_task(tmp_path: Path, config: AlbertConfig):
+    model = AlbertForSequenceClassification(config, 2)
+    write_model(tmp_path, model, None, extra={"sentence_objective": "none"})
+    assert read_config(tmp_path)[1]["architectures"] == ["AlbertForSequenceClassification"]
+    assert set(POOLER) < load_file(tmp_path / "model.safetensors").keys()
+
+
+def test_an_unknown_objective_is_refused_before_anything_is_written(tmp_path: Path, config: AlbertConfig):
+    with pytest.raises(InvalidConfiguration, match=r"sentence_objective: is 'nps'; known: sop, nsp, none"):
+        write_model(tmp_path, AlbertForPreTraining(config), None, extra={"sentence_objective": "nps"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def _assert_the_same_masked_tokens(theirs: torch.nn.Module, ours: AlbertForPreTraining, config: AlbertConfig) -> None:
+    ids = torch.arange(5, 17)
+    packed = pack([ids.numpy()], [torch.zeros_like(ids).numpy()])
+    alone = AlbertForMaskedLM(config)
+    alone.load_state_dict(ours.state_dict(), strict=False)
+    with torch.inference_mode():
+        expected = theirs.eval()(ids[None]).logits[0]
+        found = ours(packed, torch.arange(12)).masked_tokens
+        assert torch.equal(alone.eval()(packed, torch.arange(12)), found)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A model with an attention window comes back with it, and transformers never runs it with dense attention.
+
+
+LABELLED = ("classification", "token_classification")
+
+
+@pytest.fixture
+def windowed(config: AlbertConfig) -> AlbertConfig:
+    return replace(config, max_position_embeddings=200, attention_window=4, initializer_range=0.3)
+
+
+def batch(lengths: tuple[int, ...]) -> PackedSequences:
+    draws = np.random.default_rng(0)
+    return pack([draws.integers(5, 50, n) for n in lengths], [np.zeros(n, dtype=np.int64) for n in lengths])
+
+
+def numbers(model: torch.nn.Module, kind: Kind, packed: PackedSequences) -> list[torch.Tensor]:
+    with torch.inference_mode():
+        asked = (packed, torch.arange(20)) if kind in ("pretraining", "masked_lm") else (packed,)
+        found = model(*asked)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_head_sees_through_the_window_and_comes_back(kind: Kind, windowed: AlbertConfig, tmp_path: Path) -> None:
+    outputs = (3,) if kind in LABELLED else ()
+    model = MODELS[kind](windowed, *outputs).eval()
+    save_model_directory(tmp_path / "model", model, None)
+    opened = open_model(tmp_path / "model", kind)
+    assert opened.config == windowed
+    dense = open_model(tmp_path / "model", kind, overrides={"attention_window": None}).model
+    packed = batch((200, 180, 5))
+    written, read, other = (numbers(each, kind, packed) for each in (model, opened.model, dense))
+    assert all(map(torch.equal, written, read))
+    assert not all(torch.allclose(mine, theirs, atol=1e-4) for mine, theirs in zip(read, other, strict=True))
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_transformers_opens_what_it_can_compute_and_nothing_else(
+    dense: bool, windowed: AlbertConfig, tmp_path: Path
+) -> None:
+    config = replace(windowed, attention_window=198 if dense else 197)
+    save_model_directory(tmp_path / "model", AlbertForMaskedLM(config), None)
+    said = json.loads((tmp_path / "model/config.json").read_text())
+    assert said["attention_window"] == config.attention_window
+    if dense:
+        packed = batch((200,))
+        theirs = transformers.AlbertForMaskedLM.from_pretrained(tmp_path / "model").eval()
+        with torch.inference_mode():
+            expected = theirs(packed.token_ids[None]).logits[0, :20]
+        (found,) = numbers(open_model(tmp_path / "model", "masked_lm").model, "masked_lm", packed)
+        assert torch.allclose(found, expected, atol=1e-4)
+    else:
+        for auto in (transformers.AutoModel, transformers.AutoModelForMaskedLM, transformers.AutoConfig):
+            with pytest.raises(ValueError, match="albert_window"):
+                auto.from_pretrained(tmp_path / "model")
+        for named in (transformers.AlbertModel, transformers.AlbertForMaskedLM):
+            with pytest.raises(ValueError, match="sliding_window"):
+                named.from_pretrained(tmp_path / "model")
+
+
+def test_a_dense_model_says_nothing_of_windows(config: AlbertConfig, windowed: AlbertConfig, tmp_path: Path) -> None:
+    save_model_directory(tmp_path / "windowed", AlbertForPreTraining(windowed), None)
+    opened = open_model(tmp_path / "windowed", "pretraining", overrides={"attention_window": None})
+    save_model_directory(tmp_path / "dense", opened.model, None, extra=opened.extra)
+    said = json.loads((tmp_path / "dense/config.json").read_text())
+    assert said["model_type"] == "albert" and not {"attention_window", "attn_implementation"} & said.keys()
+    assert transformers.AlbertForPreTraining.from_pretrained(tmp_path / "dense").config.max_position_embeddings == 200
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"attention_window": 0}, "attention_window: is 0, at least 1 is needed"),
+        ({"attention_window": "4"}, "attention_window: .*int is expected"),
+        ({"attention_window": True}, "attention_window: .*int is expected"),
+        ({"attention_window": 2**40}, "attention_window: is 1099511627776, no model has more"),
+        ({"model_type": "albert_window"}, "attention_window: is missing from a model of type 'albert_window'"),
+    ],
+)
+def test_bad_windows_in_a_file_are_refused(directory: Path, rewrite: Rewrite, keys: dict, message: str) -> None:
+    rewrite(directory, keys)
+    with pytest.raises(InvalidConfiguration, match=message) as refusal:
+        read_config(directory)
+    assert "\n" not in str(refusal.value)
+
+
+def test_the_example_on_the_card_runs_and_names_no_class_of_transformers(
+    windowed: AlbertConfig, tmp_path: Path
+) -> None:
+    tokenizer = train_tokenizer(["the quick brown fox jumps over the lazy dog " * 20], vocab_size=41)
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer.save(tmp_path / "tokenizer")
+    model = AlbertForSequenceClassification(replace(windowed, vocab_size=tokenizer.vocab_size), 2)
+    save_model_directory(tmp_path / "model", model, tmp_path / "tokenizer")
+    card = (tmp_path / "model/README.md").read_text(encoding="utf-8")
+    assert "4 tokens to either side" in card and "library_name: albert" in card
+    assert "from_pretrained" not in card and "pipeline" not in card
+    example = card.split("```python\n")[1].split("```")[0]
+    assert "predictor.abilities" in example
+    exec(example.replace("path/to/this/directory", str(tmp_path / "model")), {})
+
+
+def test_a_dense_model_goes_on_with_a_window_and_more_positions(config: AlbertConfig, windowed: AlbertConfig) -> None:
+    source = AlbertForPreTraining(replace(config, initializer_range=0.3)).eval()
+    target = AlbertForPreTraining(windowed).eval()
+    result = warm_start(
+        source.state_dict(), source.config, target.state_dict(), windowed, extend_positions="tile"
+    )  # fmt: skip
+    assert not result.drawn and not result.unused and result.trained_positions == 200
+    assert any("attention_window None → 4" in note for note in result.notes)
+    target.load_state_dict(result.tensors)
+    fitting, longer = batch((6, 3, 5)), batch((20,))
+    for one, other in zip(*(numbers(each, "encoder", fitting) for each in (source.albert, target.albert)), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+    for one, other in zip(*(numbers(each, "encoder", longer) for each in (source.albert, target.albert)), strict=True):
+        assert not torch.allclose(one, other, atol=1e-3)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The card's front matter is YAML that the Hub accepts, and its examples run.
+
+
+HOSTILE = 'no: "yes" | {x} \\ # --- \n---\nlicense: evil'
+
+
+def test_everything_passed_in_is_shown() -> None:
+    card = ModelCard(
+        name="tiny",
+        architecture="AlbertForPreTraining",
+        description="A model for tests.",
+        parameters={"embeddings": 1_234_567},
+        recipe={
+            "optimizer": {"kind": "lamb", "clamp": None},
+            "batch_size": 4096,
+            "learning_rate": 0.00012000000000000002,
+            "max_tokens": None,
+            "mixture": [],
+            "favor_shorter": True,
+            "layers": (1, 2),
+        },
+        data=["a corpus"],
+        scores={"MLM accuracy": 0.54321},
+        language=["en", "no"],
+        tags=["albert", "sop"],
+        license="apache-2.0",
+        versions={"torch": "2.13"},
+        limits=["knows little"],
+    )
+    text = card.render()
+    for part in ("1,234,567", "4096", "| optimizer | kind lamb |", "a corpus", "0.5432", "2.13", "knows little"):
+        assert part in text
+    for row in ("| learning_rate | 0.00012 |", "| favor_shorter | yes |", "| layers | 1, 2 |"):
+        assert row in text
+    assert "max_tokens" not in text and "mixture" not in text and "clamp" not in text
+    matter = yaml.safe_load(text.split("---")[1])
+    assert matter == {
+        "library_name": "transformers",
+        "license": "apache-2.0",
+        "language": ["en", "no"],
+        "pipeline_tag": "fill-mask",
+        "tags": ["albert", "sop"],
+    }
+    assert HubCard(text).data.license == "apache-2.0"
+
+
+def test_hostile_values_break_neither_yaml_nor_tables() -> None:
+    text = ModelCard(
+        name=HOSTILE,
+        architecture="AlbertModel",
+        recipe={HOSTILE: HOSTILE},
+        data=[HOSTILE],
+        license=HOSTILE,
+        language=[HOSTILE],
+        tags=[HOSTILE],
+    ).render()
+    matter = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    assert matter is not None
+    found = yaml.safe_load(matter.group(1))
+    assert found["license"] == HOSTILE
+    assert found["tags"] == ["albert", HOSTILE]
+    assert found["library_name"] == "transformers"
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective"), [*((kind, "sop") for kind in MODELS), ("pretraining", "nsp"), ("pretraining", "none")]
+)
+def test_the_example_on_the_card_runs(kind: Kind, objective: str, tmp_path: Path) -> None:
+    tokenizer = train_tokenizer([load_chapters()[0].text[:20_000]], vocab_size=200)
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer.save(tmp_path / "tokenizer")
+    config = AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+    )
+    path = tmp_path / "model"
+    labelled = kind in ("classification", "token_classification")
+    model = MODELS[kind](config, 2) if labelled else MODELS[kind](config)
+    save_model_directory(path, model, tmp_path / "tokenizer", extra={"sentence_objective": objective})
+    (code,) = re.findall(r"```python\n(.*?)```", (path / "README.md").read_text(), re.DOTALL)
+    assert "path/to/this/directory" in code
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(code.replace("path/to/this/directory", str(path)), "card", "exec"), {})
+    assert said.getvalue()
+    assert (
+        f"| all | {sum(parameter.numel() for parameter in model.parameters()):,} |" in (path / "README.md").read_text()
+    )

@@ -1,4 +1,4 @@
-"""What a warm start keeps: outputs where sharing is undone, tensors where depth changes; what it refuses."""
+"""Starting from a trained model: layers and positions."""
 
 from dataclasses import replace
 
@@ -8,11 +8,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.checkpoints.warm_start import block_origins, layer_origins, warm_start
+from albert.checkpoints.warm_start import block_origins, layer_origins, positions_note, resize_positions, warm_start
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig, sharing_plan
 from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a warm start keeps: outputs where sharing is undone, tensors where depth changes; what it refuses.
+
 
 BASE = AlbertConfig(
     vocab_size=50,
@@ -208,3 +212,52 @@ def test_a_third_token_type_is_drawn_and_fewer_are_the_first():
     assert torch.equal(after[:2], before) and "2 → 3 token types" in result.notes
     back = warm_start(model.state_dict(), model.config, trained.state_dict(), BASE)
     assert torch.equal(back.tensors[table], before)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# More positions by tiling or interpolation, fewer by cutting; rows that training never reached are not built on.
+
+
+TABLE = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_fewer_positions_are_the_first():
+    for how in (None, "tile", "interpolate"):
+        assert torch.equal(resize_positions(TABLE, 4, 6, how), TABLE[:4])
+
+
+def test_tiled_rows_repeat_the_trained_ones():
+    for how in (None, "tile"):
+        assert torch.equal(resize_positions(TABLE, 14, 6, how), torch.cat((TABLE, TABLE, TABLE[:2])))
+
+
+def test_interpolated_rows_lie_between_their_neighbours():
+    table = resize_positions(TABLE, 11, 6, "interpolate")
+    assert torch.equal(table[::2], TABLE)
+    torch.testing.assert_close(table[1::2], (TABLE[1:] + TABLE[:-1]) / 2)
+    assert torch.equal(resize_positions(TABLE, 7, 6, "interpolate")[[0, -1]], TABLE[[0, -1]])
+
+
+def test_rows_that_were_never_trained_stay_unless_they_are_asked_for():
+    assert torch.equal(resize_positions(TABLE, 6, 2, None), TABLE)
+    assert torch.equal(resize_positions(TABLE, 6, 2, "tile"), TABLE[[0, 1, 0, 1, 0, 1]])
+    assert torch.equal(resize_positions(TABLE, 8, 2, None), TABLE[[0, 1, 0, 1, 0, 1, 0, 1]])
+    torch.testing.assert_close(resize_positions(TABLE, 3, 2, "interpolate")[1], (TABLE[0] + TABLE[1]) / 2)
+
+
+def test_one_trained_row_is_every_row():
+    assert torch.equal(resize_positions(TABLE, 3, 1, "interpolate"), TABLE[[0, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "note"),
+    [
+        ((512, 512, 512, None), None),
+        ((512, 512, 512, "tile"), None),
+        ((512, 128, 512, None), "512 → 128 positions, the first ones"),
+        ((512, 1024, 512, None), "512 → 1,024 positions, 512 trained ones extended by tile"),
+        ((512, 512, 128, "interpolate"), "512 → 512 positions, 128 trained ones extended by interpolate"),
+    ],
+)
+def test_the_change_in_words(arguments, note):
+    assert positions_note(*arguments) == note

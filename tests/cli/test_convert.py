@@ -250,7 +250,7 @@ def test_bad_input_leaves_nothing(release, scene, tmp_path, capsys):
     refuses(66, "no vocabulary beside it.*--without-tokenizer", HERE / "shared")
     refuses(2, "--without-tokenizer: contradicts --tokenizer", release, "--tokenizer", release, "--without-tokenizer")
     refuses(65, "has 180 pieces, the model has 60 embeddings", release, "--tokenizer", scene.tokenizer)
-    refuses(2, "--revision: 'main' of .*no Hub repository", release, "--revision", "main")
+    refuses(2, "--revision: 'main' of .*not a Hub repository", release, "--revision", "main")
     refuses(2, "--config: goes with a TensorFlow checkpoint", scene.pretrained, "--config", release)
     refuses(78, "4 heads|5 heads do not divide", release, "--num-attention-heads", "5")
     damage(release, data, 700)

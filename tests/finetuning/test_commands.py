@@ -1,11 +1,16 @@
 """`albert finetune` and `albert evaluate`: from files to scores, and mistakes in one line with their exit code."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from albert.cli.main import dispatch, run
 from albert.finetuning.options import rate_for_width
+from albert.tasks.examples import TabSeparated
+from albert.tasks.glue import SST2
+from albert.tasks.metrics import accuracy, f1
+from albert.tasks.submission import DECLARED
 
 SMALL = ["--steps", "4", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
 
@@ -25,6 +30,19 @@ def test_a_declared_task_from_the_command_line(data, pretrained, tmp_path, capsy
     assert json.loads(results.read_text())["scores"] == report["scores"]
     assert report["recipe"]["max_length"] == 32
     assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 16
+
+
+def test_a_new_task_is_one_declaration(data, pretrained, tmp_path, monkeypatch, capsys):
+    """What docs/tour.md says of entering a task: files, columns, target, metrics and recipe, and nothing else."""
+    source = TabSeparated("choice", {"train": "train.tsv", "dev": "dev.tsv"})
+    mine = replace(SST2, name="my-reviews", source=source, metrics=(f1, accuracy), published=())
+    monkeypatch.setitem(DECLARED, mine.name, mine)
+    arguments = ["finetune", "my-reviews", "--model", str(pretrained), "--data", str(data)]
+    assert dispatch([*arguments, "--output", str(tmp_path / "run"), *SMALL]) == 0
+    assert dispatch(["evaluate", "My_Reviews", "--model", str(tmp_path / "run"), "--data", str(data)]) == 0
+    assert json.loads((tmp_path / "run/results.json").read_text())["scores"].keys() == {"f1", "accuracy"}
+    assert run(["finetune", "my-review", *arguments[2:], "--output", str(tmp_path / "no")]) == 2
+    assert "did you mean 'my-reviews'" in capsys.readouterr().err
 
 
 def test_several_seeds_from_the_command_line(data, pretrained, tmp_path, capsys):

@@ -1,11 +1,23 @@
-"""The user's own table: labels found and sorted, mistakes named with their row."""
+"""Own tasks, and what models must beat on them."""
 
+import numpy as np
 import pytest
+import torch
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, UsageError
+from albert.tasks import linear_baseline as linear
+from albert.tasks.answers import OpenAnswer, answer_exact_match
 from albert.tasks.custom import declare_custom_task
-from albert.tasks.examples import to_examples
-from albert.tasks.task import Choice, Pair, Score
+from albert.tasks.examples import Example, to_examples
+from albert.tasks.features import token_span
+from albert.tasks.linear_baseline import linear_baseline
+from albert.tasks.metrics import accuracy, mean_absolute_error, multi_label_scores, pearson, task_scores
+from albert.tasks.submission import DECLARED
+from albert.tasks.task import Choice, Labels, Pair, Score, Single, Span, Task, TaskRecipe
+from albert.text.tokenizer_loading import load_tokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# The user's own table: labels found and sorted, mistakes named with their row.
 
 
 def test_a_task_is_declared_from_columns(tmp_path):
@@ -63,3 +75,167 @@ def test_mistakes_are_one_line_with_the_place(tmp_path, name, content, kind, mes
         to_examples(task, task.source.read(tmp_path, "train").rows)
     assert type(error.value) is kind
     assert "\n" not in str(error.value)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A linear model over TF-IDF learns what words say, in seconds, and says why where it is left out.
+
+
+COLOURS, THINGS = ("red", "blue", "green"), ("ship", "house", "coat")
+SINGLE, PAIR = Single("text"), Pair("text", "other")
+
+
+def declared(target, metrics, inputs=SINGLE):
+    recipe = TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1.0)
+    return Task(name="t", source=DECLARED["sst-2"].source, inputs=inputs, target=target, metrics=metrics, recipe=recipe)
+
+
+def examples(of, n=60, pair=False):
+    """What `of` says of a colour and a thing that are both in the text, or each in one of two."""
+    found = []
+    for place in range(n):
+        colour, thing = place % 3, place // 3 % 3
+        words = (f"it was {COLOURS[colour]}, number {place}", f"a {THINGS[thing]} of old")
+        texts = words if pair else (" ".join(words),)
+        found.append(Example(str(place), f"file:{place}", texts, of(colour, thing)))
+    return found
+
+
+@pytest.mark.parametrize("inputs", [SINGLE, PAIR])
+@pytest.mark.parametrize(
+    ("target", "metrics", "of", "first"),
+    [
+        (Choice(("a", "b"), "y"), (accuracy,), lambda colour, thing: int(colour == 1), 100.0),
+        (Choice(("a", "b", "c"), "y"), (accuracy,), lambda colour, thing: thing, 100.0),
+        (Score("y"), (pearson, mean_absolute_error), lambda colour, thing: 2000.0 + 10 * colour + thing, 99.0),
+        (Labels(("r", "s"), "y"), (multi_label_scores,), lambda colour, thing: (0, 1)[colour % 2 :], 100.0),
+    ],
+)
+def test_what_words_say_is_learnt_from_one_text_or_two(inputs, target, metrics, of, first):
+    task, rows = declared(target, metrics, inputs), examples(of, pair=inputs == PAIR)
+    torch.manual_seed(1), np.random.seed(1)
+    before = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
+    found = linear_baseline(task, rows[:45], rows[45:])
+    assert next(iter(found.scores.values())) >= first and found.train_examples == 45 and found.left_out is None
+    if isinstance(target, Score):
+        assert found.scores["mean_absolute_error"] < 2
+    assert found == linear_baseline(task, rows[:45], rows[45:])
+    assert np.random.get_state()[1].tolist() == before[1]
+    assert torch.equal(torch.random.get_rng_state(), before[0])
+
+
+def test_of_a_large_set_a_part_is_learnt_and_too_much_is_left_out(monkeypatch):
+    task = declared(Choice(("a", "b"), "y"), (accuracy,))
+    rows = examples(lambda colour, thing: int(colour == 1))
+    monkeypatch.setattr(linear, "MOST_TRAIN_CHARACTERS", sum(len(row.texts[0]) for row in rows) // 2)
+    found = linear_baseline(task, rows, rows)
+    assert found.scores["accuracy"] == 100.0 and 25 < found.train_examples < 35
+    monkeypatch.setattr(linear, "MOST_TRAIN_ROWS", 20)
+    assert linear_baseline(task, rows, rows).train_examples == 20
+    monkeypatch.setattr(linear, "MOST_DEV_CHARACTERS", 100)
+    found = linear_baseline(task, rows, rows)
+    assert found.scores == {} and found.left_out == "the development set has more than 100 characters"
+
+
+def test_why_it_is_left_out_is_said():
+    two, many = Choice(("a", "b"), "y"), Choice(tuple(map(str, range(300))), "y")
+    rows = examples(lambda colour, thing: 0)
+    assert "one class" in linear_baseline(declared(two, (accuracy,)), rows, rows).left_out
+    assert "300 labels" in linear_baseline(declared(many, (accuracy,)), rows, rows).left_out
+    blank = [Example(str(n), "", ("?!",), n % 2) for n in range(6)]
+    assert "no words" in linear_baseline(declared(two, (accuracy,)), blank, blank).left_out
+    assert linear_baseline(DECLARED["race"], [], []) is None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Right answers score 100 on every real file at hand, and every row of it is read.
+
+
+ROWS = {
+    ("cola", "dev"): 1043,
+    ("sst-2", "dev"): 872,
+    ("mrpc", "dev"): 408,
+    ("mrpc", "train"): 3668,
+    ("sts-b", "dev"): 1500,
+    ("sts-b", "train"): 5749,
+    ("qnli", "dev"): 5463,
+    ("rte", "dev"): 277,
+    ("rte", "train"): 2490,
+    ("wnli", "dev"): 71,
+    ("wnli", "train"): 635,
+    ("cola", "train"): 8551,
+    ("sst-2", "train"): 67349,
+    ("mnli", "dev"): 9815,
+    ("squad-1.1", "dev"): 10570,
+    ("squad-2.0", "dev"): 11873,
+}
+
+
+@pytest.mark.parametrize(("name", "split"), ROWS)
+def test_right_answers_score_100(shared, name, split):
+    task = DECLARED[name]
+    folder = "squad" if isinstance(task.target, Span) else "glue"
+    examples = to_examples(task, task.source.read(shared / "data" / folder, split).rows)
+    assert len(examples) == ROWS[name, split]
+    gold = said = [example.target for example in examples]
+    if isinstance(task.target, Span):
+        gold = [[answer.text for answer in example.answers] for example in examples]
+        said = [answers[0] if answers else "" for answers in gold]
+        if task.target.may_be_absent:
+            said = [OpenAnswer(text, 0.0, answered=bool(text)) for text in said]
+    scores = task_scores(task, gold, said)
+    assert all(score == pytest.approx(100) for name, score in scores.items() if not name.endswith("thresh"))
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "rows"),
+    [
+        ("squad-1.1", "squad/train-v1.1-subset.json.gz", 8180),
+        ("squad-2.0", "squad/train-v2.0-subset.json.gz", 4719),
+        ("squad-1.1", "qa_extra/squadshifts_amazon_reviews_v1.0.json.gz", 9885),
+        ("squad-1.1", "qa_extra/squadshifts_new_wiki_v1.0.json.gz", 7938),
+        ("squad-1.1", "qa_extra/squadshifts_reddit_v1.0.json.gz", 9803),
+        ("qnli", "glue/QNLI/train-derived.tsv.gz", 29356),
+        ("race", "race/train.middle.jsonl.gz", 25421),
+        ("race", "race/dev.middle.jsonl.gz", 1436),
+        ("race", "race/dev.high.jsonl.gz", 3451),
+    ],
+)
+def test_every_row_of_other_files_in_a_layout_is_an_example(shared, name, file, rows):
+    task = DECLARED[name]
+    source = task.source.with_files({"train": shared / "data" / file})
+    examples = to_examples(task, source.read(shared / "data", "train").rows)
+    assert len(examples) == rows
+    if not isinstance(task.target, Span):
+        gold = [example.target for example in examples]
+        assert set(task_scores(task, gold, gold).values()) == {100.0}
+
+
+LONGER = {"5726ed6cf1498d1400e8f00d", "572fe60fb2c2fd140056858e", "572878942ca10214002da3a5"}
+"""Questions all of whose answers are longer than the 30 tokens of the paper's recipe."""
+PART_OF_A_PIECE = {"56dfa1d34a1a83140091ebd4"}
+"""A question whose answer is "four", in a context that has it only in the piece of "fourth"."""
+
+
+@pytest.mark.parametrize(("name", "exceptions"), [("squad-1.1", LONGER | PART_OF_A_PIECE), ("squad-2.0", LONGER)])
+def test_tokens_can_say_every_answer_but_these(shared, name, exceptions):
+    """The best that any model can say, whose answers are tokens of the released vocabulary: exact but for a few."""
+    task = DECLARED[name]
+    tokenizer = load_tokenizer(shared / "data/checkpoints/spiece.model")
+    examples = to_examples(task, task.source.read(shared / "data", "dev").rows)
+    places: dict[str, np.ndarray] = {}
+    missed = set()
+    for example in examples:
+        context = example.texts[1]
+        if context not in places:
+            places[context] = np.asarray(tokenizer.encode_with_offsets(context)[1])
+        spans = [token_span(places[context], answer) for answer in example.answers]
+        said = [
+            context[places[context][first, 0] : places[context][last, 1]]
+            for first, last in filter(None, spans)
+            if last - first < task.target.max_answer_tokens
+        ]
+        gold = [answer.text for answer in example.answers]
+        if gold and not any(answer_exact_match(gold, text) for text in said):
+            missed.add(example.identifier)
+    assert missed == exceptions

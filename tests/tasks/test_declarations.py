@@ -1,5 +1,7 @@
-"""A task is what its declaration says, and its name stands nowhere else."""
+"""Declared tasks: their files, rows, examples and submissions."""
 
+import gzip
+import json
 import re
 import subprocess
 import sys
@@ -7,11 +9,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from albert.runtime.errors import InvalidConfiguration, UsageError
+from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
+from albert.tasks.examples import TabSeparated, is_labelled, read_rows, text_columns, to_examples
+from albert.tasks.glue import AX, COLA, MNLI, RTE, SST2, STSB
 from albert.tasks.metrics import baseline_scores
-from albert.tasks.submission import DECLARED, find_task
-from albert.tasks.task import Choice, Span, TaskRecipe
+from albert.tasks.race import RACE
+from albert.tasks.squad import SQUAD_1, SQUAD_2, read_questions
+from albert.tasks.submission import DECLARED, find_task, submission_files
+from albert.tasks.task import Choice, Row, Score, Span, TaskRecipe
+
+# --------------------------------------------------------------------------------------------------------------------
+# A task is what its declaration says, and its name stands nowhere else.
+
 
 STEPS = {  # the paper's Table 14: learning rate, batch, steps, warm-up
     "cola": (1e-5, 16, 5336, 320),
@@ -133,3 +145,311 @@ def test_tasks_do_not_import_torch():
     names = ", ".join(f"albert.tasks.{module}" for module in modules)
     code = f"import sys, {names}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Every line is a row or an error that names file and line; files are found where the layout says.
+
+
+FIELD = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=("Cs",)), max_size=12)
+
+
+@given(rows=st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=8), end=st.sampled_from(["\n", "\r\n"]))
+def test_quotes_and_odd_line_ends_are_text_and_no_row_is_lost(rows, end, tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "x.tsv"
+    path.write_bytes(("sentence\tlabel" + end + "".join("\t".join(row) + end for row in rows)).encode())
+    found = read_rows(path, "TSV").rows
+    assert [(row.fields["sentence"], row.fields["label"]) for row in found] == rows
+    assert found[-1].where == f"{path}:{len(rows) + 1}"
+
+
+def test_an_open_quote_swallows_nothing(tmp_path):
+    (tmp_path / "dev.tsv").write_text('sentence\tlabel\n" he said\t1\nshe " said\t0\n')
+    examples = to_examples(SST2, SST2.source.read(tmp_path, "dev").rows)
+    assert [(e.texts, e.target) for e in examples] == [(('" he said',), 1), (('she " said',), 0)]
+
+
+def test_a_ragged_row_is_an_error_with_its_line(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("sentence\tlabel\ngood\t1\nbad\n")
+    with pytest.raises(DamagedData, match=r"dev\.tsv:3: has 1 tab-separated fields where the header has 2"):
+        read_rows(path, "TSV")
+
+
+def test_files_are_found_in_the_task_folder_or_the_data_folder_plain_or_gzipped(tmp_path):
+    text = b"gj04\t1\t\tA sentence.\n"
+    for place, name, content in (
+        ("a/CoLA", "dev.tsv", text),
+        ("b", "dev.tsv.gz", gzip.compress(text)),
+        ("c/CoLA", "dev.tsv.gz", gzip.compress(b"\xef\xbb\xbf" + text)),
+    ):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / name).write_bytes(content)
+    for folder in "abc":
+        rows = COLA.source.read(tmp_path / folder, "dev").rows
+        assert to_examples(COLA, rows)[0].texts == ("A sentence.",)
+
+
+def test_a_missing_file_says_what_is_expected_where(tmp_path):
+    with pytest.raises(MissingInput, match=r"has no train\.tsv; expected .*SST-2/train\.tsv or .*train\.tsv"):
+        SST2.source.read(tmp_path, "train")
+    with pytest.raises(InvalidConfiguration, match="did you mean 'dev'"):
+        SST2.source.read(tmp_path, "devs")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("dev.tsv", b"sentence\tlabel\n", "has no rows"),
+        ("dev.tsv", b"", "has no rows"),
+        ("dev.tsv", b"sentence\tlabel\nok\t1\n\xff\t1\n", r":3: is not UTF-8"),
+        ("dev.tsv.gz", gzip.compress(b"sentence\tlabel\nok\t1\n", mtime=0)[:-6], "damaged gzip"),
+        ("dev.tsv.gz", b"no gzip", "damaged gzip"),
+        ("dev.tsv", b"label\tlabel\n1\t1\n", "same name"),
+        ("dev.tsv", b"sentence\tlabel\nok\t2\n", r":2: unknown label '2'.*known: '0', '1'"),
+        ("dev.tsv", b"sentences\tlabel\nok\t1\n", "has no column 'sentence'; did you mean 'sentences'"),
+    ],
+)
+def test_damaged_tables_are_refused_in_one_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises((DamagedData, MissingInput), match=message) as error:
+        to_examples(SST2, SST2.source.read(tmp_path, "dev").rows)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", ["high", "nan", "inf", "5.1", "-0.1"])
+def test_a_score_must_be_a_number_in_range(tmp_path, value):
+    (tmp_path / "dev.tsv").write_text(f"sentence1\tsentence2\tscore\na\tb\t5.0\na\tb\t{value}\n")
+    with pytest.raises(DamagedData, match=r"dev\.tsv:3"):
+        to_examples(STSB, STSB.source.read(tmp_path, "dev").rows)
+
+
+def questions(answers, context="one two three two", identifier="q"):
+    question = {"id": identifier, "question": "which?", "answers": answers}
+    return {"data": [{"title": "t", "paragraphs": [{"context": context, "qas": [question]}]}]}
+
+
+def test_answers_are_checked_located_and_counted_and_no_question_is_dropped(tmp_path):
+    answers = [
+        {"text": "one", "answer_start": 0},
+        {"text": "three", "answer_start": 7},
+        {"text": "two", "answer_start": 5},
+        {"text": "four", "answer_start": 0},
+        {"text": "two", "answer_start": 14},
+    ]
+    path = tmp_path / "dev-v1.1.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(questions(answers)).encode()))
+    found = SQUAD_1.source.read(tmp_path, "dev")
+    assert [answer.start for answer in found.rows[0].answers] == [0, 8, None, None, 14]
+    assert found.counts == {"rows": 1, "answers": 5, "answers_relocated": 1, "answers_not_found": 2}
+    assert to_examples(SQUAD_1, found.rows)[0].texts == ("which?", "one two three two")
+
+
+def test_blanks_around_a_context_belong_to_it(tmp_path):
+    """Answers are counted from its first character (huggingface/datasets#2585: gold spans were off by one)."""
+    path, context = tmp_path / "dev.json", "  one two\n"
+    path.write_text(json.dumps(questions([{"text": "one", "answer_start": 2}], context=context)))
+    found = read_questions(path)
+    assert found.rows[0].fields["context"] == context
+    assert found.rows[0].answers[0].start == 2 and found.counts["answers_relocated"] == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"data": []}, "holds no question"),
+        ([], "has no 'data'"),
+        ({"data": [{"paragraphs": [{"qas": []}]}]}, r"data\[0\].paragraphs\[0\]: has no 'context'"),
+        (questions([{"text": "one", "answer_start": "0"}]), "'answer_start' is not a int"),
+        (questions([], context="\ud800"), "surrogate"),
+        ({"data": questions([])["data"] * 2}, "a second question has the id 'q'"),
+    ],
+)
+def test_damaged_question_files_are_refused_with_the_place(tmp_path, content, message):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises((DamagedData, MissingInput), match=message):
+        read_questions(path)
+
+
+COUNTS = {
+    "cola": {"train": 8551, "dev": 1043},
+    "sst-2": {"train": 67349, "dev": 872},
+    "mrpc": {"train": 3668, "dev": 408},
+    "rte": {"train": 2490, "dev": 277},
+    "sts-b": {"train": 5749, "dev": 1500},
+    "wnli": {"train": 635, "dev": 71},
+    "qnli": {"dev": 5463},
+    "mnli": {"dev": 9815},
+    "squad-1.1": {"dev": 10570},
+}
+
+
+@pytest.mark.parametrize(("name", "split"), [(name, split) for name in COUNTS for split in COUNTS[name]])
+def test_every_row_of_the_official_files_becomes_an_example(shared, name, split):
+    task = DECLARED[name]
+    rows = task.source.read(shared / "data" / ("squad" if isinstance(task.target, Span) else "glue"), split)
+    examples = to_examples(task, rows.rows)
+    assert len(examples) == COUNTS[name][split]
+    assert all(all(text.strip() for text in example.texts) for example in examples)
+    if isinstance(task.source, TabSeparated):
+        kind = float if isinstance(task.target, Score) else int
+        assert all(isinstance(example.target, kind) for example in examples)
+    else:
+        assert (rows.counts["answers"], rows.counts["answers_not_found"]) == (34726, 0)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A column holds a text or a list, and is asked for one or the other.
+
+
+def test_lists_and_texts_say_the_same():
+    row = Row("0", "x:1", {"a": ("p", "q r"), "b": "p | q r", "c": "p q", "d": "", "e": " "})
+    assert row.texts("a", "|") == row.texts("b", "|") == ("p", "q r")
+    assert row.texts("c") == ("p", "q")
+    assert row.texts("d", "|") == row.texts("e") == ()
+
+
+def test_what_is_not_there_is_named():
+    row = Row("0", "x:1", {"words": ("p",)})
+    with pytest.raises(DamagedData, match="x:1: has no column 'word'; did you mean 'words'"):
+        row.texts("word")
+    with pytest.raises(DamagedData, match="x:1: has a list in column 'words' where a text is expected"):
+        row.text("words")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Test files without labels are read as they are published, and answers written as the servers take them.
+
+
+# The header lines of GLUE's own test files, and the names that its server asks for.
+PUBLISHED = {
+    ("cola", "test"): ("CoLA/test.tsv", "index\tsentence", "CoLA.tsv"),
+    ("sst-2", "test"): ("SST-2/test.tsv", "index\tsentence", "SST-2.tsv"),
+    ("mrpc", "test"): ("MRPC/test.tsv", "index\t#1 ID\t#2 ID\t#1 String\t#2 String", "MRPC.tsv"),
+    ("sts-b", "test"): (
+        "STS-B/test.tsv",
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2",
+        "STS-B.tsv",
+    ),
+    ("qqp", "test"): ("QQP/test.tsv", "id\tquestion1\tquestion2", "QQP.tsv"),
+    ("mnli", "test"): (
+        "MNLI/test_matched.tsv",
+        "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\t"
+        "sentence2_parse\tsentence1\tsentence2",
+        "MNLI-m.tsv",
+    ),
+    ("mnli", "test_mismatched"): ("MNLI/test_mismatched.tsv", "index\tsentence1\tsentence2", "MNLI-mm.tsv"),
+    ("qnli", "test"): ("QNLI/test.tsv", "index\tquestion\tsentence", "QNLI.tsv"),
+    ("rte", "test"): ("RTE/test.tsv", "index\tsentence1\tsentence2", "RTE.tsv"),
+    ("wnli", "test"): ("WNLI/test.tsv", "index\tsentence1\tsentence2", "WNLI.tsv"),
+    ("ax", "test"): ("AX/diagnostic.tsv", "index\tsentence1\tsentence2", "AX.tsv"),
+}
+WORDS = {
+    "mnli": {"contradiction", "entailment", "neutral"},
+    "ax": {"contradiction", "entailment", "neutral"},
+    "qnli": {"entailment", "not_entailment"},
+    "rte": {"entailment", "not_entailment"},
+}
+
+
+@pytest.mark.parametrize(("name", "split"), PUBLISHED)
+def test_glue_tables_are_read_without_labels_and_written_with_the_servers_words(name, split, tmp_path):
+    task = DECLARED[name]
+    file, header, handed_in = PUBLISHED[name, split]
+    columns = header.split("\t")
+    (tmp_path / file).parent.mkdir()
+    lines = ["\t".join([number, *(f"{column} of {number}" for column in columns[1:])]) for number in ("0", "1", "17")]
+    (tmp_path / file).write_text("\n".join([header, *lines]) + "\n")
+    rows = task.source.read(tmp_path, split).rows
+    assert not is_labelled(task, rows)
+    examples = to_examples(task, rows, labelled=False)
+    assert [example.identifier for example in examples] == ["0", "1", "17"]
+    theirs = {"Premise": "sentence1", "Hypothesis": "sentence2"} if task is AX else {}
+    wanted = tuple(f"{theirs.get(column, column)} of 17" for column in text_columns(task))
+    assert examples[2].texts == wanted
+    assert all(example.target is None for example in examples)
+    with pytest.raises(DamagedData, match="has no column"):
+        to_examples(task, rows)
+    labels = [1.0, 2.0, 3.0] if isinstance(task.target, Score) else (*task.target.labels, *task.target.labels)[:3]
+    entries = [{"id": e.identifier, "prediction": label} for e, label in zip(examples, labels, strict=True)]
+    (found,) = submission_files(task, split, entries).items()
+    assert found[0] == handed_in
+    table = [line.split("\t") for line in found[1].splitlines()]
+    assert table[0] == ["index", "prediction"]
+    assert [row[0] for row in table[1:]] == ["0", "1", "17"]
+    if not isinstance(task.target, Score):
+        assert {row[1] for row in table[1:]} <= WORDS.get(name, {"0", "1"})
+
+
+def test_every_task_of_the_server_has_a_file():
+    names = {name for task in DECLARED.values() for name in task.submission.values()}
+    assert names == {file.removesuffix(".tsv") for _, _, file in PUBLISHED.values()}
+
+
+def test_numbers_stay_within_the_range_of_the_scores():
+    entries = [{"id": str(i), "prediction": value} for i, value in enumerate((-0.2, 2.5, 5.7))]
+    assert submission_files(STSB, "test", entries) == {
+        "STS-B.tsv": "index\tprediction\n0\t0.000000\n1\t2.500000\n2\t5.000000\n"
+    }
+    assert list(submission_files(STSB, "dev", entries)) == ["sts-b-dev.tsv"]
+
+
+def test_answers_are_objects_by_question_and_no_answer_is_empty():
+    entries = [
+        {"id": "a", "prediction": "Été", "no_answer_probability": 0.25},
+        {"id": "b", "prediction": "", "no_answer_probability": 0.75},
+    ]
+    files = {name: json.loads(text) for name, text in submission_files(SQUAD_2, "dev", entries).items()}
+    assert files == {
+        "squad-2.0-dev.json": {"a": "Été", "b": ""},
+        "squad-2.0-dev-null-odds.json": {"a": 0.25, "b": 0.75},
+    }
+    assert list(submission_files(SQUAD_1, "dev", entries)) == ["squad-1.1-dev.json"]
+    letters = [{"id": "high1.txt-0", "prediction": "C"}]
+    assert json.loads(submission_files(RACE, "test", letters)["race-test.json"]) == {"high1.txt-0": "C"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("0\ta\tb\n0\tc\td\n", r":3: a second row has the number 0; the first is at .*:2"),
+        ("0\ta\tb\nx\tc\td\n", r":3: 'x' in column 'index' is not a number"),
+    ],
+)
+def test_rows_that_the_server_could_not_tell_apart_are_refused(lines, message, tmp_path):
+    (tmp_path / "test.tsv").write_text("index\tsentence1\tsentence2\n" + lines)
+    with pytest.raises(DamagedData, match=message):
+        RTE.source.read(tmp_path, "test")
+    (tmp_path / "test.tsv").write_text("sentence1\tsentence2\na\tb\n")
+    with pytest.raises(DamagedData, match="has no column 'index'"):
+        RTE.source.read(tmp_path, "test")
+
+
+def test_only_cola_s_test_file_has_a_header(tmp_path):
+    (tmp_path / "test.tsv").write_text("index\tsentence\n0\tHe left.\n")
+    (tmp_path / "dev.tsv").write_text("gj04\t1\t\tHe left.\n")
+    for split in ("dev", "test"):
+        (row,) = COLA.source.read(tmp_path, split).rows
+        assert row.fields["sentence"] == "He left."
+
+
+def test_questions_without_answers_are_no_training_data(tmp_path):
+    qas = [{"id": "q", "question": "who?"}]
+    content = {"data": [{"paragraphs": [{"context": "a ship", "qas": qas}]}]}
+    (tmp_path / "dev-v2.0.json").write_text(json.dumps(content))
+    rows = SQUAD_2.source.read(tmp_path, "dev").rows
+    assert not is_labelled(SQUAD_2, rows)
+    assert to_examples(SQUAD_2, rows, labelled=False)[0].answers == ()
+    with pytest.raises(DamagedData, match="has no 'answers'"):
+        to_examples(SQUAD_2, rows)
+    qas.append({"id": "r", "question": "when?", "answers": []})
+    (tmp_path / "dev-v2.0.json").write_text(json.dumps(content))
+    rows = SQUAD_2.source.read(tmp_path, "dev").rows
+    assert is_labelled(SQUAD_2, rows)  # one question that lost its answers does not pass for a hidden one
+    with pytest.raises(DamagedData, match=r"qas\[0\]: has no 'answers'"):
+        to_examples(SQUAD_2, rows)
+
+
+def test_mnli_is_handed_in_twice():
+    assert MNLI.submission == {"test": "MNLI-m", "test_mismatched": "MNLI-mm"}

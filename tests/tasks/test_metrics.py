@@ -1,6 +1,8 @@
-"""Scores are scikit-learn's and SciPy's, times 100."""
+"""Metrics of every kind of task, averages, ensembles and constant answers."""
 
 import math
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,16 +12,42 @@ from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
 from albert.runtime.errors import DamagedData
+from albert.tasks.answers import Answers, Candidate, NullThreshold, decide
 from albert.tasks.metrics import (
+    Entity,
     accuracy,
+    baseline_scores,
+    continues_nothing,
+    entities_of,
+    entity_scores,
     f1,
     in_order,
+    is_better,
     macro_f1,
     matthews_correlation,
     mean_absolute_error,
+    multi_label_scores,
     pearson,
+    run_scores,
+    runs_of,
     spearman,
+    tag_metrics,
+    tag_scheme,
+    word_scores,
 )
+from albert.tasks.submission import (
+    DECLARED,
+    EACH_ITS_OWN,
+    FIVE_TASKS_AVERAGE,
+    GLUE_AVERAGE,
+    averaged_answers,
+    averaged_numbers,
+)
+from albert.tasks.task import Labels, Single, Span, Tags, Task, TaskRecipe, Words
+
+# --------------------------------------------------------------------------------------------------------------------
+# Scores are scikit-learn's and SciPy's, times 100.
+
 
 LABEL_PAIRS = st.integers(2, 5).flatmap(
     lambda n: st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), min_size=1, max_size=40)
@@ -117,3 +145,375 @@ def test_a_missing_prediction_is_refused():
     with pytest.raises(DamagedData, match="2 of 3 rows have no prediction, the first is 'b'"):
         in_order(["a", "b", "c"], {"a": 1, "z": 2}, "predictions.jsonl")
     assert in_order(["b", "a"], {"a": 1, "b": 2}, "x") == [2, 1]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tags become entities as conlleval and seqeval read them, valid or not, and only exact entities count.
+
+
+TYPES = ("PER", "LOC", "a-b")
+IOB2 = ("O", *(f"{prefix}-{kind}" for prefix in "BI" for kind in TYPES))
+IOBES = (*IOB2, *(f"{prefix}-{kind}" for prefix in "ES" for kind in TYPES))
+SENTENCES = st.lists(st.lists(st.sampled_from(IOBES), max_size=12), min_size=1, max_size=6)
+LAID_OUT = st.lists(st.tuples(st.sampled_from([*TYPES, "O"]), st.integers(1, 4)), max_size=6)
+
+
+def written(spans, scheme):
+    """Tags of spans laid end to end."""
+    tags = []
+    for kind, length in spans:
+        first, inside, last, only = {"IOB2": "BIIB", "IOBES": "BIES", "BILOU": "BILU"}[scheme]
+        prefixes = [only] if length == 1 else [first, *[inside] * (length - 2), last]
+        tags += ["O"] * length if kind == "O" else [f"{prefix}-{kind}" for prefix in prefixes]
+    return tags
+
+
+def placed(spans):
+    found, start = [], 0
+    for kind, length in spans:
+        if kind != "O":
+            found.append(Entity(kind, start, start + length))
+        start += length
+    return found
+
+
+@given(LAID_OUT, st.sampled_from(["IOB2", "IOBES", "BILOU"]))
+def test_valid_tags_give_back_the_entities_that_they_were_written_from(spans, scheme):
+    assert entities_of(written(spans, scheme)) == placed(spans)
+    assert continues_nothing(written(spans, scheme)) == 0
+
+
+@pytest.mark.parametrize(
+    ("tags", "entities", "contradictions"),
+    [
+        ("I-PER I-PER O", [("PER", 0, 2)], 1),
+        ("O I-PER B-PER", [("PER", 1, 2), ("PER", 2, 3)], 1),
+        ("B-PER I-LOC I-LOC", [("PER", 0, 1), ("LOC", 1, 3)], 1),
+        ("B-PER B-PER", [("PER", 0, 1), ("PER", 1, 2)], 0),
+        ("B-PER O I-PER", [("PER", 0, 1), ("PER", 2, 3)], 1),
+        ("E-LOC I-LOC", [("LOC", 0, 1), ("LOC", 1, 2)], 2),
+        ("S-LOC E-LOC O", [("LOC", 0, 1), ("LOC", 1, 2)], 1),
+        ("B-LOC I-LOC", [("LOC", 0, 2)], 0),
+        ("B I O I", [("", 0, 2), ("", 3, 4)], 1),
+        ("", [], 0),
+    ],
+)
+def test_contradictions_are_read_and_nothing_is_thrown_away(tags, entities, contradictions):
+    """As conlleval (the official script of CoNLL-2003) and seqeval read them."""
+    assert entities_of(tags.split()) == [Entity(*each) for each in entities]
+    assert continues_nothing(tags.split()) == contradictions
+
+
+@given(st.lists(st.sampled_from(IOBES), max_size=15))
+def test_every_word_that_is_not_outside_is_in_one_entity_of_its_type(tags):
+    kinds = [None] * len(tags)
+    for entity in entities_of(tags):
+        for place in range(entity.start, entity.end):
+            assert kinds[place] is None
+            kinds[place] = entity.type
+    assert kinds == [None if tag == "O" else tag.partition("-")[2] for tag in tags]
+
+
+def test_the_labels_tell_the_scheme_and_the_scheme_the_metrics():
+    assert tag_scheme(IOB2) == tag_scheme(("I-PER", "O")) == tag_scheme(("B", "I", "O")) == "IOB2"
+    assert tag_scheme(IOBES) == tag_scheme(("B-X", "I-X", "L-X", "U-X", "O")) == "IOBES"
+    assert tag_scheme(("NOUN", "VERB", "B-side")) == tag_scheme(("PER", "O")) == tag_scheme(("S", "O")) == "plain"
+    assert tag_metrics(IOB2) == (entity_scores,)
+    assert tag_metrics(("PER", "O")) == (run_scores,)
+    assert tag_metrics(("NOUN", "VERB")) == (word_scores,)
+
+
+def test_only_exact_entities_count():
+    gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O"]]
+    predicted = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "I-LOC"]]
+    scores = entity_scores(gold, predicted)
+    assert scores["entity_precision"] == scores["entity_recall"] == scores["entity_f1"] == pytest.approx(100 / 3)
+    assert (scores["entity_f1_PER"], scores["entity_f1_LOC"]) == (pytest.approx(200 / 3), 0.0)
+    assert scores["tag_accuracy"] == pytest.approx(400 / 6)
+    assert entity_scores([["O"]], [["O"]])["entity_f1"] == 0.0
+    assert entity_scores([[]], [[]])["tag_accuracy"] is None
+
+
+def test_an_entity_ends_with_its_sentence():
+    halves, whole = entity_scores([["B-X"], ["I-X"]], [["B-X"], ["I-X"]]), [["B-X", "I-X"]]
+    assert halves["entity_recall"] == 100.0
+    assert [len(entities_of(tags)) for tags in (["B-X"], ["I-X"], *whole)] == [1, 1, 1]
+
+
+def test_plain_tags_are_runs_or_words():
+    assert runs_of(["PER", "PER", "O", "LOC", "PER"]) == [("PER", 0, 2), ("LOC", 3, 4), ("PER", 4, 5)]
+    assert run_scores([["PER", "O"]], [["PER", "PER"]])["entity_f1"] == 0.0
+    scores = word_scores([["NOUN", "VERB"], ["NOUN"]], [["NOUN", "NOUN"], ["NOUN"]])
+    assert scores == {"tag_accuracy": pytest.approx(200 / 3), "tag_macro_f1": pytest.approx(40.0)}
+
+
+@given(SENTENCES, st.randoms(use_true_random=False))
+def test_another_order_of_labels_or_sentences_gives_the_same_score(gold, randomness):
+    predicted = [[randomness.choice(IOBES) if randomness.random() < 0.3 else tag for tag in tags] for tags in gold]
+    order = list(range(len(gold)))
+    randomness.shuffle(order)
+    expected = entity_scores(gold, predicted)
+    assert entity_scores([gold[i] for i in order], [predicted[i] for i in order]) == expected
+    labels = list(IOBES)
+    randomness.shuffle(labels)
+    constant = [baseline_scores(tagging(labels), [tuple(tags) for tags in gold]) for labels in (list(IOBES), labels)]
+    assert constant[0] == constant[1]
+    assert set(constant[0]) == set(expected)
+
+
+def tagging(labels):
+    recipe = TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1.0)
+    source = DECLARED["sst-2"].source
+    return Task(
+        name="t",
+        source=source,
+        inputs=Words("words"),
+        target=Tags(tuple(labels), "tags"),
+        metrics=(entity_scores,),
+        recipe=recipe,
+    )
+
+
+def test_the_constant_answer_is_the_commonest_tag():
+    gold = [("O", "O", "B-PER"), ("O",), ()]
+    assert baseline_scores(tagging(IOB2), gold) == {
+        "entity_f1": 0.0,
+        "entity_precision": 0.0,
+        "entity_recall": 0.0,
+        "tag_accuracy": 75.0,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# For each metric the best constant answer: of spans what a question has most often, whatever it asks.
+
+
+SQUAD = DECLARED["squad-1.1"]
+
+
+def test_f1_of_the_rarer_class_has_a_constant_of_its_own():
+    scores = baseline_scores(DECLARED["mrpc"], [0, 0, 0, 1])
+    assert scores == pytest.approx({"f1": 40.0, "accuracy": 75.0})
+    assert baseline_scores(DECLARED["mrpc"], [0, 1]) == pytest.approx({"f1": 200 / 3, "accuracy": 50.0})
+
+
+def test_the_best_number_for_all_rows_is_the_median():
+    task = replace(DECLARED["sts-b"], metrics=(pearson, mean_absolute_error))
+    assert baseline_scores(task, [0.0, 1.0, 11.0]) == {"pearson": None, "mean_absolute_error": pytest.approx(11 / 3)}
+
+
+def test_less_is_better_of_errors_alone_and_undefined_is_worst():
+    assert is_better("mean_absolute_error", 1.0, 2.0) and not is_better("mean_absolute_error", 2.0, 1.0)
+    assert is_better("accuracy", 2.0, 1.0) and not is_better("accuracy", 1.0, 1.0)
+    assert is_better("accuracy", 0.0, None) and not is_better("accuracy", None, 0.0)
+    assert is_better("hamming_loss", 0.0, None)
+
+
+def test_the_commonest_answer_counts_once_for_a_question_however_often_it_is_written():
+    gold = [("the two", "two", "Two."), ("two",), ("red ships", "red"), ("old ships",)]
+    scores = baseline_scores(SQUAD, gold)
+    assert scores["span_exact_match"] == 50.0 and scores["span_f1"] == 50.0
+
+
+def test_without_answers_nothing_is_right():
+    assert baseline_scores(SQUAD, [(), ()]) == {"span_f1": 0.0, "span_exact_match": 0.0}
+    assert baseline_scores(SQUAD, []) == {"span_f1": None, "span_exact_match": None}
+
+
+def test_on_the_real_questions_a_constant_is_worth_next_to_nothing(shared):
+    rows = SQUAD.source.read(shared / "data", "dev").rows
+    scores = baseline_scores(SQUAD, [tuple(answer.text for answer in row.answers) for row in rows])
+    assert scores["span_exact_match"] == pytest.approx(scores["span_f1"], abs=1) and 0 < scores["span_f1"] < 2
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The averages are those of the paper's tables.
+
+
+# SQuAD 1.1, SQuAD 2.0 (F1 and EM each), MNLI, SST-2, RACE, Avg
+PAPER = {
+    "Table 5, no sentence objective": (88.6, 81.5, 78.1, 75.3, 81.5, 89.9, 61.7, 79.0),
+    "Table 5, SOP": (89.3, 82.3, 80.0, 77.1, 82.0, 90.3, 64.0, 80.1),
+    "Table 8, without dropout": (94.8, 89.5, 89.9, 87.2, 90.4, 96.5, 86.1, 90.7),
+    "Table 11, 12 layers": (89.8, 83.3, 80.7, 77.9, 83.3, 91.7, 66.7, 81.5),
+    "README, base v2": (90.2, 83.2, 82.1, 79.3, 84.6, 92.9, 66.8, 82.3),
+    "README, xxlarge v2": (94.6, 89.1, 89.8, 86.9, 90.6, 96.8, 86.8, 90.9),
+}
+
+
+@pytest.mark.parametrize("row", PAPER)
+def test_the_paper_averages_five_tasks_with_half_a_weight_for_f1_and_exact_match(row):
+    f1, exact, open_f1, open_exact, mnli, sst, race, average = PAPER[row]
+    scores = {
+        "squad-1.1": {"span_f1": f1, "span_exact_match": exact},
+        "squad-2.0": {"best_f1": open_f1, "best_exact": open_exact},
+        "mnli": {"accuracy": mnli},
+        "sst-2": {"accuracy": sst},
+        "race": {"accuracy": race},
+    }
+    assert FIVE_TASKS_AVERAGE.of(scores) == pytest.approx(average, abs=0.06)
+
+
+def test_the_leaderboard_of_glue_averages_pairs_first():
+    """ALBERT's row: the pairs as on gluebenchmark.com (from memory), of which Table 9 shows one figure, and its Avg."""
+    scores = {
+        "cola": {"matthews_correlation": 69.1},
+        "sst-2": {"accuracy": 97.1},
+        "mrpc": {"f1": 93.4, "accuracy": 91.2},
+        "sts-b": {"pearson": 92.5, "spearman": 92.0},
+        "qqp": {"f1": 74.2, "accuracy": 90.5},
+        "mnli": {"accuracy": 91.3, "accuracy/dev_mismatched": 91.0},
+        "qnli": {"accuracy": 99.2},
+        "rte": {"accuracy": 89.2},
+        "wnli": {"accuracy": 91.8},
+    }
+    assert GLUE_AVERAGE.of(scores) == pytest.approx(89.4, abs=0.05)
+    del scores["wnli"]
+    assert GLUE_AVERAGE.of(scores) is None
+
+
+@pytest.mark.parametrize("average", [GLUE_AVERAGE, FIVE_TASKS_AVERAGE], ids=lambda average: average.name)
+def test_averages_are_of_scores_that_the_tasks_have(average):
+    for name, parts in average.parts.items():
+        task = DECLARED[name]
+        gold = [("a",), ()] if isinstance(task.target, Span) else [0, 1]
+        scores = baseline_scores(task, gold) or [metric.__name__ for metric in task.metrics]
+        assert {part.split("/")[0] for part in parts} <= set(scores)
+        assert {part.split("/")[1] for part in parts if "/" in part} <= set(task.further_splits)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Several models together: means of what they predict, spans by those that proposed them.
+
+
+CONTEXT = "the old sailor saw the storm"
+
+
+def said(spans, no_answer=None, none=0.0):
+    """Answers with the probabilities of their spans, best first."""
+    ranked = sorted(spans.items(), key=lambda item: -item[1])
+    candidates = [Candidate(CONTEXT[a:b], a, b, 9.0, probability) for (a, b), probability in ranked]
+    return Answers(candidates, no_answer, none)
+
+
+def test_a_span_has_the_mean_of_the_models_that_proposed_it():
+    one, two = said({(0, 3): 0.6, (4, 7): 0.2}), said({(4, 7): 0.7, (8, 14): 0.1})
+    (found,) = averaged_answers([([one], NullThreshold()), ([two], NullThreshold())])
+    means = {(each.start, each.end): each.score for each in found.candidates}
+    assert means == {(0, 3): 0.6, (4, 7): pytest.approx(0.45), (8, 14): 0.1}
+    assert [each.text for each in found.candidates] == ["the", "old", "sailor"]
+    assert sum(each.probability for each in found.candidates) == pytest.approx(1)
+    assert found.no_answer is None
+
+
+def test_of_equals_the_span_that_more_models_proposed_is_first():
+    models = [said({(0, 3): 0.5}), said({(4, 7): 0.5}), said({(4, 7): 0.5})]
+    (found,) = averaged_answers([([each], NullThreshold()) for each in models])
+    assert found.candidates[0].text == "old"
+
+
+def test_no_answer_is_the_mean_over_all_models_from_each_one_s_threshold():
+    one, two = said({(0, 3): 0.5}, no_answer=2.0, none=0.5), said({(0, 3): 0.9}, no_answer=-5.0, none=0.1)
+    (found,) = averaged_answers([([one], NullThreshold(3.0)), ([two], NullThreshold(-6.0))])
+    assert found.no_answer == pytest.approx(0.0)
+    assert found.no_answer_probability == pytest.approx(0.3)
+    assert decide([found], EACH_ITS_OWN)[0].answered
+    (found,) = averaged_answers([([one], NullThreshold(1.0)), ([two], NullThreshold(-6.0))])
+    assert not decide([found], EACH_ITS_OWN)[0].answered
+
+
+def test_models_with_nothing_to_give_leave_it_to_the_others():
+    nothing = Answers([], 1e30, 1.0)
+    (found,) = averaged_answers([([nothing], NullThreshold()), ([nothing], NullThreshold())])
+    assert (found.candidates, found.no_answer_probability) == ([], 1.0)
+    (found,) = averaged_answers([([nothing], NullThreshold()), ([said({(0, 3): 1.0}, 0.0)], NullThreshold())])
+    assert [each.text for each in found.candidates] == ["the"]
+
+
+SPANS = st.dictionaries(st.sampled_from([(0, 3), (4, 7), (8, 14), (15, 18)]), st.floats(0.01, 0.2), min_size=1)
+
+
+@given(spans=SPANS, copies=st.integers(1, 4), no_answer=st.floats(-9, 9), threshold=st.floats(-9, 9))
+def test_copies_of_a_model_say_what_it_says_alone(spans, copies, no_answer, threshold):
+    alone = said(spans, no_answer, 1 - sum(spans.values()))
+    (found,) = averaged_answers([([alone], NullThreshold(threshold))] * copies)
+    ours = {(each.start, each.end): each.probability for each in found.candidates}
+    assert ours == pytest.approx(spans)
+    assert decide([found], EACH_ITS_OWN)[0].answered == (no_answer - threshold <= 0)
+
+
+@given(shuffled=st.permutations(range(3)))
+def test_the_order_of_the_models_changes_nothing(shuffled):
+    models = [said({(0, 3): 0.6, (4, 7): 0.2}), said({(4, 7): 0.6}), said({(8, 14): 0.4, (0, 3): 0.2})]
+    (one,) = averaged_answers([([each], NullThreshold()) for each in models])
+    (two,) = averaged_answers([([models[place]], NullThreshold()) for place in shuffled])
+    assert [each.text for each in one.candidates] == [each.text for each in two.candidates]
+
+
+def test_of_labels_and_numbers_it_is_the_plain_mean():
+    one, two = np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([[0.2, 0.8], [0.3, 0.7]])
+    np.testing.assert_allclose(averaged_numbers([one, two]), [[0.55, 0.45], [0.35, 0.65]])
+    np.testing.assert_allclose(averaged_numbers([np.array([1.0, 3.0]), np.array([2.0, 5.0])]), [1.5, 4.0])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sets of labels are scored by their definition, whatever the order of labels, and the constant answer is the best.
+
+
+SETS = st.integers(1, 5).flatmap(
+    lambda n: st.lists(
+        st.tuples(*(st.lists(st.booleans(), min_size=n, max_size=n) for _ in range(2))), min_size=1, max_size=20
+    )
+)
+
+
+def by_definition(gold, predicted):
+    right, said, there = ((gold & predicted).sum(0), predicted.sum(0), gold.sum(0))
+    each = [2 * r / (s + t) if s + t else 0.0 for r, s, t in zip(right, said, there, strict=True)]
+    whole = said.sum() + there.sum()
+    return {
+        "micro_f1": 200 * right.sum() / whole if whole else 0.0,
+        "macro_f1": 100 * sum(each) / len(each),
+        "exact_match": 100 * (gold == predicted).all(axis=1).mean(),
+        "hamming_loss": 100 * (gold != predicted).mean(),
+    }
+
+
+@given(SETS, st.randoms(use_true_random=False))
+def test_scores_are_those_of_the_definition_in_any_order_of_labels(pairs, randomness):
+    gold, predicted = (np.array([pair[side] for pair in pairs], bool) for side in (0, 1))
+    scores = multi_label_scores(gold, predicted)
+    assert scores == pytest.approx(by_definition(gold, predicted), abs=1e-12)
+    order = list(range(gold.shape[1]))
+    randomness.shuffle(order)
+    assert multi_label_scores(gold[:, order], predicted[:, order]) == pytest.approx(scores, abs=1e-12)
+
+
+def test_without_rows_nothing_is_defined():
+    assert set(multi_label_scores([], []).values()) == {None}
+
+
+def declared(n_labels):
+    return Task(
+        name="t",
+        source=DECLARED["sst-2"].source,
+        inputs=Single("text"),
+        target=Labels(tuple(f"label {i}" for i in range(n_labels)), "about"),
+        metrics=(multi_label_scores,),
+        recipe=TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1.0),
+    )
+
+
+@given(SETS)
+def test_no_constant_set_is_better_by_any_metric_than_the_baseline(pairs):
+    gold = np.array([pair[0] for pair in pairs], bool)
+    n = gold.shape[1]
+    constants = []
+    for size in range(n + 1):
+        for chosen in combinations(range(n), size):
+            always = np.zeros(n, bool)
+            always[list(chosen)] = True
+            constants.append(by_definition(gold, np.tile(always, (len(gold), 1))))
+    best = {name: max(scores[name] for scores in constants) for name in ("micro_f1", "macro_f1", "exact_match")}
+    best["hamming_loss"] = min(scores["hamming_loss"] for scores in constants)
+    assert baseline_scores(declared(n), gold) == pytest.approx(best, abs=1e-9)

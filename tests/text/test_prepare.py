@@ -1,7 +1,8 @@
-"""Preparation: the same bytes whatever the workers, a split that nothing moves, counts that add up."""
+"""Preparing a corpus: bytes, counts, estimates, copies and worker processes."""
 
 import errno
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -10,15 +11,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from albert.cli.main import run
-from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput
+from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import make_directory, new_directory
-from albert.text.executors import PreparationSettings
-from albert.text.prepare import prepare
+from albert.text import prepare as preparation_estimate
+from albert.text import shards
+from albert.text.corpus import find_corpus_files
+from albert.text.executors import PreparationSettings, in_order
+from albert.text.prepare import estimate_preparation, prepare
 from albert.text.sentences import split_sentences
 from albert.text.shards import TokenCorpus, held_out_key, is_held_out, token_type
 from albert.text.tokenizer import byte_fingerprint
+
+# --------------------------------------------------------------------------------------------------------------------
+# Preparation: the same bytes whatever the workers, a split that nothing moves, counts that add up.
 
 
 def write_corpus(path: Path, texts: list[str]) -> Path:
@@ -390,3 +399,123 @@ def test_the_command_says_what_is_held_out_of_few_documents(tokenizer, tmp_path,
         flags = ["--tokenizer", str(tmp_path / "tokenizer"), "--output", str(tmp_path / name), "--workers", "1"]
         assert run(["prepare", str(path), *flags]) == 0
         assert said in " ".join(capsys.readouterr().out.split())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A plan tells what preparation will find, and writes nothing.
+
+
+@pytest.fixture
+def folder(documents, tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for number in range(6):
+        lines = (json.dumps({"text": text}) + "\n" for text in documents[number::6])
+        (folder / f"{number}.jsonl").write_text("".join(lines))
+    return folder
+
+
+def test_a_corpus_within_the_sample_is_told_exactly(folder, tokenizer, tmp_path):
+    estimate = estimate_preparation(find_corpus_files([folder])[0], tokenizer, PreparationSettings(), 1)
+    report = prepare([folder], tokenizer, tmp_path / "data", workers=1)
+    assert estimate.files == 6
+    assert round(estimate.documents) == report.documents_in
+    assert round(estimate.text_bytes) == report.bytes_in
+    assert round(estimate.tokens) == sum(counts.tokens for counts in report.splits.values())
+    assert round(estimate.sentences) == sum(counts.sentences for counts in report.splits.values())
+    written = sum(p.stat().st_size for split in ("train", "held_out") for p in (tmp_path / "data" / split).iterdir())
+    assert estimate.output_bytes == pytest.approx(written, rel=0.05)  # the headers of the arrays
+
+
+def test_a_larger_corpus_is_told_from_its_files_beginnings(folder, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(preparation_estimate, "SAMPLE_BYTES", 60_000)
+    estimate = estimate_preparation(find_corpus_files([folder])[0], tokenizer, PreparationSettings(), 1)
+    report = prepare([folder], tokenizer, tmp_path / "data", workers=1)
+    assert estimate.sample_bytes < report.bytes_in
+    assert estimate.tokens == pytest.approx(sum(c.tokens for c in report.splits.values()), rel=0.5)
+
+
+def test_the_plan_is_a_flag_and_writes_nothing(folder, tokenizer, tmp_path, capsys):
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer.save(tmp_path / "tokenizer")
+    words = [str(folder), "--tokenizer", str(tmp_path / "tokenizer"), "--output", str(tmp_path / "data"), "--plan"]
+    assert run(["prepare", *words]) == 0
+    printed = capsys.readouterr().out
+    assert "nothing is written" in printed
+    assert "epochs" in printed
+    assert {p.name for p in tmp_path.iterdir()} == {"corpus", "tokenizer"}
+
+
+def test_a_sample_without_text_is_refused(tokenizer, tmp_path):
+    (tmp_path / "a.txt").write_text(" \n")
+    with pytest.raises(MissingInput, match="no text"):
+        estimate_preparation(find_corpus_files([tmp_path])[0], tokenizer, PreparationSettings(), 1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Many runs of tokens at once, wherever shards end, whatever is mapped.
+
+
+@pytest.fixture(scope="module")
+def corpus(documents, tokenizer, tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs")
+    (place / "raw").mkdir()
+    for number, text in enumerate(documents[:60]):
+        (place / "raw" / f"{number:03d}.txt").write_text(text, encoding="utf-8")
+    prepare([place / "raw"], tokenizer, place / "data", PreparationSettings(held_out=0.0, shard_bytes=5_000), workers=1)
+    return TokenCorpus.open(place / "data")
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20))
+def test_runs_are_copied_to_their_places(corpus, bounds):
+    assert corpus.n_shards > 4
+    everything = corpus.read(0, corpus.n_tokens)
+    starts, ends = np.sort(np.array(bounds) * corpus.n_tokens, axis=1).astype(np.int64).T
+    lengths = ends - starts
+    places = np.cumsum(lengths + 1) - lengths
+    out = np.full(int((lengths + 1).sum()) + 1, -1)
+    corpus.copy_runs(out, places, starts, lengths)
+    expected = np.full_like(out, -1)
+    for place, start, end in zip(places, starts, ends, strict=True):
+        expected[place : place + end - start] = everything[start:end]
+    assert (out == expected).all()
+
+
+def test_no_more_shards_are_mapped_than_allowed(corpus, monkeypatch):
+    monkeypatch.setattr(shards, "OPEN_SHARDS", 2)
+    everything = corpus.read(0, corpus.n_tokens)
+    assert len(corpus._mapped) <= max(2, corpus.n_shards)
+    fresh = TokenCorpus.open(corpus.directory)
+    for place in np.linspace(0, corpus.n_tokens - 5, 40).astype(int).tolist():
+        assert (fresh.read(place, place + 5) == everything[place : place + 5]).all()
+        assert len(fresh._mapped) <= 2
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Processes: results in order, and a killed one is said so.
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_the_order_of_the_jobs(workers):
+    assert list(in_order(abs, range(-9, 0), workers)) == list(range(9, 0, -1))
+    assert list(in_order(abs, [], workers)) == []
+
+
+def test_jobs_are_drawn_only_as_results_are_taken():
+    drawn = []
+    results = in_order(abs, (drawn.append(number) or number for number in range(100)), 2)
+    next(results)
+    assert len(drawn) <= 4
+    results.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_a_killed_process_is_named():
+    with pytest.raises(OutOfResources, match="worker process: was killed"):
+        list(in_order(os._exit, range(3), 2))
+
+
+def test_what_fails_in_a_process_fails_here():
+    with pytest.raises(ValueError, match="invalid literal"):
+        list(in_order(int, ["1", "2", "x", "4"], 2))
+    assert multiprocessing.active_children() == []

@@ -1,9 +1,11 @@
-"""The tokenizer: ids, offsets, files, fingerprints."""
+"""ALBERT's tokenizer: ids, slices of the original text, the training of its vocabulary, other languages."""
 
 import copy
 import json
 import os
+import random
 import shutil
+import unicodedata
 
 import pytest
 from hypothesis import example, given
@@ -15,10 +17,21 @@ from transformers import AutoTokenizer
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.files import new_directory
-from albert.text.sentencepiece import SentencePieceTokenizer
-from albert.text.tokenizer import MODEL_NAME
+from albert.text.sentencepiece import (
+    SentencePieceTokenizer,
+    TrainingReport,
+    VocabularySettings,
+    accents_per_million,
+    cut_to_bytes,
+    sample_documents,
+    train_tokenizer,
+)
+from albert.text.tokenizer import MODEL_NAME, begins_word
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.text.wordpiece import WordPieceNormalization, WordPieceTokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tokenizer: ids, offsets, files, fingerprints.
 
 
 @given(text=texts)
@@ -241,3 +254,166 @@ def test_released_vocabulary_gives_the_ids_of_transformers(shared, tmp_path, doc
     theirs = AutoTokenizer.from_pretrained(tmp_path)
     for text in [*documents, "``CAFÉ'' in 2010, ½ ﬁne – £3.50; Σίσυφος"]:
         assert theirs(text, add_special_tokens=False)["input_ids"] == released.encode(text)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which pieces begin a word.
+
+
+@pytest.mark.parametrize(
+    "piece", ["▁the", "▁", "▁'", ".", ",", "(", "€", "£", "–", "—", "7", "2010", "語", "か", "가", "<x>"]
+)
+def test_these_begin_a_word(piece):
+    assert begins_word(piece)
+
+
+@pytest.mark.parametrize("piece", ["ing", "s", "'s", "n't", "é", "ство", "ος", "ά", "\u0301"])
+def test_these_continue_a_word(piece):
+    assert not begins_word(piece)
+
+
+def test_every_piece_has_an_answer_and_specials_begin(tokenizer):
+    starts = tokenizer.word_starts()
+    assert starts.shape == (tokenizer.vocab_size,)
+    assert starts[:5].all()
+    assert 0 < starts.sum() < tokenizer.vocab_size
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Training a vocabulary: the same text gives the same bytes, nothing is dropped without a count.
+
+
+def test_training_does_not_depend_on_the_order_of_documents(documents, tokenizer):
+    shuffled = documents.copy()
+    random.Random(1).shuffle(shuffled)
+    assert train_tokenizer(shuffled, vocab_size=300).fingerprint == tokenizer.fingerprint
+
+
+def test_the_sample_of_a_large_corpus_does_not_depend_on_its_order(documents):
+    settings = VocabularySettings(maximum_bytes=5_000)
+    report = TrainingReport()
+    sample = sample_documents(documents, settings, report)
+    assert sample == sample_documents(documents[::-1], settings, TrainingReport())
+    assert report.documents_read == len(documents) > report.documents_used == len(sample)
+    assert report.bytes_used == sum(len(text.encode()) for text in sample) <= 5_000
+    other = sample_documents(documents, VocabularySettings(maximum_bytes=5_000, seed=1), TrainingReport())
+    assert set(other) != set(sample)
+
+
+def test_a_vocabulary_larger_than_the_text_supports_names_the_largest(documents):
+    with pytest.raises(InvalidConfiguration, match=r"vocabulary of 90,000 pieces: .* supports [\d,]+ at most"):
+        train_tokenizer(documents, vocab_size=90_000)
+
+
+def test_a_vocabulary_smaller_than_the_characters_names_the_least(documents):
+    with pytest.raises(InvalidConfiguration, match=r"characters of this text alone need \d+"):
+        train_tokenizer(documents, vocab_size=20)
+
+
+@pytest.mark.parametrize("texts", [[], ["", " \n"], ["\u0301"]])
+def test_no_text_is_no_vocabulary(texts):
+    with pytest.raises(MissingInput, match="no sentence"):
+        train_tokenizer(texts, vocab_size=300)
+
+
+@pytest.mark.parametrize("values", [{"vocab_size": 0}, {"maximum_bytes": 0}, {"character_coverage": 1.5}])
+def test_impossible_settings_are_refused(values):
+    with pytest.raises(InvalidConfiguration):
+        VocabularySettings(**values)
+
+
+def test_long_sentences_are_cut_and_counted_not_dropped(documents):
+    report = TrainingReport()
+    rare = "zyzzyva" * 700 + " " + "quokka " * 1000
+    settings = VocabularySettings(as_lines=True)  # sentences that are looked for are never so long
+    trained = train_tokenizer([*documents, rare], vocab_size=300, settings=settings, report=report)
+    assert report.sentences_cut == 1
+    assert trained.piece_to_id("z") != trained.unk_id or "z" in "".join(map(trained.piece, range(300)))
+
+
+def test_reserved_characters_cost_no_sentence(documents):
+    report = TrainingReport()
+    trained = train_tokenizer([*documents, "qqq\0qqq ▅ qqq" * 50], vocab_size=300, report=report)
+    assert any("q" in trained.piece(number) for number in range(13, 300))
+
+
+def test_training_says_nothing_on_its_own(documents, capfd):
+    train_tokenizer(documents[:40], vocab_size=200)
+    assert capfd.readouterr().out == ""
+
+
+@given(st.text(alphabet="aé語😀 ", max_size=60), st.integers(4, 20))
+def test_cutting_keeps_all_that_is_not_blank(text, limit):
+    pieces = cut_to_bytes(text, limit)
+    assert all(len(piece.encode()) <= limit for piece in pieces)
+    assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Languages that live by their accents: with them kept nothing is lost, without them much is, and it is said.
+
+
+# The first article of the Universal Declaration of Human Rights, or a part of it, and a few words.
+TEXTS = {
+    "Vietnamese": "Tất cả mọi người sinh ra đều được tự do và bình đẳng về nhân phẩm và quyền lợi. Tiếng Việt, ế ộ ữ.",
+    "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है। हिन्दी क्षत्रिय पढ़ाई",
+    "Thai": "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์และสิทธิ น้ำ ที่ ก็ ปู่",
+    "Arabic": "يُولَدُ جَمِيعُ النَّاسِ أَحْرَارًا مُتَسَاوِينَ فِي الْكَرَامَةِ وَالْحُقُوقِ، آمَنَ مُؤْمِن",
+    "Korean": "모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다. 각 간 갈",
+    "Russian": "Все люди рождаются свободными и равными в своём достоинстве и правах. Первый май, ёж, Йод.",
+    "Japanese": "すべての人間は、生まれながらにして自由であり、尊厳と権利とについて平等である。ガギグ パピプ",
+    "Greek": "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια και τα δικαιώματα. ΰ ϊ",
+    "German": "Alle Menschen sind frei und gleich an Würde und Rechten geboren. Größe, Straße, Öl, Übung.",
+    "Hebrew": "כָּל בְּנֵי הָאָדָם נוֹלְדוּ בְּנֵי חוֹרִין וְשָׁוִים בְּעֶרְכָּם וּבִזְכֻיּוֹתֵיהֶם",
+}
+LOSES_NOTHING = "Korean"  # syllables fall apart, and SentencePiece puts them together again
+
+
+def composed(text):
+    """The text as SentencePiece has it: composed, with single blanks."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A vocabulary of all characters of all texts, capitals too."""
+    settings = VocabularySettings(keep_accents=True, lower_case=False, character_coverage=1.0)
+    texts = [*TEXTS.values(), *map(str.lower, TEXTS.values())]
+    return train_tokenizer(texts, vocab_size=330, settings=settings)
+
+
+# SentencePiece composes neighbours only: in decomposed Arabic a vowel sign stands between a letter and its hamza.
+FORMS = [(language, form) for language in TEXTS for form in ("NFC", "NFD") if (language, form) != ("Arabic", "NFD")]
+
+
+@pytest.mark.parametrize(("language", "form"), FORMS)
+def test_with_accents_kept_nothing_is_lost(trained, language, form):
+    text = unicodedata.normalize(form, TEXTS[language])
+    assert trained.decode(trained.encode(text)) == composed(text)
+    assert trained.unk_id not in trained.encode(text)
+    lower = SentencePieceTokenizer(trained.model, lower_case=True, keep_accents=True)
+    letters = "".join(letter.lower() for letter in composed(text))  # a final sigma stays as it was written
+    assert lower.decode(lower.encode(text)) == composed(letters)
+    for tokenizer in (trained, lower):
+        check_offsets(tokenizer, text)
+        places = {place for pair in tokenizer.encode_with_offsets(text)[1] for place in range(*pair)}
+        assert places == {place for place, character in enumerate(text) if character != " "}
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_with_accents_dropped_much_is_lost_and_it_is_counted(trained, language):
+    text = TEXTS[language]
+    dropping = SentencePieceTokenizer(trained.model, lower_case=False, keep_accents=False)
+    lost = dropping.decode(dropping.encode(text)) != composed(text)
+    assert lost == (language != LOSES_NOTHING)
+    counted = accents_per_million([text])
+    assert (counted > 5_000) == lost
+    assert counted == round(
+        1e6 * sum(map(bool, map(unicodedata.combining, unicodedata.normalize("NFKD", text)))) / len(text)
+    )
+
+
+def test_accents_are_counted_in_a_sample_of_bounded_size(monkeypatch):
+    monkeypatch.setattr("albert.text.sentencepiece.COUNTED_CHARACTERS", 1000)
+    assert accents_per_million(["plain " * 100, "é" * 400, "é" * 100_000]) == 400_000
+    assert accents_per_million(["plain"]) == accents_per_million([]) == 0

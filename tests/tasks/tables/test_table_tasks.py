@@ -216,7 +216,7 @@ def test_labels_are_sorted_as_numbers_when_they_are_numbers():
             {"text": "t", "label": "y", "options": ("t",)},
             labelled([1, 2]),
             UsageError,
-            "--options: 't' alone is no choice",
+            "--options: 't' has no lists of options",
         ),
     ],
 )

@@ -37,8 +37,7 @@ from albert.runtime.devices import pick_device, seed_torch
 from albert.runtime.environment import Precision
 from albert.runtime.errors import CheckFailed
 from albert.runtime.progress import progress
-from albert.tasks.examples import Example
-from albert.tasks.features import span_features, text_features
+from albert.tasks.examples import Example, span_features, text_features
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 

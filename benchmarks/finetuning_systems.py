@@ -33,7 +33,7 @@ from albert.finetuning.objective import task_loss
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.optim.recipe import warmup_then_linear
 from albert.runtime.environment import Precision
-from albert.tasks.features import Sequences
+from albert.tasks.examples import Sequences
 from albert.training.logging import TrainingPlan
 from albert.training.loop import train
 from albert.training.run_folder import RunFolder

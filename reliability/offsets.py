@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from albert.tasks.answers import best_answers
-from albert.tasks.examples import Example
-from albert.tasks.features import SpanFeatures, span_features, token_span
+from albert.tasks.examples import Example, SpanFeatures, span_features, token_span
 from albert.tasks.task import Answer
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer

@@ -19,8 +19,7 @@ from albert.model.packing import pack
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.files import new_directory
-from albert.tasks.examples import Example
-from albert.tasks.features import span_features, text_features
+from albert.tasks.examples import Example, span_features, text_features
 from albert.tasks.task import Answer
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer

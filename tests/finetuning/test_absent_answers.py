@@ -17,8 +17,7 @@ from albert.finetuning.run_record import FinetuningSettings
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForQuestionAnswering
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.tasks.examples import Example
-from albert.tasks.features import NOT_JUDGED, span_features
+from albert.tasks.examples import NOT_JUDGED, Example, span_features
 from albert.tasks.submission import DECLARED
 from albert.tasks.task import Answer, Choice, Labels, Tags
 

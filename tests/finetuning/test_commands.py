@@ -7,8 +7,7 @@ import pytest
 
 from albert.cli.main import dispatch, run
 from albert.finetuning.options import rate_for_width
-from albert.tasks.examples import TabSeparated
-from albert.tasks.glue import SST2
+from albert.tasks.glue import SST2, TabSeparated
 from albert.tasks.metrics import accuracy, f1
 from albert.tasks.submission import DECLARED
 

@@ -30,7 +30,7 @@ from albert.model.albert import AlbertForMultipleChoice, AlbertForQuestionAnswer
 from albert.model.encoder import Encoder
 from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
-from albert.tasks.features import join_sequences
+from albert.tasks.examples import join_sequences
 from albert.tasks.submission import DECLARED
 from albert.text.sentencepiece import train_tokenizer
 

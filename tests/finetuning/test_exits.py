@@ -18,7 +18,7 @@ from albert.finetuning.run_record import FinetuningSettings
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, run_to_depth
 from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
-from albert.tasks.features import join_sequences
+from albert.tasks.examples import join_sequences
 from albert.tasks.submission import DECLARED
 
 SETTINGS = FinetuningSettings(device="cpu", exits="every")

@@ -31,7 +31,7 @@ from albert.runtime.errors import AlbertError, CannotCreate, DamagedData, Invali
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import verify_directory
 from albert.tasks.custom import declare_custom_task
-from albert.tasks.features import join_sequences
+from albert.tasks.examples import join_sequences
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import RecipeChanges
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, TaskRecipe

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from reliability.trial import Asked, Outcome
 
-from albert.tasks import features as windows
+from albert.tasks import examples as windows
 from albert.text.sentencepiece import SentencePieceTokenizer
 from reliability import offsets
 

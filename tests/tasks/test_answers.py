@@ -25,14 +25,15 @@ from albert.tasks.answers import (
     span_exact_match,
     span_f1,
 )
-from albert.tasks.examples import Example, to_examples
-from albert.tasks.features import (
+from albert.tasks.examples import (
+    Example,
     SpanFeatures,
     Window,
     best_windows,
     cut_windows,
     join_sequences,
     span_features,
+    to_examples,
     token_span,
 )
 from albert.tasks.squad import SQUAD_1

@@ -8,8 +8,7 @@ from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration
 from albert.tasks import linear_baseline as linear
 from albert.tasks.answers import OpenAnswer, answer_exact_match
 from albert.tasks.custom import declare_custom_task
-from albert.tasks.examples import Example, to_examples
-from albert.tasks.features import token_span
+from albert.tasks.examples import Example, to_examples, token_span
 from albert.tasks.linear_baseline import linear_baseline
 from albert.tasks.metrics import accuracy, mean_absolute_error, multi_label_scores, pearson, task_scores
 from albert.tasks.submission import DECLARED

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
-from albert.tasks.examples import TabSeparated, is_labelled, read_rows, text_columns, to_examples
+from albert.tasks.examples import is_labelled, read_rows, text_columns, to_examples
 from albert.tasks.glue import AX, COLA, MNLI, RTE, SST2, STSB
 from albert.tasks.metrics import baseline_scores
 from albert.tasks.race import RACE

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.examples import Example
-from albert.tasks.features import join_sequences, keep_longest_first, text_features
+from albert.tasks.examples import Example, join_sequences, keep_longest_first, text_features
 
 
 def by_removing_one_token_at_a_time(lengths, room):

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.examples import Example
-from albert.tasks.features import NOT_JUDGED, tag_features, word_sequences
+from albert.tasks.examples import NOT_JUDGED, Example, tag_features, word_sequences
 from albert.text.wordpiece import WordPieceTokenizer
 
 COMBINING = "\u0301"

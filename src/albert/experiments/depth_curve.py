@@ -32,7 +32,7 @@ from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.progress import progress
-from albert.tasks.features import Sequences
+from albert.tasks.examples import Sequences
 from albert.tasks.race import OptionFeatures
 from albert.tasks.task import Task
 

@@ -16,16 +16,18 @@ from torch import Tensor
 
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.random_streams import stream
-from albert.tasks.examples import Example, is_labelled, to_examples
-from albert.tasks.features import (
+from albert.tasks.examples import (
     NOT_JUDGED,
+    Example,
     Sequences,
     SpanFeatures,
     TagFeatures,
     TextFeatures,
+    is_labelled,
     span_features,
     tag_features,
     text_features,
+    to_examples,
 )
 from albert.tasks.metrics import continues_nothing, tag_scheme
 from albert.tasks.race import OptionFeatures, option_features

@@ -25,8 +25,7 @@ from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
 from albert.runtime.workers import share_out
 from albert.tasks.answers import Answers, NullThreshold, best_answers, choose_threshold, decide
-from albert.tasks.examples import Example
-from albert.tasks.features import Sequences, SpanFeatures, TagFeatures
+from albert.tasks.examples import Example, Sequences, SpanFeatures, TagFeatures
 from albert.tasks.metrics import (
     OUTSIDE,
     baseline_scores,

@@ -20,8 +20,7 @@ from albert.model.packing import PackedSequences
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
-from albert.tasks.examples import Example
-from albert.tasks.features import Sequences
+from albert.tasks.examples import Example, Sequences
 from albert.tasks.metrics import NumberScale
 from albert.tasks.race import OptionFeatures
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task

@@ -50,7 +50,7 @@ from albert.runtime.files import remove_directory
 from albert.runtime.json_files import read_json_object, save_json
 from albert.tasks.answers import NullThreshold
 from albert.tasks.custom import OwnTables
-from albert.tasks.features import SpanFeatures, TagFeatures
+from albert.tasks.examples import SpanFeatures, TagFeatures
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
 from albert.tasks.race import OptionFeatures
 from albert.tasks.table_task import RecipeChanges, save_table_task

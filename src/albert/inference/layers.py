@@ -17,7 +17,7 @@ from albert.inference.predictor import Predictor
 from albert.inference.tasks import CLASSIFYING, FILLING, MASK, ORDERING, order_labels
 from albert.model.albert import AlbertModel
 from albert.model.packing import PackedSequences, pack
-from albert.tasks.features import keep_longest_first
+from albert.tasks.examples import keep_longest_first
 from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------

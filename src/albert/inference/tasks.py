@@ -17,8 +17,7 @@ from albert.inference.early_exit import EarlyExit
 from albert.inference.engine import PackedModel
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.answers import Answers, NullThreshold, best_answers, decide
-from albert.tasks.examples import Example
-from albert.tasks.features import best_windows, cut_windows, keep_longest_first, span_features, word_sequences
+from albert.tasks.examples import Example, best_windows, cut_windows, keep_longest_first, span_features, word_sequences
 from albert.tasks.race import join_option, question_with_option
 from albert.text.tokenizer import Tokenizer
 
@@ -542,7 +541,7 @@ def tag_given_words(
     sentences: Sequence[Sequence[str]],
     names: Sequence[str],
 ) -> list[list[Prediction]]:
-    """Judge every word of sentences that come in words, as an evaluation does (see `albert.tasks.features`)."""
+    """Judge every word of sentences that come in words, as an evaluation does (see `albert.tasks.examples`)."""
     read = word_sequences(sentences, tokenizer, max_length)
     sequences = [read.sequences.token_ids(index) for index in range(len(read.sequences))]
     logits = read.judged(model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))

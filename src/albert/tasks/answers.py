@@ -15,8 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.tasks.examples import Example
-from albert.tasks.features import SpanFeatures, Window
+from albert.tasks.examples import Example, SpanFeatures, Window
 
 NOTHING_TO_GIVE = 1e30
 """What speaks against an answer from a context without tokens."""

@@ -1,16 +1,78 @@
 """The GLUE tasks (Wang et al. 2018): official files, columns and metrics; recipes of the paper's Table 14.
 
+A new task of this kind is a `Task` here, entered in `TASKS`.
+
 The answers of the test sets are known to the benchmark's server alone, which takes one file for each.
 
 Published scores are development-set figures of ALBERT (Lan et al. 2019): Table 9 (xxlarge v1, 1.5M steps,
 single model) and the table of the v2 release's README.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from albert.tasks.examples import TabSeparated
+from albert.runtime.errors import DamagedData
+from albert.tasks.examples import absolute_names, find_split, read_rows
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
-from albert.tasks.task import Choice, Pair, Published, Score, Single, Task, TaskRecipe
+from albert.tasks.task import Choice, Pair, Published, Row, Rows, Score, Single, Task, TaskRecipe
+
+
+@dataclass(frozen=True)
+class TabSeparated:
+    """Tables of a benchmark: tab-separated, no quoting, one file per split in `DATA/<folder>/` or in DATA
+    itself.
+
+    `files` maps a split to a file name (`.gz` is tried too). `columns` names the columns of files without a
+    header; those of the splits in `numbered` have one, and a column of it numbers their rows. `renamed` maps columns to
+    what they are called in the other files.
+    """
+
+    folder: str
+    files: Mapping[str, str]
+    columns: tuple[str, ...] | None = None
+    numbered: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The declared splits."""
+        return tuple(self.files)
+
+    def with_files(self, files: Mapping[str, Path]) -> "TabSeparated":
+        """The same source with other files for some splits."""
+        return replace(self, files={**self.files, **absolute_names(files)})
+
+    def read(self, data: Path, split: str) -> Rows:
+        """Every row of a split; ragged rows are errors, and so are two rows with one number."""
+        path = find_split(data, self.folder, self.files, split)
+        if split not in self.numbered:
+            return read_rows(path, "TSV", self.columns)
+        found = read_rows(path, "TSV")
+        rows = by_number(found.rows, self.numbered[split])
+        named = [{self.renamed.get(name, name): value for name, value in row.fields.items()} for row in rows]
+        return Rows([replace(row, fields=fields) for row, fields in zip(rows, named, strict=True)], found.counts)
+
+
+def by_number(rows: Sequence[Row], column: str) -> list[Row]:
+    """The rows, called by the number in a column.
+
+    Raises:
+        DamagedData: it is absent or no number, or two rows have the same.
+    """
+    seen: dict[str, str] = {}
+    for row in rows:
+        number = row.text(column)
+        if not (number.isascii() and number.isdigit()):
+            raise DamagedData(row.where, f"{number!r} in column {column!r} is not a number")
+        if number in seen:
+            raise DamagedData(row.where, f"a second row has the number {number}", f"the first is at {seen[number]}")
+        seen[number] = row.where
+    return [replace(row, identifier=row.text(column)) for row in rows]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The declarations.
 
 _FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
 _NUMBERED = {"test": "index"}

@@ -21,7 +21,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import StandardScaler
 
 from albert.runtime.random_streams import stream
-from albert.tasks.examples import Example
+from albert.tasks.examples import Example, label_sets
 from albert.tasks.metrics import task_scores
 from albert.tasks.task import Choice, Labels, Pair, Score, Single, Task
 
@@ -74,9 +74,9 @@ def linear_baseline(task: Task, train: Sequence[Example], dev: Sequence[Example]
             model = _classifier() if n_outputs == 2 else OneVsRestClassifier(_classifier())
             predicted = _fitted(model, learnt, np.array([example.target for example in train])).predict(asked)
         case Labels(labels):
-            gold = _label_sets(dev, len(labels)).astype(bool)
+            gold = label_sets(dev, len(labels)).astype(bool)
             predicted = (
-                _fitted(OneVsRestClassifier(_classifier()), learnt, _label_sets(train, len(labels)))
+                _fitted(OneVsRestClassifier(_classifier()), learnt, label_sets(train, len(labels)).astype(np.int64))
                 .predict(asked)
                 .astype(bool)
             )
@@ -163,14 +163,6 @@ def _numbers(
     mean, deviation = known.mean(), known.std() or 1.0
     model = Ridge(alpha=1.0, random_state=0).fit(learnt, (known - mean) / deviation)
     return gold, model.predict(asked) * deviation + mean
-
-
-def _label_sets(examples: Sequence[Example], n_labels: int) -> np.ndarray:
-    found = np.zeros((len(examples), n_labels), np.int64)
-    for row, example in zip(found, examples, strict=True):
-        if isinstance(example.target, tuple):
-            row[list(example.target)] = 1
-    return found
 
 
 def _classifier() -> LogisticRegression:

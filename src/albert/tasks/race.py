@@ -12,8 +12,7 @@ import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.progress import progress
-from albert.tasks.examples import Example
-from albert.tasks.features import Sequences, join_sequences
+from albert.tasks.examples import Example, Sequences, join_sequences
 from albert.tasks.metrics import accuracy
 from albert.tasks.task import Option, Published, QuestionInContext, Row, Rows, Task, TaskRecipe
 from albert.text.readers import one_file

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from albert.model.albert import PreTrainingLogits, output_rows
-from albert.model.attention import AttentionBlock, window_attention
+from albert.model.attention import AttentionBlock, attend_by_boundaries, window_attention
 from albert.model.config import covers
 from albert.model.encoder import Encoder, FeedForwardBlock
 from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, pack, to_rectangles, with_spare_rows
@@ -36,6 +36,8 @@ def attend(
         heads: attention heads.
         window: tokens to either side that one sees; None: all.
     """
+    if not packed.has_groups:
+        return attend_by_boundaries(joined, packed, heads, window, 1.0, dense_attention)
     mixed = [
         _attend_group(cells, group, heads, window)
         for cells, group in zip(to_rectangles(joined, packed), packed.groups, strict=True)

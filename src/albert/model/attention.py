@@ -1,12 +1,14 @@
 """Multi-head self-attention over packed sequences (paper §3.1; Vaswani et al., 2017, §3.2).
 
-`AttentionBlock` is the module. On a CPU dense attention is written as plain products with its own gradients;
-`window_attention` is for long sequences."""
+`AttentionBlock` is the module. On a CPU dense attention is written as plain products with its own gradients; on a GPU
+it is a kernel for sequences of any lengths (`varlen_attention`). `window_attention` is for long sequences."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.attention.varlen
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -234,6 +236,142 @@ def _block_mask(
     return there & near
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# Attention of sequences that stand one after the other, by their boundaries: on a GPU, and where its shapes are wanted.
+#
+# One custom operation, so that a compiled graph holds it as one node: FlashAttention of `torch.nn.attention.varlen` on
+# a GPU, plain products sequence by sequence elsewhere. The kernel has neither dropout nor float32, and a window without
+# [CLS]: for these all sequences are gathered into one padded rectangle, which is made on the device.
+
+
+@torch.library.custom_op("albert::varlen_attention", mutates_args=())
+def varlen_attention(
+    query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor, longest: int, scale: float
+) -> tuple[Tensor, Tensor]:
+    """softmax(scale query keyᵀ) value within each sequence, and the logarithms of the softmax's denominators.
+
+    Args:
+        query, key, value: [rows heads head_size].
+        boundaries: int32 [sequences + 1], rising from 0 to the number of rows; a sequence may be empty.
+        longest: at least the rows of the longest sequence.
+        scale: of the products.
+
+    Returns:
+        [rows heads head_size] and float32 [heads rows].
+    """
+    if query.device.type == "cuda":
+        mixed, normalizers, _ = torch.ops.torch_attn._varlen_attn(
+            query, key, value, boundaries, boundaries, longest, longest, False, scale
+        )
+        return mixed.contiguous(), normalizers
+    mixed = query.new_zeros(query.shape)
+    normalizers = query.new_zeros((query.shape[1], len(query)), dtype=torch.float32)
+    for rows in _sequence_rows(boundaries):
+        q, k, v = (each[rows].transpose(0, 1) for each in (query, key, value))
+        scores = (q @ k.transpose(1, 2)).float() * scale
+        normalizers[:, rows] = scores.logsumexp(-1)
+        mixed[rows] = (scores.softmax(-1).to(v.dtype) @ v).transpose(0, 1)
+    return mixed, normalizers
+
+
+@torch.library.custom_op("albert::varlen_attention_backward", mutates_args=())
+def varlen_attention_backward(
+    of_mixed: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mixed: Tensor,
+    normalizers: Tensor,
+    boundaries: Tensor,
+    longest: int,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value."""
+    if query.device.type == "cuda":
+        unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # of dropout, which there is not
+        gradients = torch.ops.torch_attn._varlen_attn_backward(
+            of_mixed.contiguous(), query, key, value, mixed, normalizers, boundaries, boundaries, longest, longest,
+            False, unused, scale,
+        )  # fmt: skip
+        return tuple(gradient.contiguous() for gradient in gradients)
+    of_query, of_key, of_value = (query.new_zeros(query.shape) for _ in range(3))
+    for rows in _sequence_rows(boundaries):
+        q, k, v, o, of_o = (each[rows].transpose(0, 1) for each in (query, key, value, mixed, of_mixed))
+        probabilities = ((q @ k.transpose(1, 2)).float() * scale - normalizers[:, rows, None]).exp()
+        of_value[rows] = (probabilities.to(v.dtype).transpose(1, 2) @ of_o).transpose(0, 1)
+        along = (of_o.float() * o.float()).sum(-1, keepdim=True)
+        of_scores = (probabilities * ((of_o @ v.transpose(1, 2)).float() - along) * scale).to(q.dtype)
+        of_query[rows] = (of_scores @ k).transpose(0, 1)
+        of_key[rows] = (of_scores.transpose(1, 2) @ q).transpose(0, 1)
+    return of_query, of_key, of_value
+
+
+def _sequence_rows(boundaries: Tensor) -> list[slice]:
+    return [slice(first, last) for first, last in pairwise(boundaries.tolist()) if first < last]
+
+
+@varlen_attention.register_fake
+def _(query, key, value, boundaries, longest, scale):  # type: ignore[no-untyped-def]
+    return query.new_empty(query.shape), query.new_empty((query.shape[1], query.shape[0]), dtype=torch.float32)
+
+
+@varlen_attention_backward.register_fake
+def _(of_mixed, query, key, value, mixed, normalizers, boundaries, longest, scale):  # type: ignore[no-untyped-def]
+    return query.new_empty(query.shape), query.new_empty(query.shape), query.new_empty(query.shape)
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, boundaries, ctx.longest, ctx.scale = inputs
+    ctx.save_for_backward(query, key, value, *output, boundaries)
+
+
+def _gradients(ctx: Any, of_mixed: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    found = varlen_attention_backward(of_mixed, *ctx.saved_tensors, ctx.longest, ctx.scale)
+    return *found, None, None, None
+
+
+varlen_attention.register_autograd(_gradients, setup_context=_keep_for_backward)
+
+
+def attend_by_boundaries(
+    joined: Float[Tensor, "rows three_H"],
+    packed: PackedSequences,
+    heads: int,
+    window: int | None,
+    scale: float,
+    attend: Attend,
+    dropout: float = 0.0,
+) -> Float[Tensor, "rows H"]:
+    """What every token makes of its own sequence.
+
+    Args:
+        joined: queries, keys and values.
+        packed: a batch without groups.
+        heads: attention heads.
+        window: tokens to either side that one sees; None: all.
+        scale: of the products.
+        attend: dense attention, dropout and scale included, for what the kernel cannot do.
+        dropout: whether `attend` drops anything.
+    """
+    longest, parts = packed.longest, joined.unflatten(1, (3, heads, -1))
+    windowed = window is not None and not covers(window, longest)
+    without_kernel = joined.device.type == "cuda" and joined.dtype not in (torch.float16, torch.bfloat16)
+    if not (windowed or dropout or without_kernel):
+        query, key, value = parts.unbind(1)
+        return varlen_attention(query, key, value, packed.boundaries, longest, scale)[0].flatten(1)
+    starts, column = packed.boundaries[:-1, None].long(), torch.arange(longest, device=joined.device)
+    padded = (column >= packed.boundaries.diff()[:, None]) & (column > 0)  # each row sees one cell, or is not a number
+    cells = (starts + column.where(~padded, 0)).clamp(max=len(joined) - 1)
+    query, key, value = parts[cells].permute(2, 0, 3, 1, 4)
+    if window is not None and windowed:
+        mixed = window_attention(query, key, value, padded, window, attend)
+    else:
+        mixed = attend(query, key, value, ~padded[:, None, None, :])
+    row = torch.arange(len(joined), device=joined.device, dtype=torch.int32)
+    sequence = torch.searchsorted(packed.boundaries[1:].contiguous(), row, right=True)
+    return mixed.transpose(1, 2).flatten(2)[sequence, packed.position_ids]
+
+
 class AttentionMatrices(NamedTuple):
     """What a block multiplies by, in the type of products; made once a forward pass, for all layers that share it.
 
@@ -277,9 +415,13 @@ class AttentionBlock(nn.Module):
         self, hidden: Float[Tensor, "rows H"], packed: PackedSequences, matrices: AttentionMatrices
     ) -> Float[Tensor, "rows H"]:
         """Let every token attend to the tokens of its own sequence; rows behind the tokens are spare ones."""
-        rectangles = to_rectangles(linear(hidden, matrices.joined, matrices.joined_bias), packed)
-        mixed = [self._attend(*pair) for pair in zip(rectangles, packed.groups, strict=True)]
-        run = from_rectangles(mixed, packed, len(hidden))
+        joined = linear(hidden, matrices.joined, matrices.joined_bias)
+        if packed.has_groups:
+            mixed = [self._attend(*pair) for pair in zip(to_rectangles(joined, packed), packed.groups, strict=True)]
+            run = from_rectangles(mixed, packed, len(hidden))
+        else:
+            scale, dropout = (hidden.shape[1] // self.heads) ** -0.5, self._dropout_now
+            run = attend_by_boundaries(joined, packed, self.heads, self.window, scale, self._dense, dropout)
         return self.layer_norm(hidden + self.dropout(linear(run, matrices.dense, matrices.dense_bias)))
 
     def _attend(
@@ -292,8 +434,14 @@ class AttentionBlock(nn.Module):
             mixed = self._dense(query, key, value, None if group.padded is None else ~group.padded[:, None, None, :])
         return mixed.transpose(1, 2).flatten(2)
 
+    @property
+    def _dropout_now(self) -> float:
+        return self.attention_dropout.p if self.training else 0.0
+
     def _dense(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        dropout = self.attention_dropout.p if self.training else 0.0
-        if query.device.type == "cpu":  # the backward pass of torch's own kernel is slower there
+        dropout = self._dropout_now
+        if (
+            query.device.type == "cpu" and not torch.compiler.is_compiling()
+        ):  # the backward pass of torch's own kernel is slower there
             return plain_attention(query, key, value, mask, dropout)
         return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)

@@ -23,6 +23,8 @@ from albert.runtime.devices import linear, product
 
 LOGITS_AT_ONCE = 1 << 22
 """Elements: 16 MiB in float32. The logits of one token are never divided."""
+LOGITS_AT_ONCE_ON_A_GPU = 1 << 28
+"""Elements: a gigabyte in float32, since each part is a dozen kernels of its own."""
 
 
 def streamed_cross_entropy(
@@ -79,8 +81,12 @@ class _StreamedCrossEntropy(torch.autograd.Function):
 
 
 def _parts(transformed: Tensor, words: Tensor) -> list[slice]:
-    items = max(1, LOGITS_AT_ONCE // len(words))
+    items = _items_at_once(transformed, len(words))
     return [slice(first, first + items) for first in range(0, len(transformed), items)]
+
+
+def _items_at_once(items: Tensor, vocabulary: int) -> int:
+    return max(1, (LOGITS_AT_ONCE if items.device.type == "cpu" else LOGITS_AT_ONCE_ON_A_GPU) // vocabulary)
 
 
 def _logits(operands: tuple[Tensor, Tensor, Tensor], part: slice) -> Tensor:
@@ -124,6 +130,21 @@ class MaskedLanguageModelHead(nn.Module):
         padded = functional.pad(labels, (0, len(rows) - len(hidden)))
         losses, right = streamed_cross_entropy(self._transformed(rows), word_embeddings, self.bias, padded)
         return losses[: len(hidden)], right[: len(hidden)]
+
+    def losses_in_graph(
+        self,
+        hidden: Float[Tensor, "items H"],
+        word_embeddings: Float[Tensor, "V E"],
+        labels: Int[Tensor, " items"],
+    ) -> tuple[Float[Tensor, " items"], Bool[Tensor, " items"]]:
+        """The same by operations that a compiled graph can hold; a label of -100 has the loss 0 and is not right."""
+        transformed, items = self._transformed(hidden), max(1, LOGITS_AT_ONCE_ON_A_GPU // len(word_embeddings))
+        losses, right = [], []
+        for rows, of_rows in zip(transformed.split(items), labels.split(items), strict=True):
+            logits = linear(rows, word_embeddings, self.bias)
+            losses.append(functional.cross_entropy(logits.float(), of_rows, reduction="none"))
+            right.append(logits.argmax(1) == of_rows)
+        return torch.cat(losses), torch.cat(right)
 
     def _transformed(self, hidden: Float[Tensor, "masked H"]) -> Float[Tensor, "masked E"]:
         return self.layer_norm(self.activation(linear(hidden, self.dense.weight, self.dense.bias)))

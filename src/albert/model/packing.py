@@ -1,7 +1,8 @@
 """Packed sequences: a batch as one run of tokens with boundaries; padding exists in attention alone.
 
-Everything that works token by token (embeddings, projections, feed-forward, heads) sees only real tokens. Attention
-needs rectangles, so sequences of like length are grouped, and each group is gathered into one padded block.
+Everything that works token by token (embeddings, projections, feed-forward, heads) sees only real tokens. Attention on
+a CPU needs rectangles, so sequences of like length are grouped, and each group is gathered into one padded block; on a
+GPU a kernel takes the boundaries.
 `rows_for` rounds the number of rows up, because oneDNN compiles each matrix shape anew."""
 
 from collections.abc import Sequence
@@ -41,8 +42,10 @@ class PackedSequences:
         token_ids, token_type_ids, position_ids: one entry a token, sequences one after the other.
         lengths: tokens of each sequence, special tokens included.
         first_positions: where each sequence begins, that is, its [CLS].
-        groups: how attention sees the batch.
+        groups: how attention sees the batch on a CPU; none on a GPU, where it sees the boundaries.
         cells: where each token lies in the groups' rectangles, flattened and put one after the other.
+        boundaries: int32, where each sequence begins, and the end of the last one.
+        longest: at least the tokens of the longest sequence.
     """
 
     token_ids: Int[Tensor, " tokens"]
@@ -51,7 +54,9 @@ class PackedSequences:
     lengths: tuple[int, ...]
     first_positions: Int[Tensor, " sequences"]
     groups: tuple[AttentionGroup, ...]
-    cells: Int[Tensor, " tokens"]
+    cells: Int[Tensor, " cells"]
+    boundaries: Int[Tensor, " sequences_and_one"]
+    longest: int
 
     @property
     def n_tokens(self) -> int:
@@ -68,22 +73,29 @@ class PackedSequences:
         """Whether all sequences have one length, so that the run of tokens is the rectangle of the only group."""
         return len(self.groups) == 1 and self.groups[0].padded is None
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether attention sees groups of sequences of like length; if not, it sees the boundaries."""
+        return len(self.groups) > 0
+
     def to(self, device: torch.device) -> "PackedSequences":
-        """The same batch on a device."""
-        if self.token_ids.device == device:
+        """The same batch on a device: as it is on a CPU, without groups elsewhere."""
+        if device.type == "cpu":
             return self
-        groups = tuple(
-            AttentionGroup(group.positions.to(device), None if group.padded is None else group.padded.to(device))
-            for group in self.groups
-        )
+        return self.without_groups(device)
+
+    def without_groups(self, device: torch.device) -> "PackedSequences":
+        """The same batch on a device, for attention by boundaries."""
         return PackedSequences(
-            self.token_ids.to(device),
-            self.token_type_ids.to(device),
-            self.position_ids.to(device),
+            self.token_ids.to(device, non_blocking=True),
+            self.token_type_ids.to(device, non_blocking=True),
+            self.position_ids.to(device, non_blocking=True),
             self.lengths,
-            self.first_positions.to(device),
-            groups,
-            self.cells.to(device),
+            self.first_positions.to(device, non_blocking=True),
+            (),
+            self.cells[:0].to(device),
+            self.boundaries.to(device, non_blocking=True),
+            self.longest,
         )
 
 
@@ -118,6 +130,8 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
         first_positions=torch.from_numpy(starts),
         groups=groups,
         cells=torch.from_numpy(cells),
+        boundaries=torch.from_numpy(np.append(starts, len(token_ids)).astype(np.int32)),
+        longest=int(lengths.max(initial=1)),
     )
 
 
@@ -251,7 +265,7 @@ def with_spare_rows(states: Float[Tensor, "tokens width"]) -> Float[Tensor, "row
 
 def rows_for_products(states: Float[Tensor, "tokens width"], packed: PackedSequences) -> Float[Tensor, "rows width"]:
     """`with_spare_rows` of a batch that is learnt; one of equal lengths has the same size each time and needs none."""
-    return states if packed.is_rectangle else with_spare_rows(states)
+    return with_spare_rows(states) if packed.has_groups and not packed.is_rectangle else states
 
 
 def spares_rows(device: torch.device) -> bool:

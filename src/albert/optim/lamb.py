@@ -412,7 +412,11 @@ class Lamb(Optimizer):
 
     def _update(self, slots: list[Slot], group: dict[str, Any]) -> None:
         skip = self.found_inf
-        torch._foreach_add_([slot.step for slot in slots], 1.0 if skip is None else 1 - skip)
+        steps = [slot.step for slot in slots]
+        if skip is None:
+            torch._foreach_add_(steps, 1.0)
+        else:  # a list of tensors: one alone would be read back
+            torch._foreach_add_(steps, [1 - skip] * len(steps))
         way = self._chunked if skip is None and all(slot.is_flat for slot in slots) else self._fused
         if not group["adapt"]:
             way.move(slots, group, skip)

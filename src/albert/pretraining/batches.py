@@ -42,6 +42,10 @@ class SampleSource(Protocol):
         """Many samples at once, each as it would be alone."""
         ...
 
+    def lengths(self, numbers: np.ndarray) -> np.ndarray:
+        """Tokens of samples, without making them."""
+        ...
+
 
 class MixedSamples:
     """Samples of several corpora.
@@ -71,6 +75,14 @@ class MixedSamples:
         found = [(np.flatnonzero(corpora == number), part) for number, part in enumerate(self._parts)]
         made = [part.batch(within[which]) for which, part in found if len(which)]
         return _in_order(made, np.concatenate([which for which, _ in found]))
+
+    def lengths(self, numbers: Int64[np.ndarray, " samples"]) -> Int64[np.ndarray, " samples"]:
+        """Tokens of samples, without making them."""
+        corpora, within = self.places(numbers)
+        lengths = np.empty_like(numbers)
+        for corpus, part in enumerate(self._parts):
+            lengths[corpora == corpus] = part.lengths(within[corpora == corpus])
+        return lengths
 
     def places(
         self, numbers: Int64[np.ndarray, " samples"]
@@ -166,13 +178,18 @@ class PretrainingBatch:
         """Tokens that pass through the model."""
         return self.packed.n_tokens
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each sequence."""
+        return self.packed.lengths
+
     def to(self, device: torch.device) -> "PretrainingBatch":
         """The same batch on a device."""
         return PretrainingBatch(
             self.packed.to(device),
-            self.masked_positions.to(device),
-            self.masked_labels.to(device),
-            self.order_labels.to(device),
+            self.masked_positions.to(device, non_blocking=True),
+            self.masked_labels.to(device, non_blocking=True),
+            self.order_labels.to(device, non_blocking=True),
             self.counts,
             self.focus,
         )
@@ -271,7 +288,7 @@ def pretraining_objective(model: nn.Module, batch: Batch, right: list[np.ndarray
     )
 
 
-def hardness(losses: Float[Tensor, " items"], focus: float) -> Float[Tensor, " items"]:
+def hardness(losses: Float[Tensor, " items"], focus: float | Float[Tensor, "1"]) -> Float[Tensor, " items"]:
     """(1 − p)^focus of each item, without a gradient.
 
     Args:

@@ -168,6 +168,11 @@ class PretrainingRecipe:
     models as large as xxlarge. A run may go on with the other, and on another number of processes."""
     peer_timeout_minutes: float = PEER_TIMEOUT_MINUTES
     """On several processes: minutes to wait for one that hangs. One that died is noticed at once."""
+    fixed_shape: bool | None = None
+    """Micro-batches of one shape: as many tokens as nearly always fit micro_batch_size sequences of the longest length;
+    None: on a GPU."""
+    compile: bool | None = None
+    """Compile the loss, of micro-batches of one shape, by torch.compile; None: on a GPU."""
     deterministic: bool = False
     """On a GPU: add up in a fixed order, so that a resumed run ends bit-identical there too, more slowly. On a CPU it
     always does."""
@@ -183,6 +188,8 @@ class PretrainingRecipe:
             positions = self.model.max_position_embeddings
             why = f"{self.sequences.max_length} is more than model.max_position_embeddings {positions}"
             raise InvalidConfiguration("sequences.max_length", why)
+        if self.compile and self.fixed_shape is False:
+            raise InvalidConfiguration("compile", "needs fixed_shape", "leave fixed_shape out")
         if self.model.type_vocab_size < 2:
             why = f"is {self.model.type_vocab_size}, a sequence has two segments"
             raise InvalidConfiguration("model.type_vocab_size", why)

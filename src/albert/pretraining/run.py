@@ -27,6 +27,7 @@ from albert.pretraining.batches import (
     pretraining_objective,
 )
 from albert.pretraining.evaluation import HeldOutSamples, HeldOutTests, held_out_samples, training_samples
+from albert.pretraining.fixed_shape import FixedBatch, FixedBatches, PretrainingLoss, fixed_objective, shape_of
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import (
     DropoutChanges,
@@ -64,7 +65,7 @@ from albert.training.logging import Curves, Logger, Meter, TrainingPlan, Trainin
 from albert.training.loop import train
 from albert.training.run_folder import RunFolder
 from albert.training.state import TrainingState, training_tensors, write_training_state
-from albert.training.update import Batch
+from albert.training.update import Batch, BatchSource
 
 # --------------------------------------------------------------------------------------------------------------------
 # What the training loop is told by a recipe.
@@ -96,8 +97,8 @@ def meter_of(recipe: PretrainingRecipe, place: torch.device) -> Meter:
     """What tells the useful work of a batch, and what this device could do."""
 
     def flops(batch: Batch) -> float:
-        assert isinstance(batch, PretrainingBatch)
-        return pretraining_flops(recipe.model, batch.packed.lengths, batch.counts["masked_tokens"])
+        assert isinstance(batch, PretrainingBatch | FixedBatch)
+        return pretraining_flops(recipe.model, batch.lengths, batch.counts["masked_tokens"])
 
     return Meter(flops, partial(measured_matmul_rate, place, recipe.settled_precision))
 
@@ -286,7 +287,7 @@ class _Run:
             for part in (self.model.albert.pooler, self.model.sop_classifier):
                 assert part is not None
                 part.requires_grad_(False)
-        model, gather = self._trained(ranks)
+        model, called, gather = self._trained(ranks)
         optimizer = build_optimizer(recipe.optimizer, model)
         identity = self._identity()
         if self.start is not None:
@@ -299,8 +300,8 @@ class _Run:
             model,
             optimizer,
             lambda step, used: schedule.learning_rate(step, peak, used),
-            PretrainingBatches(self.samples, recipe.batch_size, recipe.micro_batch_size, recipe.hard_examples),
-            pretraining_objective,
+            self._batches(called),
+            pretraining_objective if called is None else fixed_objective,
             plan_of(recipe),
             run,
             device=self.place,
@@ -312,6 +313,7 @@ class _Run:
             meter=meter_of(recipe, self.place),
             loggers=self.loggers,
             description="Pre-training",
+            called=called,
         )
         set_dropout_of(result.steps - 1)  # a run that had taken all its updates took none now
         if gather is not None:
@@ -329,13 +331,31 @@ class _Run:
         wait_for_all(ranks)
         return PretrainingResult(run.path, run.model_path, result, evaluation, self.start)
 
-    def _trained(self, ranks: Ranks) -> tuple[AlbertForPreTraining, Callable[[], None] | None]:
-        """The model that learns, and what brings its weights into the whole one where that is another."""
-        if self.recipe.parallelism == "data" or ranks.size == 1:
-            return self.model.to(self.place), None
-        model = sharded_copy(self.model, ranks, self.place)
-        self.model.eval()
-        return model, partial(gather_weights, model, self.model, ranks)
+    def _trained(self, ranks: Ranks) -> tuple[AlbertForPreTraining, PretrainingLoss | None, Callable[[], None] | None]:
+        """The model that learns; its loss where micro-batches have a fixed shape; and what brings the weights into the
+        whole model where that is another."""
+        recipe, on_gpu = self.recipe, self.place.type == "cuda"
+        compiled = recipe.compile if recipe.compile is not None else on_gpu and recipe.fixed_shape is not False
+        fixed = recipe.fixed_shape if recipe.fixed_shape is not None else on_gpu or compiled
+        loss = PretrainingLoss(self.model, shape_of(recipe, self.samples, ranks.size)) if fixed else None
+        gather = None
+        if recipe.parallelism == "data" or ranks.size == 1:
+            model = self.model.to(self.place)
+        else:
+            cut = sharded_copy(self.model if loss is None else loss, ranks, self.place)
+            loss, model = (cut, cut.model) if isinstance(cut, PretrainingLoss) else (None, cut)
+            self.model.eval()
+            gather = partial(gather_weights, model, self.model, ranks)
+        if loss is not None and compiled:
+            loss.compile_graph()
+        return model, loss, gather
+
+    def _batches(self, called: PretrainingLoss | None) -> BatchSource:
+        """The samples of each step in micro-batches."""
+        recipe = self.recipe
+        if called is not None:
+            return FixedBatches(self.samples, recipe.batch_size, called.shape, recipe.hard_examples)
+        return PretrainingBatches(self.samples, recipe.batch_size, recipe.micro_batch_size, recipe.hard_examples)
 
     def _begin(self, start: StartRecord, optimizer: Optimizer, identity: dict[str, str]) -> None:
         """Score the weights as they came, and keep them as the checkpoint of step 0."""

@@ -57,6 +57,8 @@ FREE_TO_CHANGE = (
     "keep_checkpoints",
     "parallelism",
     "peer_timeout_minutes",
+    "fixed_shape",
+    "compile",
     "deterministic",
 )
 """What may differ when a run is resumed: it changes no number, or as parallelism the last bits alone."""

@@ -359,13 +359,18 @@ class PretrainingSamples:
         """As `batch`, with where the segments come from and which tokens were masked together."""
         segments, keys = self._segments(numbers)
         first, second, labels = segments
-        token_ids, lengths = self._with_special_tokens(first, second)
+        lengths = _whole_lengths(first, second)
+        token_ids = self._with_special_tokens(first, second, lengths)
         types = np.repeat(
             np.tile([0, 1], len(lengths)), np.stack((first.length + 2, lengths - first.length - 2), axis=1).ravel()
         )
         masked = self.masking(token_ids, lengths, keys)
         samples = Samples(masked.token_ids, types, lengths, masked.positions, masked.labels, labels)
         return Explained(samples, segments, masked.spans, keys)
+
+    def lengths(self, numbers: np.ndarray) -> np.ndarray:
+        """Tokens of samples, without making them."""
+        return _whole_lengths(*self.segments(numbers)[:2])
 
     def segments(self, numbers: np.ndarray) -> Segments:
         """Where the segments of samples lie in the corpus, and what is asked of them."""
@@ -403,10 +408,9 @@ class PretrainingSamples:
         )
         return cut_to_length(recipe.max_tokens, ordered) if recipe.keep_pairs else ordered
 
-    def _with_special_tokens(self, first: Runs, second: Runs) -> tuple[np.ndarray, np.ndarray]:
-        """[CLS] first [SEP] second [SEP] of all samples, and their lengths."""
+    def _with_special_tokens(self, first: Runs, second: Runs, lengths: np.ndarray) -> np.ndarray:
+        """[CLS] first [SEP] second [SEP] of all samples."""
         two = second.length > 0
-        lengths = first.length + 2 + np.where(two, second.length + 1, 0)
         starts = np.cumsum(lengths) - lengths
         token_ids = np.empty(int(lengths.sum()), dtype=np.int64)
         token_ids[starts] = self._cls
@@ -415,7 +419,12 @@ class PretrainingSamples:
         places = np.concatenate((starts + 1, (starts + first.length + 2)[two]))
         begins = np.concatenate((first.begin, second.begin[two]))
         self.corpus.copy_runs(token_ids, places, begins, np.concatenate((first.length, second.length[two])))
-        return token_ids, lengths
+        return token_ids
+
+
+def _whole_lengths(first: Runs, second: Runs) -> np.ndarray:
+    """Tokens of samples, special ones included."""
+    return first.length + 2 + np.where(second.length > 0, second.length + 1, 0)
 
 
 def pack_documents(recipe: SequenceRecipe, seed: int, documents: Documents, epoch: int) -> SequenceTable:

@@ -79,6 +79,7 @@ def fp32_library() -> str:
 def _is_onednns(rows: Tensor, weight: Tensor) -> bool:
     return (
         rows.device.type == "cpu"
+        and not torch.compiler.is_compiling()  # which asks no library what it can do
         and len(rows) > 0  # oneDNN knows no product of nothing
         and rows.dtype is torch.float32 is weight.dtype
         and not torch.is_autocast_enabled("cpu")

@@ -179,8 +179,13 @@ class TrainingPlan:
     keep_checkpoints: int = 2
     workers: int = 0
     """Processes that make batches; the batches are the same for any number."""
+    late_figures: bool | None = None
+    """Read the figures of an update when the next one is on its way, so that the device never waits; None: on a GPU,
+    unless an update is to be judged by more than whether its numbers are finite."""
 
     def __post_init__(self) -> None:
+        if self.late_figures and self.judges_before_the_step:
+            raise InvalidConfiguration("late_figures", "leave no time for spike_deviations or a rollback")
         counts = ("total_steps", "max_tokens", "log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints")
         for name in counts:
             value = getattr(self, name)
@@ -193,6 +198,16 @@ class TrainingPlan:
         for name in ("workers", "max_rollbacks"):
             if getattr(self, name) < 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 0 is needed")
+
+    @property
+    def judges_before_the_step(self) -> bool:
+        """Whether the host must see the figures of an update before it is taken."""
+        return self.on_divergence == "rollback" or self.spike_deviations is not None
+
+    def reads_late(self, device: torch.device) -> bool:
+        """Whether figures are read one update late."""
+        wanted = device.type == "cuda" if self.late_figures is None else self.late_figures
+        return wanted and not self.judges_before_the_step
 
     def reached(self, state: TrainingState) -> Limit | None:
         """The limit that a run has come to, None while it goes on; the first rank's clock decides for all."""

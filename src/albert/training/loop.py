@@ -6,7 +6,7 @@ from its newest checkpoint as if it had never stopped."""
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,19 @@ from albert.training.state import (
     training_tensors,
     write_training_state,
 )
-from albert.training.update import Alarm, Batch, BatchSource, Guard, Objective, diverged, non_finite_state, update
+from albert.training.update import (
+    Alarm,
+    Batch,
+    BatchSource,
+    Guard,
+    LateFigures,
+    Objective,
+    UpdateFigures,
+    diverged,
+    non_finite_state,
+    update,
+    update_without_waiting,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The batches of a run in their order, made ahead by worker processes where there are any.
@@ -108,7 +120,12 @@ def _put_together(value: Any, flat: Mapping[torch.dtype, Tensor]) -> Any:
     return value
 
 
-def load_batches(source: BatchSource, ranks: Ranks, numbers: range, workers: int) -> Iterator[Sequence[Batch]]:
+CPU = torch.device("cpu")
+
+
+def load_batches(
+    source: BatchSource, ranks: Ranks, numbers: range, workers: int, device: torch.device = CPU
+) -> Iterator[Sequence[Batch]]:
     """This rank's share of each batch.
 
     Args:
@@ -116,18 +133,43 @@ def load_batches(source: BatchSource, ranks: Ranks, numbers: range, workers: int
         here: this process among all.
         numbers: which batches, in this order.
         workers: processes that make them; 0: this one, when a batch is asked for.
+        device: a GPU is sent each batch while it computes the one before.
     """
     loader = DataLoader(
         _BatchDataset(source, ranks),
         batch_size=None,
         sampler=numbers,
         num_workers=workers,
-        collate_fn=JoinedBatches.of if workers else _as_is,
+        collate_fn=JoinedBatches.of if workers or device.type == "cuda" else _as_is,
         worker_init_fn=_leave_signals_to_the_parent,
         generator=torch.Generator(),  # or a draw from the global generator would shift every later one
     )
-    for made in loader:
+    for made in loader if device.type != "cuda" else _sent_ahead(loader, device):
         yield made.batches() if isinstance(made, JoinedBatches) else made
+
+
+def _sent_ahead(steps: Iterable[JoinedBatches], device: torch.device) -> Iterator[JoinedBatches]:
+    """Each step on the GPU: copied from pinned memory on a stream of its own while the step before is computed."""
+    stream, ready = torch.cuda.Stream(device), None
+    for step in steps:
+        with torch.cuda.stream(stream):
+            flat = {dtype: rows.pin_memory().to(device, non_blocking=True) for dtype, rows in step.flat.items()}
+        copied = torch.cuda.Event()
+        copied.record(stream)
+        if ready is not None:
+            yield _after(*ready)
+        ready = JoinedBatches(step.pieces, flat), copied
+    if ready is not None:
+        yield _after(*ready)
+
+
+def _after(step: JoinedBatches, copied: torch.cuda.Event) -> JoinedBatches:
+    """A step that the GPU reads once its copy is there, and whose memory is kept until it has read it."""
+    current = torch.cuda.current_stream()
+    current.wait_event(copied)
+    for rows in step.flat.values():
+        rows.record_stream(current)
+    return step
 
 
 class _BatchDataset(Dataset[Sequence[Batch]]):
@@ -157,6 +199,15 @@ def _as_is(batches: Sequence[Batch]) -> Sequence[Batch]:
 # update.
 
 
+@dataclass(frozen=True)
+class _Launched:
+    """An update that is under way."""
+
+    figures: LateFigures
+    flops: float
+    rate: float
+
+
 @dataclass(kw_only=True)
 class Training:
     """A run under way: what it is made of (see `loop.train`), and how far it has come."""
@@ -183,6 +234,13 @@ class Training:
     evaluation: dict[str, float] = field(default_factory=dict)
     ended_by: Limit | None = None
     saved_at: float = field(default_factory=time.monotonic)
+    waiting: "_Launched | None" = None
+    """The last update, where its figures are read late and have not been read."""
+    most_tokens: int = 0
+    """Of an update so far."""
+    clock: float = field(default_factory=time.perf_counter)
+    """When the figures before were read, or what was due after them was done."""
+    paused_until: float = 0.0
 
     def complete(self) -> TrainingResult:
         """Take all updates that are left."""
@@ -197,7 +255,7 @@ class Training:
         while self.ended_by is None:
             ahead = self.state.incidents.batches_passed_over
             numbers = range(self.state.step + ahead, plan.total_steps + ahead)
-            for batches in load_batches(self.source, self.ranks, numbers, plan.workers):
+            for batches in load_batches(self.source, self.ranks, numbers, plan.workers, self.device):
                 if not self._step(batches):
                     break
         self.model.eval()
@@ -205,41 +263,84 @@ class Training:
 
     def _step(self, batches: Sequence[Batch]) -> bool:
         """Take an update and do what is due after it; whether the next batch in line is wanted."""
-        plan, state = self.plan, self.state
-        if self.before_step is not None and (changed := self.before_step(state.step)):
-            self.reports.curves.write("change", state.step, **changed)
+        plan, state, number = self.plan, self.state, self.state.step + (self.waiting is not None)
+        if self.before_step is not None and (changed := self.before_step(number)):
+            self.reports.curves.write("change", number, **changed)
         started = time.perf_counter()
-        seed_torch("dropout", plan.seed, state.step, self.ranks.rank)
+        seed_torch("dropout", plan.seed, number, self.ranks.rank)
         save_due = time.monotonic() - self.saved_at > plan.checkpoint_minutes * 60
-        rate = self.learning_rate(state.step, plan.budget_used(state))
-        figures = update(
-            self.parallel,
-            self.optimizer,
-            batches,
-            self.objective,
-            learning_rate=rate,
-            clip_norm=plan.clip_norm,
-            precision=plan.precision,
-            device=self.device,
-            ranks=self.ranks,
-            flags=(
-                self.request.number is not None,
-                self.ranks.is_first and save_due,
-                state.seconds if self.ranks.is_first else 0.0,
-            ),
-            judge=Guard(state.incidents, plan.spike_deviations),
+        rate = self.learning_rate(number, plan.budget_used(state))
+        flags = (
+            self.request.number is not None,
+            self.ranks.is_first and save_due,
+            state.seconds if self.ranks.is_first else 0.0,
         )
-        stop, save_now = (flag > 0 for flag in figures.flags[:2])
+        settings = {
+            "learning_rate": rate,
+            "clip_norm": plan.clip_norm,
+            "precision": plan.precision,
+            "device": self.device,
+            "ranks": self.ranks,
+            "flags": flags,
+        }
+        taken = (self.parallel, self.optimizer, batches, self.objective)
+        flops = 0.0 if self.meter is None else sum(map(self.meter.flops, batches))
+        if not plan.reads_late(self.device):
+            figures = update(*taken, **settings, judge=Guard(state.incidents, plan.spike_deviations))
+            return self._taken(figures, time.perf_counter() - started, flops, rate)
+        before, self.waiting = self.waiting, _Launched(update_without_waiting(*taken, **settings), flops, rate)
+        going = before is None or self._read(before)
+        if going and self._reads_at_once(number + 1):
+            going = self._read_waiting()
+        return going
+
+    def _reads_at_once(self, step: int) -> bool:
+        """Whether something is due after so many updates, or may be the end."""
+        plan = self.plan
+        every = (plan.log_every, plan.evaluate_every, plan.checkpoint_every)
+        near_end = plan.max_tokens is not None and (
+            not self.most_tokens or self.state.tokens + 3 * self.most_tokens >= plan.max_tokens
+        )
+        return step == plan.total_steps or near_end or any(n is not None and step % n == 0 for n in every)
+
+    def _read_waiting(self, stop: bool = False, save_now: bool = False) -> bool:
+        waiting, self.waiting = self.waiting, None
+        assert waiting is not None
+        return self._read(waiting, stop, save_now)
+
+    def _read(self, launched: "_Launched", stop: bool = False, save_now: bool = False) -> bool:
+        """Wait for an update and do what is due after it; whether the next batch in line is wanted."""
+        figures = launched.figures.read()
+        self.most_tokens = max(self.most_tokens, figures.tokens)
+        seconds, self.clock = time.perf_counter() - self.clock, time.perf_counter()
+        going = self._taken(figures, seconds, launched.flops, launched.rate, stop, save_now)
+        self.clock = max(self.clock, self.paused_until)
+        return going
+
+    def _taken(
+        self, figures: UpdateFigures, seconds: float, flops: float, rate: float, stop: bool = False, save: bool = False
+    ) -> bool:
+        """Do what is due after an update; whether the next batch in line is wanted.
+
+        Args:
+            figures: of the update.
+            seconds, flops: that it took.
+            rate: its learning rate.
+            stop, save: whether the update before has found that the run is to stop, or to save.
+        """
+        plan, state = self.plan, self.state
+        stop, save_now = stop or figures.flags[0] > 0, save or figures.flags[1] > 0
         state.seconds_of_first = figures.flags[2]
-        seconds = time.perf_counter() - started
         if figures.alarm is not None and plan.on_divergence != "rollback":
             self._leave_out(figures.alarm)
-        state.add(figures, seconds, 0.0 if self.meter is None else sum(map(self.meter.flops, batches)))
+        state.add(figures, seconds, flops)
         self.reports.bar.advance()
         if figures.alarm is not None and plan.on_divergence == "rollback":
             return self._rolled_back(figures.alarm, stop)
         self.ended_by = plan.reached(state)
         ended = self.ended_by is not None
+        if self.waiting is not None and (stop or save_now or ended):
+            return self._read_waiting(stop, save_now)
         if self._due(plan.log_every) or ended:
             self.reports.updates(state, self.optimizer, rate)
         if self._due(plan.evaluate_every) or ended:
@@ -253,6 +354,7 @@ class Training:
             self._save()
         if stop:
             raise Stopped(self.run.path, self.request.number)
+        self.paused_until = time.perf_counter()
         return not ended
 
     def _rolled_back(self, alarm: Alarm, stop: bool) -> bool:
@@ -364,6 +466,7 @@ def train(
     meter: Meter | None = None,
     loggers: Sequence[Logger] = (),
     description: str = "Training",
+    called: nn.Module | None = None,
 ) -> TrainingResult:
     """Train until the plan's steps, tokens or minutes are used up, from the newest checkpoint where there is one.
 
@@ -391,6 +494,7 @@ def train(
         meter: tells how much of the machine is used.
         loggers: where else the numbers go, beside journal and TensorBoard.
         description: shown beside the progress bar.
+        called: what the objective calls; None: the model itself. Its parameters are the model's.
 
     Raises:
         Diverged: an update would do harm and the plan says stop, or it happened too often; the newest checkpoint is
@@ -419,7 +523,7 @@ def train(
             )
             return Training(
                 model=model,
-                parallel=replicate(model, ranks, device),
+                parallel=replicate(called or model, ranks, device),
                 optimizer=optimizer,
                 learning_rate=learning_rate,
                 source=source,

@@ -157,31 +157,10 @@ def update(
         judge: says why not to take the step, given figures that are the same on all ranks.
     """
     counts = _global_counts(batches, ranks, device)
-    losses: dict[str, Tensor] = {}
-    correct: dict[str, Tensor] = {}
-    for index, batch in enumerate(batches):
-        with _communication(model, last=index == len(batches) - 1):
-            with autocast(device, precision):
-                sums = objective(model, batch.to(device))
-            # A term without items anywhere is 0, yet takes part: every tensor needs its gradient on every rank.
-            terms = [loss / max(counts[name], 1) for name, loss in sums.losses.items()]
-            # Data parallelism averages gradients over ranks, the sum is wanted.
-            (torch.stack(terms).sum() * ranks.size).backward()
-        for kept, new in ((losses, sums.losses), (correct, sums.correct)):
-            for name, value in new.items():
-                kept[name] = kept.get(name, torch.zeros_like(value)) + value.detach()
-    norm = gather_full(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
-    # The norm goes along, so that what is judged has the same bits on all ranks.
-    summed = [*losses.values(), *correct.values(), norm.double() / ranks.size]
-    totals = _totals(summed, flags, ranks, device)
-    figures = UpdateFigures(
-        losses=dict(zip(losses, totals, strict=False)),
-        counts={name: counts[name] for name in losses},
-        correct=dict(zip(correct, totals[len(losses) :], strict=False)),
-        tokens=counts["tokens"],
-        gradient_norm=totals[len(summed) - 1],
-        flags=tuple(totals[len(summed) :]),
-    )
+    divisors = {name: max(count, 1) for name, count in counts.items()}
+    found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks)
+    totals = _totals(found.values, flags, ranks, device)
+    figures = found.figures(totals, counts)
     alarm = judge(figures)
     if alarm is None:
         for group in optimizer.param_groups:
@@ -191,11 +170,149 @@ def update(
     return replace(figures, alarm=alarm)
 
 
-def _global_counts(batches: Sequence[Batch], ranks: Ranks, device: torch.device) -> dict[str, int]:
+@dataclass(frozen=True)
+class _Found:
+    """What the micro-batches of a rank gave, on the device."""
+
+    losses: dict[str, Tensor]
+    correct: dict[str, Tensor]
+    norm: Tensor
+    """Of all gradients, over the number of ranks: it goes along in the sum, so that what is judged has the same bits on
+    all ranks."""
+
+    @property
+    def values(self) -> list[Tensor]:
+        return [*self.losses.values(), *self.correct.values(), self.norm]
+
+    def figures(self, totals: Sequence[float], counts: Mapping[str, int]) -> UpdateFigures:
+        """Of the sums of `values` over all ranks, and flags behind them."""
+        n_losses, n = len(self.losses), len(self.values)
+        return UpdateFigures(
+            losses=dict(zip(self.losses, totals, strict=False)),
+            counts={name: counts[name] for name in self.losses},
+            correct=dict(zip(self.correct, totals[n_losses:], strict=False)),
+            tokens=counts["tokens"],
+            gradient_norm=totals[n - 1],
+            flags=tuple(totals[n:]),
+        )
+
+
+def _backward(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    objective: Objective,
+    divisors: Mapping[str, int | Tensor],
+    clip_norm: float,
+    precision: Precision,
+    device: torch.device,
+    ranks: Ranks,
+) -> _Found:
+    """Gradients of all micro-batches, clipped."""
+    losses: dict[str, Tensor] = {}
+    correct: dict[str, Tensor] = {}
+    for index, batch in enumerate(batches):
+        with _communication(model, last=index == len(batches) - 1):
+            with autocast(device, precision):
+                sums = objective(model, batch.to(device))
+            # A term without items anywhere is 0, yet takes part: every tensor needs its gradient on every rank.
+            terms = [loss / divisors[name] for name, loss in sums.losses.items()]
+            # Data parallelism averages gradients over ranks, the sum is wanted.
+            (torch.stack(terms).sum() * ranks.size).backward()
+        for kept, new in ((losses, sums.losses), (correct, sums.correct)):
+            for name, value in new.items():
+                kept[name] = kept.get(name, torch.zeros_like(value)) + value.detach()
+    norm = gather_full(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
+    return _Found(losses, correct, norm.double() / ranks.size)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The same without waiting for the device: its figures are read when the next update is on its way.
+
+
+@dataclass(frozen=True)
+class LateFigures:
+    """The figures of an update that the device may still be computing."""
+
+    found: _Found
+    numbers: Tensor
+    """On the host, once `copied` has happened: sums, then counts and flags where there are several ranks."""
+    copied: torch.cuda.Event | None
+    counts: Mapping[str, int]
+    """Of this rank."""
+    flags: tuple[float, ...]
+
+    def read(self) -> UpdateFigures:
+        """Wait for the update."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        totals, n = self.numbers.tolist(), len(self.found.values)
+        known = totals[n:] or [*self.counts.values(), *self.flags]
+        counts = {name: int(value) for name, value in zip(self.counts, known, strict=False)}
+        figures = self.found.figures([*totals[:n], *known[len(counts) :]], counts)
+        return replace(figures, alarm=non_finite(figures))
+
+
+def update_without_waiting(
+    model: nn.Module,
+    optimizer: Optimizer,
+    batches: Sequence[Batch],
+    objective: Objective,
+    *,
+    learning_rate: float,
+    clip_norm: float,
+    precision: Precision,
+    device: torch.device,
+    ranks: Ranks,
+    flags: tuple[float, ...] = (),
+) -> LateFigures:
+    """Take one step as `update` does with `non_finite` for a judge, without waiting for the device.
+
+    Where a loss or the gradient norm is not finite, the device itself leaves the step out.
+
+    Args:
+        optimizer: one that takes `found_inf`, as torch's fused ones and `Lamb` do.
+        model, batches, objective, learning_rate, clip_norm, precision, device, ranks, flags: see `update`.
+    """
+    counts = _counts(batches)
+    divisors: dict[str, int | Tensor] = {name: max(count, 1) for name, count in counts.items()}
+    known = None
+    if ranks.size > 1:
+        known = _sent([*counts.values(), *flags], device)
+        sum_over_ranks(known, ranks)
+        divisors = {name: known[place].clamp(min=1) for place, name in enumerate(counts)}
+    found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks)
+    totals = sum_over_ranks(torch.stack([value.double() for value in found.values]), ranks)
+    optimizer.found_inf = (~totals.isfinite().all()).float()  # type: ignore[attr-defined]
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    optimizer.step()
+    optimizer.found_inf = None  # type: ignore[attr-defined]
+    optimizer.zero_grad(set_to_none=True)
+    numbers = totals if known is None else torch.cat((totals, known))
+    if device.type != "cuda":
+        return LateFigures(found, numbers, None, counts, flags)
+    on_host = torch.empty(len(numbers), dtype=numbers.dtype, pin_memory=True).copy_(numbers, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record()
+    return LateFigures(found, on_host, copied, counts, flags)
+
+
+def _sent(values: Sequence[float], device: torch.device) -> Tensor:
+    """Numbers on the device, in float64."""
+    numbers = torch.tensor(values, dtype=torch.float64, pin_memory=device.type == "cuda")
+    return numbers.to(device, non_blocking=True)
+
+
+def _counts(batches: Sequence[Batch]) -> dict[str, int]:
     counts = {"tokens": sum(batch.n_tokens for batch in batches)}
     for batch in batches:
         for name, count in batch.counts.items():
             counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _global_counts(batches: Sequence[Batch], ranks: Ranks, device: torch.device) -> dict[str, int]:
+    counts = _counts(batches)
     summed = sum_over_ranks(torch.tensor(list(counts.values()), dtype=torch.float64, device=device), ranks)
     return {name: int(value) for name, value in zip(counts, summed.tolist(), strict=True)}
 

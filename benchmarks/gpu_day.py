@@ -1,0 +1,268 @@
+"""Everything there is to measure where a GPU is at hand, in order, within a time: the same command goes on.
+
+Stages: the tests that need a GPU; pre-training of base and xxlarge at 128 and 512 beside transformers'; LAMB beside
+torch's AdamW; inference; a run that is killed and resumed, which must end bit-identical with --deterministic; a run of
+many small updates, whose losses and memory are looked at; and pre-training of ALBERT-base for the time that is left,
+whose weights (float16), journal and scores are brought home. What a stage found stands in the output folder before the
+next one begins; a stage that is done is not done again, one that failed is told and tried again by the same command.
+
+    python benchmarks/gpu_day.py --data corpus --output gpu --minutes 45
+    python benchmarks/gpu_day.py --data corpus --output toy --toy          # the same on a CPU, at toy size, in minutes
+"""
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from albert.checkpoints.tensor_files import WEIGHTS_NAME
+from albert.cli.options import parse
+from albert.inference.engine import PackedModel
+from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
+from albert.model.config import PRESETS, AlbertConfig
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.optim.recipe import ScheduleRecipe
+from albert.pretraining.recipe import RECIPES, PretrainingRecipe
+from albert.pretraining.sampling import PretrainingSamples
+from albert.runtime.devices import describe_machine, pick_device
+from albert.runtime.json_files import read_journal, save_json
+from albert.runtime.manifest import file_hash
+from albert.text.shards import TokenCorpus
+from albert.training.run_folder import RunFolder
+from albert.training.state import TENSORS_NAME
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = ("tests/pretraining/test_fixed_shape.py", "tests/model/test_packed_sequences.py",
+         "tests/model/test_activation_memory.py")  # fmt: skip
+SAVING_MINUTES = 3.0
+"""Kept for evaluating, saving and copying at the end."""
+TOY = AlbertConfig(embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+                   max_position_embeddings=64)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day:
+    """Measure all there is on a GPU, and pre-train for the time that is left.
+
+    Example: python benchmarks/gpu_day.py --data corpus --output gpu --minutes 45
+    """
+
+    data: Path
+    """What `albert prepare` wrote."""
+    output: Path = Path("results/gpu")
+    minutes: float = 45.0
+    """Of the whole, from the first start."""
+    toy: bool = False
+    """On a CPU, with two layers of 32: to try the script."""
+    stages: tuple[str, ...] = ()
+    """Some of them; empty: all."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run what is left to run; 1 where a stage failed."""
+    asked = parse(Day, arguments, "gpu_day.py")
+    asked.output.mkdir(parents=True, exist_ok=True)
+    record_path = asked.output / "stages.json"
+    record = json.loads(record_path.read_text()) if record_path.exists() else {"began": time.time(), "stages": {}}
+    failed = False
+    for name, stage in STAGES.items():
+        if record["stages"].get(name, {}).get("done") or (asked.stages and name not in asked.stages):
+            continue
+        left = asked.minutes - (time.time() - record["began"]) / 60
+        print(f"gpu_day: {name}, {left:.1f} minutes left", flush=True)
+        started = time.monotonic()
+        try:
+            found, why = stage(asked, left), None
+        except (subprocess.SubprocessError, RuntimeError, AssertionError) as error:
+            found, why, failed = None, f"{type(error).__name__}: {error}"[:2000], True
+            print(f"gpu_day: {name} failed: {why}", flush=True)
+        seconds = time.monotonic() - started
+        record["stages"][name] = {"done": why is None, "seconds": seconds, "found": found, "why": why}
+        record["machine"] = describe_machine()
+        save_json(record_path, record)
+    return int(failed)
+
+
+def call(asked: Day, name: str, *words: object, minutes: float = 12.0) -> str:
+    """What a command prints, which is kept beside; a failure raises."""
+    command = [sys.executable, *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60 * minutes)
+    (asked.output / f"{name}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
+    if done.returncode:
+        raise RuntimeError(f"{name} ended with {done.returncode}: {(done.stdout + done.stderr)[-600:]}")
+    return done.stdout
+
+
+def device_of(asked: Day) -> torch.device:
+    """Where to compute."""
+    return pick_device("cpu" if asked.toy else "cuda")
+
+
+def tests(asked: Day, _: float) -> object:
+    """The tests that need a GPU, and those of the same path beside them."""
+    only = ("-k", "gpu") if asked.toy else ()
+    return call(asked, "tests", "-m", "pytest", "-q", "-rs", *TESTS, *only).splitlines()[-1]
+
+
+def beside_transformers(preset: str, length: int) -> Callable[[Day, float], object]:
+    """A stage of gpu_pretraining.py."""
+
+    def stage(asked: Day, _: float) -> object:
+        table = asked.output / f"pretraining-{preset}-{length}.csv"
+        words: list[object] = ["--models", preset, "--max-length", length, "--output", table.resolve()]
+        if asked.toy:
+            words += ["--device", "cpu", "--compiler", "none", "--batch-size", 2, "--rounds", 1, "--precision", "fp32"]
+            words += ["--systems", "sdpa", "--layers", 1]
+        else:
+            sizes = {("albert-base", 128): 256, ("albert-base", 512): 64, ("albert-xxlarge", 128): 32}
+            words += ["--device", "cuda", "--batch-size", sizes.get((preset, length), 8), "--cuda-graphs"]
+        call(asked, table.stem, "benchmarks/gpu_pretraining.py", "--data", asked.data.resolve(), *words)
+        return table.read_text(encoding="utf-8").splitlines()
+
+    return stage
+
+
+def lamb(asked: Day, _: float) -> object:
+    """Milliseconds of an update of all parameters, by LAMB and by torch's fused AdamW."""
+    device, found = device_of(asked), {}
+    for name in ("toy",) if asked.toy else ("albert-base", "albert-xxlarge"):
+        model = AlbertForPreTraining(TOY if asked.toy else PRESETS[name]).to(device)
+        for kind in ("lamb", "adamw"):
+            optimizer = build_optimizer(OptimizerRecipe(kind=kind), model)
+            for parameter in model.parameters():
+                parameter.grad = torch.full_like(parameter, 1e-3)
+            found[f"{name}, {kind}"] = 1000 * median_seconds(optimizer.step, device)
+    return found
+
+
+def inference(asked: Day, _: float) -> object:
+    """Tokens a second of a classifier's answers, by length."""
+    device, found = device_of(asked), {}
+    config = TOY if asked.toy else PRESETS["albert-base"]
+    for precision in ("fp32",) if asked.toy else ("bf16", "fp32"):
+        model = PackedModel(AlbertForSequenceClassification(config, 2), device, precision=precision)
+        for length in (16, 64) if asked.toy else (32, 128, 512):
+            ids = [np.full(length, 7) for _ in range(max(1, (1 << (9 if asked.toy else 17)) // length))]
+            types = [np.zeros(length, dtype=np.int64)] * len(ids)
+            seconds = median_seconds(lambda ids=ids, types=types, model=model: model.rows(ids, types), device)
+            found[f"{precision}, length {length}"] = length * len(ids) / seconds
+    return found
+
+
+def median_seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Of seven calls after three."""
+    taken = []
+    for _ in range(10):
+        started = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken[3:])
+
+
+def recipe_of(asked: Day, steps: int, **changes: object) -> PretrainingRecipe:
+    """ALBERT-base, or the toy, for so many updates."""
+    recipe = replace(RECIPES["one-gpu"], schedule=ScheduleRecipe(total_steps=steps, warmup_steps=steps // 10))
+    if asked.toy:
+        small = replace(recipe.sequences, max_length=64)
+        recipe = replace(recipe, model=TOY, sequences=small, batch_size=8, micro_batch_size=4, precision="fp32",
+                         fixed_shape=True, workers=0, evaluation_sequences=20)  # fmt: skip
+    return replace(recipe, **changes)
+
+
+def pretrain(asked: Day, name: str, recipe: PretrainingRecipe, run: Path) -> list[object]:
+    """The words of `albert pretrain`."""
+    path = asked.output / f"{name}.json"
+    save_json(path, recipe)
+    words = ["--data", asked.data.resolve(), "--output", run.resolve(), "--device", device_of(asked).type]
+    return ["-m", "albert", "pretrain", path.resolve(), *words]
+
+
+def kill_and_resume(asked: Day, _: float) -> object:
+    """Bytes of the last checkpoint of a run that was killed, and of one that was not."""
+    sums = {}
+    recipe = recipe_of(asked, 40, deterministic=True, checkpoint_every=10, log_every=5, evaluate_every=40)
+    for name in ("whole", "killed"):
+        run = asked.output / f"resume-{name}"
+        shutil.rmtree(run, ignore_errors=True)
+        words = pretrain(asked, "resume", recipe, run)
+        if name == "killed":
+            process = subprocess.Popen([sys.executable, *map(str, words)], cwd=ROOT, stderr=subprocess.DEVNULL)
+            while process.poll() is None and not any(step >= 10 for step, _ in RunFolder(run).checkpoints()):
+                time.sleep(0.02)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+        call(asked, f"resume-{name}", *words)
+        sums[name] = file_hash(RunFolder(run).checkpoints()[-1][1] / TENSORS_NAME)
+    assert sums["whole"] == sums["killed"], f"the resumed run ended with other numbers: {sums}"
+    return sums
+
+
+def stability(asked: Day, left: float) -> object:
+    """Many small updates: whether losses are finite and fall, and memory stays as it is."""
+    steps = 30 if asked.toy else 1500
+    run, small = asked.output / "stability", {} if asked.toy else {"batch_size": 32, "micro_batch_size": 32}
+    recipe = recipe_of(asked, steps, log_every=max(1, steps // 30), evaluate_every=steps, **small)
+    call(asked, "stability", *pretrain(asked, "stability", recipe, run), minutes=max(2.0, min(8.0, left)))
+    lines = [line for line in read_journal(run / "journal.jsonl") if line["event"] == "train"]
+    losses, memory = [line["loss"] for line in lines], [line["peak_memory_bytes"] for line in lines]
+    assert all(np.isfinite(losses)) and (asked.toy or losses[-1] < losses[0]), losses
+    return {"first loss": losses[0], "last loss": losses[-1], "memory, second line": memory[1], "memory": memory[-1],
+            "tokens a second": [round(line["tokens_per_second"]) for line in lines]}  # fmt: skip
+
+
+def base(asked: Day, left: float) -> object:
+    """ALBERT-base on the whole corpus for the time that is left; weights, journal and scores come home."""
+    minutes = 0.05 if asked.toy else left - SAVING_MINUTES
+    assert minutes > 0, f"{left:.1f} minutes are left, more than {SAVING_MINUTES} are needed"
+    recipe = recipe_of(asked, 200_000, max_minutes=minutes, evaluate_every=1000, checkpoint_minutes=5.0)
+    # About as many updates as the time allows, of which the warm-up is a twentieth.
+    recipe = replace(recipe, schedule=replace(recipe.schedule, warmup_steps=200, anneal="budget"))
+    run, home = asked.output / "base", asked.output / "home"
+    call(asked, "base", *pretrain(asked, "base", recipe, run), minutes=minutes + 10)
+    home.mkdir(exist_ok=True)
+    weights = {name: tensor.half() for name, tensor in load_file(run / "model" / WEIGHTS_NAME).items()}
+    save_file(weights, home / WEIGHTS_NAME)
+    for path in (run / "journal.jsonl", run / "recipe.json", *(run / "model").glob("*.json"), run / "model/README.md"):
+        if path.exists():
+            shutil.copy(path, home / path.name)
+    scores = [line for line in read_journal(run / "journal.jsonl") if line["event"] == "evaluation"]
+    return {"scores": scores[-1:], "files": sorted(path.name for path in home.iterdir())}
+
+
+def corpus(asked: Day, _: float) -> object:
+    """The corpus, opened and packed once, so that its damage is found first."""
+    found = TokenCorpus.open(asked.data, "train", verify=True)
+    recipe = recipe_of(asked, 10)
+    samples = PretrainingSamples(found, recipe.sequences, recipe.masking, recipe.seed)
+    return {"tokens": found.n_tokens, "sequences": samples.per_epoch, "device": str(device_of(asked))}
+
+
+STAGES: dict[str, Callable[[Day, float], object]] = {
+    "corpus": corpus,
+    "tests": tests,
+    "base-512": beside_transformers("albert-base", 512),
+    "base-128": beside_transformers("albert-base", 128),
+    "xxlarge-512": beside_transformers("albert-xxlarge", 512),
+    "xxlarge-128": beside_transformers("albert-xxlarge", 128),
+    "lamb": lamb,
+    "inference": inference,
+    "kill and resume": kill_and_resume,
+    "stability": stability,
+    "base": base,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

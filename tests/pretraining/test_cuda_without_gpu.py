@@ -1,0 +1,34 @@
+"""The loss is one graph that is compiled once, and a step neither waits for a GPU nor takes indices from the CPU."""
+
+import csv
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def rows(checkout, tiny_corpus, tmp_path_factory):
+    """What the benchmark counts, in a process without the hook on annotations, through which nothing is compiled."""
+    output = tmp_path_factory.mktemp("counted") / "counted.csv"
+    words = "--toy --batch-size 64 --micro-batch-size 16 --max-length 32 --compiled-batches 30 --pipeline-steps 2"
+    command = [sys.executable, str(checkout / "benchmarks" / "cuda_without_gpu.py"), "--data", str(tiny_corpus)]
+    subprocess.run([*command, *words.split(), "--workers", "1", "--output", str(output)], check=True, timeout=300)
+    with open(output, newline="", encoding="utf-8") as file:
+        return {(row["what"], row["of"]): row["value"] for row in csv.DictReader(file)}
+
+
+def test_the_loss_is_compiled_once_for_all_batches(rows):
+    assert [rows[what, "loss"] for what in ("graphs", "graph breaks", "recompilations")] == ["1", "0", "0"]
+
+
+def test_nothing_of_an_update_waits_for_the_device(rows):
+    for what in ("read back", "indexed from the CPU"):
+        assert rows[f"{what}, micro-batch", "after"] == rows[f"{what}, update", "clipping and LAMB"] == "0"
+    assert rows["copied from the CPU, micro-batch", "after"] == "1" < rows["copied from the CPU, micro-batch", "before"]
+
+
+def test_a_micro_batch_takes_fewer_operations_and_gives_the_same_gradients(rows):
+    before, after = (int(rows["operations, micro-batch", which]) for which in ("before", "after"))
+    assert 0 < after < before
+    assert all(float(rows[f"difference of {what}", "fixed shape"]) < 1e-5 for what in ("losses", "gradients"))

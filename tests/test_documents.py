@@ -173,11 +173,12 @@ def options_of(command: str, capsys) -> set[str]:
 
 
 def test_every_option_that_the_documents_name_is_there(monkeypatch, capsys):
+    from albert.cli.help import SETTINGS, TRANSFORMERS_NAMES
     from albert.cli.main import COMMANDS
 
     monkeypatch.setenv("COLUMNS", "200")
     options = {command: options_of(command, capsys) for command in COMMANDS}
-    of_any = OF_OTHERS.union(*options.values())
+    of_any = OF_OTHERS.union(*options.values(), TRANSFORMERS_NAMES, SETTINGS)
     missing, seen = [], 0
     for document in DOCUMENTS:
         fenced = re.findall(r"```\w*\n(.*?)```", text_of(document), re.DOTALL)

@@ -39,6 +39,7 @@ COMMANDS = {
     "tables show": "TABLE...",
     "info": "[WHAT]",
     "verify": "PATH...",
+    "completion": "{bash,zsh,fish}",
 }
 
 

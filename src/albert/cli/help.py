@@ -390,6 +390,8 @@ def show_help(shape: type[Any], program: str, description: str | None, is_all: b
         for option in chosen:
             if not is_all or option.section == section:
                 lines += _rows(option, width, is_all)
+        if is_all and section == sections[0]:
+            lines += ["  -h, --help, --help-all".ljust(_LEFT - 1) + " Show the usual options; show all."]
     if not is_all and len(chosen) < len(options):
         lines += ["", f"{len(options) - len(chosen)} more options: {program} --help-all"]
     for paragraph in about:

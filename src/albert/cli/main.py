@@ -128,6 +128,11 @@ COMMANDS: dict[str, Command] = {
         "every file checked against its manifest",
         "verify_main",
     ),
+    "completion": Command(
+        "albert.cli.completion",
+        "completion of commands and options in bash, zsh or fish",
+        "completion_main",
+    ),
 }
 
 EXAMPLE = "Example: albert quickstart"

@@ -23,6 +23,7 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import HardExamplesRecipe
 from albert.pretraining.run import pretrain
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import read_journal
 from albert.text.shards import TokenCorpus
@@ -157,6 +158,23 @@ def test_on_another_device_a_batch_has_boundaries_for_groups(tiny_recipe):
     model = AlbertForPreTraining(tiny_recipe.model)
     expected = model.albert(packed)
     torch.testing.assert_close(model.albert(packed.without_groups(torch.device("cpu"))), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: there, attention is a kernel")
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("bf16", 2e-2)])
+@pytest.mark.parametrize("window", [None, 4])
+def test_on_a_gpu_losses_and_gradients_are_those_of_a_cpu(samples, shape, tiny_recipe, precision, tolerance, window):
+    torch.manual_seed(0)
+    config = replace(tiny_recipe.model, attention_window=window, hidden_size=64)
+    model, gpu = AlbertForPreTraining(config), torch.device("cuda")
+    batches = FixedBatches(samples, 24, shape).micro_batches(0, 0, 1)
+    expected = summed(model, PretrainingLoss(model, shape), fixed_objective, batches)
+    called = PretrainingLoss(model.to(gpu), shape)
+    with autocast(gpu, precision):
+        found = summed(model, called, fixed_objective, [batch.to(gpu) for batch in batches])
+    for name in TERMS:
+        assert found[0][name][0] == pytest.approx(expected[0][name][0], rel=tolerance)
+    assert (found[3].cpu() - expected[3]).norm() < 10 * tolerance * expected[3].norm()
 
 
 def told(run):

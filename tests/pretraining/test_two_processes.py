@@ -88,6 +88,19 @@ def samples_of_all(runs) -> dict[int, list[str]]:
     }
 
 
+@pytest.mark.parametrize("parallelism", ["data", "sharded"])
+def test_two_processes_with_micro_batches_of_a_fixed_shape_train_what_one_trains_without(
+    fork_server, recipe, tiny_corpus, tmp_path, one_process, parallelism
+):
+    recipe = replace(recipe, fixed_shape=True, parallelism=parallelism)
+    runs = fork_server.start_world([command(recipe, tiny_corpus, tmp_path / "run")] * 2)
+    assert [run.finish() for run in runs] == [0, 0], [run.printed for run in runs]
+    for event in ("train", "evaluation"):
+        for one, other in zip(numbers(tmp_path / "run", event), numbers(one_process[0], event), strict=True):
+            assert one == pytest.approx(other, rel=1e-4)
+    assert_close(tmp_path / "run" / "model" / "model.safetensors", one_process[0] / "model" / "model.safetensors")
+
+
 @pytest.mark.parametrize(
     ("size", "micro_batch_size", "parallelism"),
     [(2, 2, "data"), (4, 1, "data"), (2, 32, "sharded"), (4, 1, "sharded")],

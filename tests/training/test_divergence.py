@@ -237,11 +237,12 @@ def objective(model, batch):
 
 place = Path(sys.argv[1])
 with process_group(torch.device("cpu")) as here:
-    for reaction in ("stop", "skip", "rollback"):
+    for reaction in ("stop", "skip", "rollback", "late"):
         torch.manual_seed(0)
         model = nn.Linear(3, 1)
         optimizer = build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=0.05), model)
-        plan = TrainingPlan(total_steps=8, precision="fp32", checkpoint_every=3, log_every=2, on_divergence=reaction)
+        late = {"late_figures": True, "on_divergence": "skip"} if reaction == "late" else {"on_divergence": reaction}
+        plan = TrainingPlan(total_steps=8, precision="fp32", checkpoint_every=3, log_every=20, **late)
         try:
             result = train(
                 model, optimizer, lambda step, used: 0.05, Source(), objective, plan, RunFolder(place / reaction),
@@ -274,7 +275,8 @@ def test_a_number_that_is_not_finite_on_one_rank_is_answered_alike_by_both(tmp_p
     for process in processes:
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
-    for reaction, expected in (("stop", "Diverged size"), ("skip", "8 1 0"), ("rollback", "8 0 1")):
+    reactions = (("stop", "Diverged size"), ("skip", "8 1 0"), ("rollback", "8 0 1"), ("late", "8 1 0"))
+    for reaction, expected in reactions:
         first, second = ((tmp_path / f"{reaction}-{rank}").read_text().split("|") for rank in (0, 1))
         assert first == second
         assert first[0] == expected

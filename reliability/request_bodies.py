@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from albert.inference.predictor import Predictor
+from albert.inference.server.batching import Service
 from albert.inference.server.limits import Limits
-from albert.inference.server.middleware import Gate, Message
-from albert.inference.server.routes import application
-from albert.inference.server.service import Service
+from albert.inference.server.routes import Gate, Message, application
 from reliability.confined import Broken
 
 SAMPLES: dict[str, list[dict[str, Any]]] = {

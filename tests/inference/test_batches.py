@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import albert
+from albert.inference.abilities import UnansweredTexts
 from albert.inference.predictor import Predictor
-from albert.inference.tasks import UnansweredTexts, check_texts
+from albert.inference.tasks import check_texts
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPreTraining,

@@ -18,8 +18,8 @@ import torch
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.model_commands import predict_main as main
-from albert.inference import files as file_prediction
 from albert.inference import outputs as partial_output
+from albert.inference.abilities import Ability
 from albert.inference.files import batches_of
 from albert.inference.records import opened_input
 from albert.model.albert import AlbertForSequenceClassification
@@ -120,7 +120,7 @@ def test_stopped_it_says_so_and_goes_on(
 
     words = ["predict", str(model), "--input", str(rows), "--precision", "fp32", "--output"]
     assert run([*words, str(tmp_path / "whole.jsonl")]) == 0
-    answered = file_prediction.answers_to
+    answered = Ability.answers
     batches = 0
 
     def stopped_at_third(*arguments: Any) -> Any:
@@ -130,7 +130,7 @@ def test_stopped_it_says_so_and_goes_on(
             os.kill(os.getpid(), signal.SIGTERM)
         return answered(*arguments)
 
-    monkeypatch.setattr(file_prediction, "answers_to", stopped_at_third)
+    monkeypatch.setattr(Ability, "answers", stopped_at_third)
     output = tmp_path / "stopped.jsonl"
     assert run([*words, str(output)]) == 143
     said = capsys.readouterr().err.splitlines()[-1]
@@ -148,7 +148,7 @@ def begun(model: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """An output that was begun and left: the words of its command, and its place."""
     (tmp_path / "in.jsonl").write_bytes(rows.read_bytes())
     words = [str(model), "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl")]
-    answered = file_prediction.answers_to
+    answered = Ability.answers
     batches = iter(range(3))
 
     def failing_at_fourth(*arguments: Any) -> Any:
@@ -157,7 +157,7 @@ def begun(model: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return answered(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(file_prediction, "answers_to", failing_at_fourth)
+        patched.setattr(Ability, "answers", failing_at_fourth)
         patched.setattr(partial_output, "COMMIT_SECONDS", 0.0)
         with pytest.raises(WriteFailed):
             main([*words, "--precision", "fp32"])
@@ -229,7 +229,7 @@ def test_what_was_made_anew_after_damage_is_gone_on_with(
     words, _ = begun
     _changed_digit(tmp_path / "out.jsonl.partial" / "rows", 0)
     monkeypatch.setattr(partial_output, "COMMIT_SECONDS", 0.0)
-    answered, batches = file_prediction.answers_to, iter(range(2))
+    answered, batches = Ability.answers, iter(range(2))
 
     def failing_at_third(*arguments: Any) -> Any:
         if next(batches, None) is None:
@@ -237,11 +237,11 @@ def test_what_was_made_anew_after_damage_is_gone_on_with(
         return answered(*arguments)
 
     with monkeypatch.context() as patched, pytest.raises(WriteFailed):
-        patched.setattr(file_prediction, "answers_to", failing_at_third)
+        patched.setattr(Ability, "answers", failing_at_third)
         main([*words, "--precision", "fp32"])
     assert "predicted anew from row 1 on" in capsys.readouterr().err
     left = iter(range(-(-ROWS // 256) - 2))
-    monkeypatch.setattr(file_prediction, "answers_to", lambda *a: (next(left), answered(*a))[1])
+    monkeypatch.setattr(Ability, "answers", lambda *a: (next(left), answered(*a))[1])
     main([*words, "--precision", "fp32"])  # the two batches of before are kept
     assert "damaged" not in capsys.readouterr().err and next(left, None) is None
 

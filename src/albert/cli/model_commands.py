@@ -4,19 +4,24 @@ They are parsed without torch; the modules that do the work are imported afterwa
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 from tyro.conf import Positional
 
 from albert.cli.main import load_command
 from albert.cli.options import dispatch, parse
+from albert.inference.abilities import ABILITIES
 from albert.inference.server.limits import Limits
 from albert.model.config import Activation
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import SequenceRecipe
 
-Asked = Literal["classify", "score", "answer", "choose", "tag", "fill-mask", "order", "embed"]
+TASKS = tuple(each.name for each in ABILITIES.values() if each.row)
+if TYPE_CHECKING:
+    Task = str
+else:
+    Task = Literal[TASKS]
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Predict:
     output: Path | None = None
     """Where they go with their answers: .jsonl, .csv, .parquet, or .npy for vectors; JSON on standard output if not
     given."""
-    task: Asked | None = None
+    task: Task | None = None
     """What is asked of every row; what the model's head is for if not given."""
     text_field: str = "text"
     """The field of a row that holds its text."""

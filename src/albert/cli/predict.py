@@ -11,10 +11,11 @@ from rich.table import Column, Table
 
 from albert.cli.model_commands import Predict, Serve
 from albert.cli.options import open_console
-from albert.inference.files import FilePrediction, inference_task_for, predict_file
+from albert.inference.abilities import Settings
+from albert.inference.files import FilePrediction, ability_for, predict_file
 from albert.inference.outputs import ENDINGS
 from albert.inference.predictor import Predictor
-from albert.inference.records import Fields, Settings, opened_input
+from albert.inference.records import Fields, opened_input
 from albert.inference.server.limits import allowed_hosts
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
@@ -63,7 +64,7 @@ def run_predict(options: Predict) -> int:
         args = FilePrediction(
             file,
             options.output,
-            inference_task_for(predictor, options.task),
+            ability_for(predictor, options.task),
             Fields(
                 options.text_field,
                 options.pair_field,

@@ -13,8 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from albert.inference.abilities import CLASSIFYING, FILLING, MASK, ORDERING
 from albert.inference.predictor import Predictor
-from albert.inference.tasks import CLASSIFYING, FILLING, MASK, ORDERING, order_labels
+from albert.inference.tasks import order_labels
 from albert.model.albert import AlbertModel
 from albert.model.packing import PackedSequences, pack
 from albert.tasks.examples import keep_longest_first

@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from albert.inference.records import Value
+from albert.inference.abilities import Value
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, DamagedData, UsageError, WriteFailed
 from albert.runtime.files import locked, new_file, remove_directory

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from albert.inference.records import Value
+from albert.inference.abilities import Value
 from albert.runtime.errors import DamagedData
 from albert.text.arrow_readers import DAMAGES, explained
 from albert.text.readers import CorpusFile, open_corpus_file

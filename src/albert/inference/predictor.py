@@ -25,16 +25,10 @@ from albert.checkpoints.model_directory import (
     read_config,
     refuse_foreign_tokenizer,
 )
+from albert.inference.abilities import ANSWERING, CHOOSING, CLASSIFYING, FILLING, ORDERING, SCORING, TAGGING
 from albert.inference.early_exit import early_exit_of
 from albert.inference.engine import PackedModel, PrecisionAsked, choose_precision
 from albert.inference.tasks import (
-    ANSWERING,
-    CHOOSING,
-    CLASSIFYING,
-    FILLING,
-    ORDERING,
-    SCORING,
-    TAGGING,
     Classified,
     Prediction,
     abilities_of,

@@ -2,14 +2,12 @@
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albert.inference.predictor import Pooling, Predictor
-from albert.inference.tasks import UnansweredTexts
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.text.readers import PACKINGS, CorpusFile, one_file
 from albert.text.records import Record
@@ -60,15 +58,15 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The fields of a row that something is asked about, each checked.
+# Rows of files: their fields, and the inputs that are taken from them.
 
 Inputs = tuple[Any, ...]
-"""What is asked about, taken from one row."""
+"""The texts of one question to the model."""
 
 
 @dataclass(frozen=True)
 class Fields:
-    """How the fields of a row are called."""
+    """The names of a row's fields."""
 
     text: str = "text"
     pair: str = "text_pair"
@@ -89,12 +87,9 @@ def text_of(record: Record, field: str, flag: str) -> str:
         raise DamagedData(record.where, f"has no field {field!r}", f"{hint} ({flag} names another)")
     value = record.fields[field]
     if not isinstance(value, str):
-        raise DamagedData(record.where, f"field {field!r} is {_kind(value)}, a text is expected")
+        kind = "null" if value is None else type(value).__name__
+        raise DamagedData(record.where, f"field {field!r} is {kind}, a text is expected")
     return value
-
-
-def _kind(value: object) -> str:
-    return "null" if value is None else type(value).__name__
 
 
 def one_text(record: Record, fields: Fields) -> Inputs:
@@ -105,12 +100,11 @@ def one_text(record: Record, fields: Fields) -> Inputs:
 def text_or_words(record: Record, fields: Fields) -> Inputs:
     """A text, or a list of words."""
     value = record.fields.get(fields.text)
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return (value,)
-    return one_text(record, fields)
+    is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+    return (value,) if is_words else one_text(record, fields)
 
 
-def text_and_perhaps_pair(record: Record, fields: Fields) -> Inputs:
+def text_and_pair(record: Record, fields: Fields) -> Inputs:
     """A text, and a second one or None."""
     pair = text_of(record, fields.pair, "--pair-field") if fields.pair in record.fields else None
     return text_of(record, fields.text, "--text-field"), pair
@@ -142,61 +136,3 @@ def options_in_context(record: Record, fields: Fields) -> Inputs:
     if not isinstance(options, list) or len(options) < 2 or not all(isinstance(option, str) for option in options):
         raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
     return context, options, question
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# One way to ask the rows of a file: the fields that it needs, and the fields that it gives.
-
-ERROR = "error"
-"""The field that says why a row has no answer, null where it has one."""
-Value = str | list[Any] | dict[str, Any]
-"""What a field of an answer holds: "text", "number", "count"; a list of such; or names with such."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a row is answered: guesses for a mask, answers to a question, how vectors are pooled, what the words are."""
-
-    top_k: int | None = None
-    pooling: Pooling = "mean"
-    normalize: bool = False
-    words: bool = False
-    """Whether the words to be tagged stand between blanks."""
-
-
-@dataclass(frozen=True)
-class InferenceTask:
-    """One way to ask.
-
-    Attributes:
-        name: on the command line.
-        ability: that a model must have, None where any has it.
-        inputs: takes from a row what is asked about; raises DamagedData.
-        predict: answers to many of them, each with the fields that `gives` names.
-        gives: the fields of an answer, and what each holds.
-    """
-
-    name: str
-    ability: str | None
-    inputs: Callable[[Record, Fields], Inputs]
-    predict: Callable[[Predictor, Sequence[Inputs], Settings], list[dict[str, Any]]]
-    gives: Callable[[Predictor, Settings], dict[str, Value]]
-
-
-def answers_to(
-    asking: InferenceTask, predictor: Predictor, inputs: Sequence[Inputs], settings: Settings
-) -> list[dict[str, Any]]:
-    """An answer to each row; one that cannot be given has all fields null but the one that says why."""
-    names = asking.gives(predictor, settings)
-    refused: dict[int, tuple[str, str | None]] = {}
-    try:
-        found = asking.predict(predictor, inputs, settings)
-    except UnansweredTexts as error:
-        refused = error.reasons
-        others = [each for number, each in enumerate(inputs) if number not in refused]
-        answered = iter(asking.predict(predictor, others, settings) if others else [])
-        nothing: dict[str, Any] = dict.fromkeys(names)
-        found = [nothing if number in refused else next(answered) for number in range(len(inputs))]
-    if ERROR not in names:
-        return found
-    return [{**answer, ERROR: refused[number][0] if number in refused else None} for number, answer in enumerate(found)]

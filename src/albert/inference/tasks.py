@@ -1,8 +1,8 @@
-"""The abilities of a model: which head gives which, and how each is computed from texts.
+"""How each ability is computed from texts, and which of `ABILITIES` a model has.
 
 Also: texts to token ids, the lengths that a model reads, and the checks of what callers hand in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
@@ -13,6 +13,16 @@ import torch
 from jaxtyping import Bool, Float
 
 from albert.checkpoints.model_directory import OBJECTIVE_KEY, Kind, OpenedModel
+from albert.inference.abilities import (
+    ABILITIES,
+    CLASSIFYING,
+    MASK,
+    NO_MASK,
+    ORDERING,
+    SCORING,
+    UnansweredTexts,
+    said_of_cut,
+)
 from albert.inference.early_exit import EarlyExit
 from albert.inference.engine import PackedModel
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -21,28 +31,8 @@ from albert.tasks.examples import Example, best_windows, cut_windows, keep_longe
 from albert.tasks.race import join_option, question_with_option
 from albert.text.tokenizer import Tokenizer
 
-CLASSIFYING = "classify texts"
-SCORING = "score texts"
-FILLING = "fill masks"
-ORDERING = "judge the order of segments"
-ANSWERING = "answer questions"
-TAGGING = "tag words"
-CHOOSING = "choose among options"
-
 Prediction = dict[str, Any]
 """One answer, under the keys of transformers' pipelines."""
-
-_HEADS: dict[Kind, dict[str, tuple[str, ...]]] = {
-    "pretraining": {FILLING: ("predictions.",), ORDERING: ("sop_classifier.", "albert.pooler.")},
-    "masked_lm": {FILLING: ("predictions.",)},
-    "classification": {CLASSIFYING: ("classifier.", "albert.pooler.")},
-    "question_answering": {ANSWERING: ("qa_outputs.",)},
-    "joint_question_answering": {ANSWERING: ("joint_qa_outputs.",)},
-    "token_classification": {TAGGING: ("classifier.",)},
-    "multiple_choice": {CHOOSING: ("classifier.", "albert.pooler.")},
-    "encoder": {},
-}
-"""Kind -> ability -> the tensors that it rests on, beside the encoder."""
 
 
 def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:
@@ -50,9 +40,10 @@ def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:
     drawn = opened.loading_report.newly_initialised
     untrained = {ORDERING} if opened.extra.get(OBJECTIVE_KEY) == "none" else set()
     can = tuple(
-        ability
-        for ability, tensors in _HEADS[kind].items()
-        if ability not in untrained and not any(name.startswith(tensors) for name in drawn)
+        each.needs
+        for each in ABILITIES.values()
+        if each.needs and kind in each.heads and each.needs not in untrained
+        if not any(name.startswith(each.heads[kind]) for name in drawn)
     )
     return (SCORING,) if can == (CLASSIFYING,) and _predicts_numbers(opened) else can
 
@@ -69,22 +60,6 @@ def _predicts_numbers(opened: OpenedModel) -> bool:
 
 # --------------------------------------------------------------------------------------------------------------------
 # Texts to the ids that a model reads, many at once, and ids back to words.
-
-MASK = "[MASK]"
-
-
-class UnansweredTexts(UsageError):
-    """Some of many texts cannot be answered, and why not.
-
-    Args:
-        subject: what they are: "text", "context".
-        reasons: for each of them, by its number among the texts, what is wrong with it and what to do.
-    """
-
-    def __init__(self, subject: str, reasons: Mapping[int, tuple[str, str | None]]) -> None:
-        self.reasons = dict(reasons)
-        number, (why, remedy) = min(self.reasons.items())
-        super().__init__(subject if number == 0 else f"{subject} {number + 1}", why, remedy)
 
 
 @dataclass(frozen=True)
@@ -141,18 +116,13 @@ def encode_with_masks(tokenizer: Tokenizer, texts: Sequence[str], max_length: in
             pieces += [next(runs), mask]
         encoded.append(np.concatenate([*pieces[:-1], sep]))
         if len(parts) == 1:
-            reasons[number] = (f"has no {MASK} to fill", f'write one, as in "The cat {MASK} on the mat."')
+            reasons[number] = (f"has no {MASK} to fill", NO_MASK)
         elif len(encoded[-1]) > max_length:
             why = f"has {len(encoded[-1])} tokens, the model reads {max_length}"
             reasons[number] = (why, f"leave only what is near the {MASK}")
     if reasons:
         raise UnansweredTexts("text", reasons)
     return encoded
-
-
-def said_of_cut(cut: int) -> dict[str, Any]:
-    """What a result says of tokens that its text had and nobody read; of none it says nothing."""
-    return {"tokens_cut": cut} if cut else {}
 
 
 def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
@@ -332,8 +302,9 @@ def _ranked_of_choosing(options: Sequence[str], scores: list[float], said: list[
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
-    exponentials = np.exp(scores - scores.max())
-    return exponentials / exponentials.sum()
+    """Probabilities along the last axis."""
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -570,8 +541,7 @@ def _tagged(
 
 def _likeliest(logits: np.ndarray) -> tuple[list[int], list[float]]:
     """The best label of each word, and its probability."""
-    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+    probabilities = _softmax(logits)
     return probabilities.argmax(axis=1).tolist(), probabilities.max(axis=1).tolist()
 
 

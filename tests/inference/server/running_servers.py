@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from albert.inference.predictor import Predictor
+from albert.inference.server.batching import Service
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
-from albert.inference.server.service import Service
 from albert.inference.server.serving import DrainingServer, listen
 
 

@@ -4,41 +4,35 @@ import base64
 
 import numpy as np
 import pytest
-from pydantic import BaseModel
 from tests.inference.server.running_servers import asked, until
 
+from albert.inference.abilities import ABILITIES, Ability, Part
+from albert.inference.files import FilePrediction, ability_for, predict_file
+from albert.inference.records import one_text, opened_input
 from albert.inference.server import batching as backlog
-from albert.inference.server import bodies as reply_bodies
+from albert.inference.server.routes import reply_body
 
 PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
 ASKED = {
-    "/classify": ("classify", {"texts": ["the ship", "a storm at sea"]}, reply_bodies.LabelsReply),
-    "/score": ("score", {"texts": ["the ship"], "pairs": ["a boat"]}, reply_bodies.NumbersReply),
-    "/answer": (
-        "answer",
-        {"questions": [{"question": "who saw?", "context": PASSAGE}], "top_k": 2},
-        reply_bodies.AnswersReply,
-    ),
-    "/tag": ("tag", {"texts": [PASSAGE]}, reply_bodies.TagsReply),
-    "/choose": (
-        "choose",
-        {"questions": [{"context": PASSAGE, "options": ["a ship", "a storm"], "question": "what?"}]},
-        reply_bodies.ChoicesReply,
-    ),
-    "/fill-mask": ("pretrain", {"texts": ["the [MASK] saw a [MASK]"], "top_k": 3}, reply_bodies.MasksReply),
-    "/order": ("pretrain", {"pairs": [["the ship", "a storm"]]}, reply_bodies.OrdersReply),
-    "/embed": ("pretrain", {"texts": ["the ship"], "normalize": True}, reply_bodies.VectorsReply),
-    "/layers": ("pretrain", {"text": "the [MASK] saw", "pair": "a storm"}, reply_bodies.LayersReply),
+    "/classify": ("classify", {"texts": ["the ship", "a storm at sea"]}),
+    "/score": ("score", {"texts": ["the ship"], "pairs": ["a boat"]}),
+    "/answer": ("answer", {"questions": [{"question": "who saw?", "context": PASSAGE}], "top_k": 2}),
+    "/tag": ("tag", {"texts": [PASSAGE]}),
+    "/choose": ("choose", {"questions": [{"context": PASSAGE, "options": ["a ship", "a storm"], "question": "what?"}]}),
+    "/fill-mask": ("pretrain", {"texts": ["the [MASK] saw a [MASK]"], "top_k": 3}),
+    "/order": ("pretrain", {"pairs": [["the ship", "a storm"]]}),
+    "/embed": ("pretrain", {"texts": ["the ship"], "normalize": True}),
+    "/layers": ("pretrain", {"text": "the [MASK] saw", "pair": "a storm"}),
 }
 
 
 @pytest.mark.parametrize("address", ASKED)
 def test_every_address_answers_as_its_document_says(address, predictors, serve):
-    kind, body, shape = ASKED[address]
+    kind, body = ASKED[address]
     server = serve(predictors(kind))
     reply = server.post(address, body)
     assert reply.status == 200, reply.body
-    assert issubclass(shape, BaseModel) and shape.model_validate(reply.said, extra="forbid")
+    assert reply_body(ABILITIES[address[1:]]).model_validate(reply.said, extra="forbid")
     assert "model;dur=" in reply.headers["server-timing"]
     document = server.request("GET", "/openapi.json").said
     assert address in document["paths"]
@@ -96,3 +90,40 @@ def test_layers_of_a_classifier_end_in_its_answer(classifier, serve):
 def test_a_long_text_is_cut_for_its_layers_and_says_so(classifier, serve):
     (found,) = serve(classifier, layer_tokens=16).post("/layers", {"text": "the ship " * 50}).said["results"]
     assert len(found["tokens"]) == 16 and found["tokens_cut"] > 50
+
+
+COUNTING = Ability(
+    name="count-tokens",
+    about="How many tokens a text has.",
+    row=one_text,
+    predict=lambda predictor, inputs, settings: [
+        {"tokens": len(predictor.tokenizer.encode(text))} for (text,) in inputs
+    ],
+    gives=lambda predictor, settings: {"tokens": "count"},
+    request={"texts": Part(["text"])},
+    request_about="One text or many.",
+    example={"texts": ["A storm at sea."]},
+    inputs=lambda body: [(text,) for text in body["texts"]],
+    compute=lambda predictor, inputs: [{"tokens": len(predictor.tokenizer.encode(text))} for (text,) in inputs],
+    reply={"tokens": "count"},
+    reply_about="For each text its tokens.",
+    page={"title": "Count", "hint": "Tokens.", "fields": [], "examples": []},
+)
+
+
+def test_one_entry_makes_an_ability_of_files_addresses_the_document_and_the_page(
+    classifier, serve, monkeypatch, tmp_path
+):
+    monkeypatch.setitem(ABILITIES, COUNTING.name, COUNTING)
+    tokens = len(classifier.tokenizer.encode("the ship"))
+    (tmp_path / "in.txt").write_text("the ship\n")
+    with opened_input(str(tmp_path / "in.txt")) as file:
+        args = FilePrediction(file, tmp_path / "out.csv", ability_for(classifier, COUNTING.name))
+        assert predict_file(classifier, args).rows == 1
+    assert (tmp_path / "out.csv").read_text() == f"text,predicted_tokens\nthe ship,{tokens}\n"
+    server = serve(classifier)
+    assert server.post("/count-tokens", {"texts": ["the ship"]}).said == {"results": [{"tokens": tokens}]}
+    assert server.post("/count-tokens", {"words": []}).status == 422
+    paths = server.request("GET", "/openapi.json").said["paths"]
+    assert paths["/count-tokens"]["post"]["description"] == "How many tokens a text has."
+    assert "/count-tokens" in [tab["address"] for tab in server.request("GET", "/page/tasks.json").said]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.inference.server.running_servers import until
 
+from albert.inference.abilities import UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.server.batching import (
     LONG_TEXTS,
@@ -25,7 +26,6 @@ from albert.inference.server.batching import (
     lacks_memory,
 )
 from albert.inference.server.limits import Limits
-from albert.inference.tasks import UnansweredTexts
 from albert.runtime.errors import InvalidConfiguration
 
 SQUARE, CUBE = Call("square"), Call("cube", (("exact", True),))

@@ -6,8 +6,8 @@ import socket
 import pytest
 from tests.inference.server.running_servers import asked, read_all, running, until
 
+from albert.inference.server.batching import as_input
 from albert.inference.server.limits import allowed_hosts
-from albert.inference.server.service import as_input
 from albert.runtime.errors import InvalidConfiguration
 
 TEXT = {"texts": ["the ship"]}

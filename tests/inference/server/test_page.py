@@ -1,5 +1,7 @@
 """The page in a real browser: typed into, clicked, read, by keyboard and on a phone, with nothing from elsewhere."""
 
+import csv
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -97,9 +99,10 @@ def test_it_works_from_the_keyboard_alone(opened):
     assert page.get_by_role("tab", selected=True).inner_text() == "Order"
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Tab")
+    page.keyboard.press("Control+A")
     page.keyboard.type("the [MASK] of the ship")
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector("#answer .bars")
+    sync_api.expect(page.locator("#answer .context").first).to_contain_text("of the ship")
     assert page.locator("#answer li").count() == 5
     assert page.evaluate("document.activeElement.id") == "field-text"
     assert page.locator("#answer").get_attribute("aria-live") == "polite"
@@ -148,12 +151,79 @@ def test_texts_are_compared_and_put_in_order(opened):
     page.get_by_label("One text").fill("a storm")
     page.get_by_label("Another").fill("a storm")
     page.get_by_role("button", name="Ask", exact=True).click()
-    page.wait_for_selector("#answer .big")
-    assert float(page.locator(".big").inner_text()) == pytest.approx(1, abs=0.001)
+    sync_api.expect(page.locator("#answer .big")).to_have_text("1.000")
+    assert page.locator(".segments li").all_inner_texts() == ["a storm", "a storm"]
     page.get_by_role("tab", name="Order").click()
     page.locator("#examples button").first.click()
     page.wait_for_selector(".segments li")
     assert page.locator(".segments li").count() == 2
+
+
+def test_it_begins_with_an_answer_and_names_model_and_labels(opened, predictors, monkeypatch):
+    monkeypatch.setitem(predictors("classify").extra, "finetuning", {"task": "sst-2"})
+    page = opened("classify")
+    page.wait_for_selector("#answer .bars")
+    assert page.title() == "classify: calm, storm, wreck · albert"
+    assert page.get_by_role("heading", level=1).inner_text() == "classify"
+    assert page.locator("#model strong").inner_text() == "calm, storm, wreck"
+    assert page.locator("#field-text").input_value() and page.locator("#field-pair").count() == 0
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.get_by_role("button", name="Copy as curl").click()
+    sync_api.expect(page.locator("#copied")).to_have_text("Copied.")
+    assert page.evaluate("window.copied").startswith(f"curl {page.url.split('/#')[0]}/classify -H")
+    page.get_by_role("button", name="Copy as JSON").click()
+    page.wait_for_function("window.copied.startsWith('[')")
+    assert len(json.loads(page.evaluate("window.copied"))[0]) == 3
+
+
+def test_a_csv_file_is_answered_and_comes_back(opened, classifier):
+    page = opened("classify")
+    texts = ["the ship", 'a storm, and "a wreck"', "the sea\nis calm"] * 4
+    rows = "".join(
+        f'{number},"{quoted}"\r\n' for number, quoted in enumerate(text.replace('"', '""') for text in texts)
+    )
+    with page.expect_download() as download:
+        content = f"number,Text\r\n{rows}".encode()
+        page.locator("#file").set_input_files({"name": "mine.csv", "mimeType": "text/csv", "buffer": content})
+    assert download.value.suggested_filename == "mine-answered.csv"
+    with open(download.value.path(), encoding="utf-8", newline="") as file:
+        answered = list(csv.DictReader(file))
+    best = [labels[0]["label"] for labels in classifier.classify_batch(texts)]
+    assert [row["predicted_label"] for row in answered] == best
+    assert [row["Text"] for row in answered] == texts
+    sync_api.expect(page.locator("#file-state")).to_contain_text("12 rows answered")
+
+
+def test_a_file_without_rows_is_refused_in_one_sentence(opened):
+    page = opened("classify")
+    page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": b"text\n"})
+    sync_api.expect(page.get_by_role("alert")).to_contain_text("no rows")
+
+
+def test_entities_are_merged_and_explained(opened, predictors, monkeypatch):
+    words = [("Nemo", "B-PER"), ("Ahab", "I-PER"), ("saw", "O"), ("Lisbon", "B-LOC")]
+    text = " ".join(word for word, _ in words)
+    tags = [
+        {"word": word, "entity": tag, "score": 0.9, "start": text.index(word), "end": text.index(word) + len(word)}
+        for word, tag in words
+    ]
+    monkeypatch.setattr(predictors("tag"), "tag_batch", lambda texts: [tags] * len(texts))
+    page = opened("tag")
+    page.get_by_label("Text").fill(text)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.wait_for_selector("#answer .legend")
+    sync_api.expect(page.locator("#answer .word").first).to_have_text("Nemo AhabPER")
+    assert page.locator("#answer .word").count() == 2
+    assert page.locator("#answer .legend li").all_inner_texts() == ["LOC (1)", "PER (1)"]
+
+
+def test_the_exit_of_an_early_decision_is_shown(opened, predictors, monkeypatch):
+    labels = [{"label": "calm", "score": 1.0, "depth": 1}]
+    monkeypatch.setattr(predictors("classify"), "classify_batch", lambda texts, pairs: [labels] * len(texts))
+    page = opened("classify")
+    page.wait_for_selector("#answer .exits")
+    assert page.locator(".exits .used").count() == 1 and page.locator(".exits span span").count() == 2
+    assert "Decided after 1 of 2 layers." in page.locator(".exits").inner_text()
 
 
 def test_what_the_server_refuses_is_said_and_markup_is_text(opened):

@@ -7,19 +7,21 @@ once. What nobody waits for any more is not computed, or not to its end."""
 
 import asyncio
 import math
+import string
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from albert.inference.abilities import ABILITIES, UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
-from albert.inference.server.limits import Limits
-from albert.inference.tasks import UnansweredTexts
+from albert.inference.predictor import Predictor
+from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 
 # --------------------------------------------------------------------------------------------------------------------
 # Admission control: the queue is limited in texts (memory) and in estimated seconds (tokens).
@@ -552,3 +554,99 @@ def is_finite(answer: Any) -> bool:
     if isinstance(answer, np.ndarray):
         return bool(np.isfinite(answer).all())
     return not isinstance(answer, float) or math.isfinite(answer)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tokens that an input may be, as estimated from its characters.
+
+LETTERS_PER_TOKEN = 3
+"""A low estimate, so that a batch rather holds less than its budget; digits, signs and letters beyond ASCII count as a
+token each."""
+OVERLAP = 3
+"""How often a token of a long text is read at most, since the windows of a text overlap."""
+_LETTERS = (string.ascii_letters + string.whitespace).encode()
+
+
+def as_input(predictor: Predictor, texts: Sequence[Any], counted: int = 1, windowed: bool = False) -> Input:
+    """Arguments of a call, with what they count for and how many tokens they may be.
+
+    Args:
+        predictor: the model.
+        texts: the arguments.
+        counted: sequences that they become: each holds all texts and one of the options, if there are any.
+        windowed: whether a long text is read in windows; otherwise it is cut to what the model reads.
+    """
+    shared = sum(_estimate(text) for text in texts if isinstance(text, str)) + 3
+    options = next((text for text in texts if isinstance(text, tuple)), ("",))
+    sequences = [shared + _estimate(option) for option in options]
+    most = predictor.max_length
+    tokens = [n + (OVERLAP - 1) * max(n - most, 0) if windowed else min(n, most) for n in sequences]
+    longest = max(len(text) for text in (*texts, *options) if isinstance(text, str))
+    return Input(tuple(texts), counted, sum(tokens), longest)
+
+
+def _estimate(text: str) -> int:
+    """How many tokens a text may be."""
+    others = len(text.encode("ascii", "replace").translate(None, _LETTERS))
+    return others + (len(text) - others) // LETTERS_PER_TOKEN
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The served model: its queue, and its state (starting, ready, draining, broken).
+
+
+def compute(predictor: Predictor, call: Call, inputs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+    """Answer a call for some inputs, in their order."""
+    return ABILITIES[call.name].compute(predictor, inputs, **dict(call.options))
+
+
+State = Literal["starting", "ready", "draining", "broken"]
+
+
+class Service:
+    """One model behind one queue.
+
+    Attributes:
+        draining: whether new work is refused, because the server is to end.
+        in_progress: requests that were accepted and whose replies are not out.
+
+    Args:
+        limits: what is taken on at most.
+        hosts: what the `Host` header of a request may say (see `allowed_hosts`).
+    """
+
+    def __init__(self, limits: Limits, hosts: Hosts = LOOPBACK) -> None:
+        self.limits, self.hosts, self.measurements = limits, hosts, Measurements()
+        self._served: tuple[Predictor, Batcher] | None = None
+        self.draining, self.in_progress = False, 0
+
+    def start(self, predictor: Predictor) -> None:
+        """Serve this model from now on; called in the event loop."""
+        batcher = Batcher(lambda call, inputs: compute(predictor, call, inputs), self.limits, self.measurements)
+        self._served = predictor, batcher
+
+    @property
+    def state(self) -> State:
+        """Whether requests are taken, and if not, why."""
+        if self.draining:
+            return "draining"
+        if self._served is None:
+            return "starting"
+        return "ready" if self.batcher.is_alive else "broken"
+
+    @property
+    def predictor(self) -> Predictor:
+        """The model; there is one unless the service is starting."""
+        assert self._served is not None, "asked before the model was loaded"
+        return self._served[0]
+
+    @property
+    def batcher(self) -> Batcher:
+        """Its queue."""
+        assert self._served is not None, "asked before the model was loaded"
+        return self._served[1]
+
+    def close(self) -> None:
+        """End the worker, once what waits is computed."""
+        if self._served is not None:
+            self.batcher.close()

@@ -1,69 +1,514 @@
-"""The HTTP application: addresses of abilities, of the model, of health and metrics, the page, and error replies."""
+"""HTTP: checks of a request before its body is read, its way to a reply, the addresses, the page, and error replies.
 
-from collections.abc import Callable, Hashable
+Under a load of many times what the model can do, nearly all requests end in `Gate`, at the cost of reading their
+header. `answered` queues an accepted one and waits for its result, its deadline or a client that goes away. Every entry
+of `ABILITIES` has an address; the shapes of its requests and replies are made of the entry."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, FastAPI, Request
+import numpy as np
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from albert import __version__
-from albert.inference.predictor import Predictor
-from albert.inference.server import bodies as reply_bodies
-from albert.inference.server import bodies as request_bodies
-from albert.inference.server.batching import Call, Input
-from albert.inference.server.bodies import ErrorReply, ModelReply
-from albert.inference.server.limits import Limits
-from albert.inference.server.middleware import (
-    Gate,
-    Refused,
-    answered,
-    refusal,
-    refuse_too_many_candidates,
-    refuse_unready,
+from albert.inference.abilities import (
+    ABILITIES,
+    ABOUT_FIELDS,
+    CLASSIFYING,
+    MASK,
+    SCORING,
+    TAGGING,
+    Ability,
+    Part,
+    possible_abilities,
 )
-from albert.inference.server.service import Service, as_input
-from albert.inference.tasks import ANSWERING, CHOOSING, CLASSIFYING, FILLING, MASK, ORDERING, SCORING, TAGGING
+from albert.inference.predictor import Predictor
+from albert.inference.server.batching import (
+    Abandoned,
+    Call,
+    Input,
+    Late,
+    NotFinite,
+    QueueFull,
+    Service,
+    as_input,
+    lacks_memory,
+)
+from albert.inference.server.batching import Request as Accepted
+from albert.inference.server.limits import Limits
 from albert.runtime.errors import UsageError
+from albert.tasks.submission import DECLARED
+from albert.tasks.table_task import table_task_of
+from albert.tasks.task import Pair
 
-_ANY_MODEL = ""
-ABILITY_ROUTES = {
-    "/classify": CLASSIFYING,
-    "/score": SCORING,
-    "/answer": ANSWERING,
-    "/choose": CHOOSING,
-    "/tag": TAGGING,
-    "/fill-mask": FILLING,
-    "/order": ORDERING,
-    "/embed": _ANY_MODEL,
-    "/layers": _ANY_MODEL,
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+ACCEPTED = "albert.accepted"
+"""Key of the scope under which an endpoint says that its request was accepted."""
+CONTENT_SECURITY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
 }
-"""Address -> what the model must be able to do, in words."""
+_EVERY_REPLY = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+_UTF_8 = ("", "utf-8", "utf8")
+
+
+class Refused(HTTPException):
+    """A request that is not answered, with the reason under which it is counted."""
+
+    def __init__(self, status: HTTPStatus, reason: str, why: str, **headers: str) -> None:
+        super().__init__(status, why, {name.replace("_", "-"): value for name, value in headers.items()})
+        self.reason = reason
+
+
+class Gate:
+    """The outermost application.
+
+    Args:
+        inner: what answers the requests that pass.
+        service: what is served.
+        addresses: those that take a body and need the model.
+    """
+
+    def __init__(self, inner: Application, service: Service, addresses: frozenset[str]) -> None:
+        self._inner, self._service, self._addresses = inner, service, addresses
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Check, pass on, and measure."""
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), *_EVERY_REPLY]
+            await send(message)
+
+        try:
+            try:
+                declared = self._check(scope)
+            except Refused as refused:
+                await refusal(refused, self._service)(scope, receive, sent)
+            else:
+                # uvicorn leaves out the body of a reply to HEAD; the routes are those of GET
+                inner = dict(scope, method="GET") if scope["method"] == "HEAD" else scope
+                await self._inner(inner, self._bounded(receive, declared), sent)
+        finally:
+            if scope.get(ACCEPTED):
+                self._service.in_progress -= 1
+            address = scope["path"] if scope["path"] in self._addresses else "other"
+            seconds = time.perf_counter() - started
+            self._service.measurements.request_seconds.labels(address, str(status)).observe(seconds)
+
+    def _check(self, scope: Message) -> int:
+        """Refuse what can be refused by its header; how many bytes of a body may come."""
+        limits, headers = self._service.limits, scope["headers"]
+        if len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.header_bytes:
+            why = f"the header is longer than {limits.header_bytes} bytes"
+            raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "header", why, connection="close")
+        lengths, codings = list(_values(headers, b"content-length")), list(_values(headers, b"transfer-encoding"))
+        if lengths and codings:
+            why = "Content-Length and Transfer-Encoding contradict each other"
+            raise Refused(HTTPStatus.BAD_REQUEST, "protocol", why, connection="close")
+        for host in _values(headers, b"host"):
+            if not self._service.hosts.allow(host.decode("latin-1")):
+                why = "this server does not answer under the name in the Host header; albert serve --allowed-host NAME"
+                raise Refused(HTTPStatus.MISDIRECTED_REQUEST, "host", why)
+        if lengths and int(lengths[0]) > limits.body_bytes:
+            raise self._too_large()
+        if scope["method"] == "POST" and scope["path"] in self._addresses:
+            self._check_state()
+            _check_type(headers)
+        return limits.body_bytes
+
+    def _check_state(self) -> None:
+        refuse_unready(self._service)
+        if self._service.batcher.is_full:
+            raise queue_is_full(self._service.batcher.retry_after)
+
+    def _bounded(self, receive: Receive, most: int) -> Receive:
+        came = 0
+
+        async def received() -> Message:
+            nonlocal came
+            message = await receive()
+            came += len(message.get("body", b""))
+            if came > most:
+                raise self._too_large()
+            return message
+
+        return received
+
+    def _too_large(self) -> Refused:
+        why = f"the body is longer than {self._service.limits.body_bytes} bytes"
+        return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", why)
+
+
+def refuse_unready(service: Service) -> None:
+    """Nothing while the service takes work.
+
+    Raises:
+        Refused: it is starting, ending, or broken.
+    """
+    said = {
+        "starting": "the model is being loaded, try again in a moment",
+        "draining": "the server is shutting down",
+        "broken": "the server cannot compute any more",
+    }
+    if service.state != "ready":
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, service.state, said[service.state], retry_after="2")
+
+
+def queue_is_full(retry_after: int) -> Refused:
+    """The refusal of a request that finds no room."""
+    why = f"the queue is full, try again in {retry_after} s"
+    return Refused(HTTPStatus.TOO_MANY_REQUESTS, "queue", why, retry_after=str(retry_after))
+
+
+def refusal(refused: Refused, service: Service) -> JSONResponse:
+    """The reply to a request that was refused, which is counted."""
+    service.measurements.refused.labels(refused.reason).inc()
+    return JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
+
+
+def _values(headers: list[tuple[bytes, bytes]], name: bytes) -> Iterator[bytes]:
+    return (value for key, value in headers if key == name)
+
+
+def _check_type(headers: list[tuple[bytes, bytes]]) -> None:
+    said = next(_values(headers, b"content-type"), b"").decode("latin-1").lower()
+    kind, *parameters = (part.strip() for part in said.split(";"))
+    charset = next((part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")), "")
+    if kind != "application/json" or charset not in _UTF_8:
+        why = "a request is JSON in UTF-8, under Content-Type: application/json"
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "type", why)
+    coding = next(_values(headers, b"content-encoding"), b"identity").decode("latin-1").lower()
+    if coding != "identity":
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "type", "compressed bodies are not read")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A request from its acceptance to its reply: sizes, the queue, the deadline, a client that goes away.
+
+logger = logging.getLogger("albert.server")
+
+
+async def answered(service: Service, request: Request, call: Call, inputs: Sequence[Input]) -> Response:
+    """Queue the inputs, wait for their answers, and say how long both took (`Server-Timing`, milliseconds).
+
+    Raises:
+        Refused: too much was asked, there is no room, it took too long, or the model failed on these texts.
+    """
+    refuse_unready(service)
+    refuse_too_much(service.limits, inputs)
+    try:
+        accepted = service.batcher.submit(call, inputs)
+    except QueueFull as full:
+        raise queue_is_full(full.retry_after) from None
+    request.scope[ACCEPTED] = True
+    service.in_progress += 1
+    results = await _wait(service, request, accepted)
+    return Response(await _body(results), media_type="application/json", headers={"server-timing": _timing(accepted)})
+
+
+async def _body(results: Sequence[Any]) -> str:
+    """The results in JSON; other requests are heard between them, since a result may have megabytes."""
+    parts = []
+    for result in results:
+        parts.append(json.dumps(result, default=np.ndarray.tolist, allow_nan=False, separators=(",", ":")))
+        await asyncio.sleep(0)
+    return f'{{"results":[{",".join(parts)}]}}'
+
+
+async def _wait(service: Service, request: Request, accepted: Accepted) -> list[Any]:
+    gone = asyncio.ensure_future(_disconnected(request))
+    waited = {accepted.answers, gone}
+    try:
+        await asyncio.wait(waited, timeout=service.limits.request_seconds, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:  # the time to end is over
+        why = "the server ended before this was computed"
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "ended", why) from None
+    finally:
+        gone.cancel()
+    if accepted.answers.done():
+        if (error := accepted.answers.exception()) is not None:
+            raise _failure(service, error)
+        return accepted.answers.result()
+    if gone.done():
+        service.batcher.drop(accepted, "client gone")
+        raise Refused(HTTPStatus.BAD_REQUEST, "client gone", "the client went away")  # nobody reads this
+    service.batcher.drop(accepted, "deadline")
+    raise _failure(service, Late())
+
+
+def _failure(service: Service, error: BaseException) -> Refused:
+    """What a caller is told; where it is our mistake, the log is told the rest."""
+    if isinstance(error, Late | Abandoned):
+        why = f"no answer within {service.limits.request_seconds:g} seconds"
+        return Refused(HTTPStatus.GATEWAY_TIMEOUT, "deadline", why)
+    if lacks_memory(error):
+        logger.error("not enough memory: %s", str(error).partition("\n")[0])
+        why = "the server has not enough memory for this; send fewer or shorter texts, or try again later"
+        return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "memory", why, retry_after="2")
+    if isinstance(error, UsageError):
+        return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "usage", str(error))
+    if isinstance(error, NotFinite):
+        why = "the model gave a number that is not finite for this text"
+        return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "not finite", why)
+    logger.error("a text could not be computed", exc_info=error)
+    return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "this text could not be computed")
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+
+
+def refuse_too_much(limits: Limits, inputs: Sequence[Input]) -> None:
+    """Nothing where a request keeps to the limits.
+
+    Raises:
+        Refused: too many texts, or too long a one.
+    """
+    texts = sum(each.counted for each in inputs)
+    if texts > limits.texts:
+        why = f"{texts} texts in a request, the most are {limits.texts}"
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "texts", why)
+    longest = max((each.longest for each in inputs), default=0)
+    if longest > limits.text_characters:
+        why = f"a text of {longest} characters, the most are {limits.text_characters}"
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "characters", why)
+
+
+def refuse_too_many_candidates(limits: Limits, inputs: Sequence[Sequence[Any]], top_k: int) -> None:
+    """Nothing where masks get no more pieces than a reply may hold.
+
+    Raises:
+        Refused: they do.
+    """
+    masks = sum(text.count(MASK) for texts in inputs for text in texts if isinstance(text, str))
+    if masks * top_k > limits.candidates:
+        why = (
+            f"{masks} masks with top_k {top_k} are {masks * top_k} candidates in a request, the most are "
+            f"{limits.candidates}; send fewer texts or masks, or a smaller top_k"
+        )
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "candidates", why)
+
+
+def _timing(accepted: Accepted) -> str:
+    assert accepted.started is not None and accepted.ended is not None
+    queued, computed = accepted.started - accepted.arrived, accepted.ended - accepted.started
+    return f"queue;dur={1000 * queued:.2f}, model;dur={1000 * computed:.2f}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The shapes of requests and replies, from the entries of `ABILITIES`; an unknown key is an error.
+
+_MOST_ANSWERS = 100
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("half_character", "holds half of a character") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
+_REQUEST_KINDS: dict[str, Any] = {
+    "text": Text,
+    "pair": Annotated[list[Text], Field(min_length=2, max_length=2)],
+    "count": Annotated[int, Field(ge=1, le=_MOST_ANSWERS)],
+    "flag": bool,
+}
+_REPLY_KINDS: dict[str, Any] = {"text": str, "number": float, "count": int}
+
+
+def request_body(ability: Ability) -> type[BaseModel]:
+    """What a request for an ability must look like."""
+    config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [dict(ability.example)]})
+    return _request_model(_name(ability, "Request"), ability.request, ability.request_about, config)
+
+
+def reply_body(ability: Ability) -> type[BaseModel]:
+    """What a reply of an ability looks like."""
+    name = _name(ability, "Reply")
+    results = (list[_reply_kind(ability.reply, _name(ability, "Result"))], ...)
+    return create_model(name, __doc__=ability.reply_about, results=results)
+
+
+def _name(ability: Ability, end: str) -> str:
+    return ability.name.title().replace("-", "") + end
+
+
+def _request_model(name: str, parts: Mapping[str, Part], about: str, config: ConfigDict) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for field, part in parts.items():
+        kind = _request_kind(part.kind, f"{name}{field.title()}")
+        fields[field] = (
+            kind if part.default is not None else kind | None,
+            Field(part.default, description=part.about or None),
+        )
+    return create_model(name, __doc__=about, __config__=config, **fields)
+
+
+def _request_kind(kind: Any, name: str) -> Any:
+    match kind:
+        case str():
+            return _REQUEST_KINDS[kind]
+        case tuple():
+            return Literal[kind]
+        case list():
+            return Annotated[list[_request_kind(kind[0], name)], Field(min_length=len(kind))]
+        case _:
+            return _request_model(name, kind, "One of them.", ConfigDict(extra="forbid", strict=True))
+
+
+def _reply_kind(value: Any, name: str) -> Any:
+    match value:
+        case str():
+            return _REPLY_KINDS[value]
+        case list():
+            return list[_reply_kind(value[0], name)]
+        case _:
+            return create_model(
+                name, **{key.removesuffix("?"): _reply_field(key, each, name) for key, each in value.items()}
+            )
+
+
+def _reply_field(key: str, value: Any, name: str) -> Any:
+    kind, about = _reply_kind(value, f"{name}{key.title()}"), ABOUT_FIELDS.get(key.removesuffix("?"))
+    return (kind | None, Field(None, description=about)) if key.endswith("?") else (kind, Field(description=about))
+
+
+class ErrorReply(BaseModel):
+    """What was wrong, in one sentence."""
+
+    error: str
+
+
+class ModelReply(BaseModel):
+    """What a model can do, how it computes, and what the server takes on at most."""
+
+    model_config = ConfigDict(protected_namespaces=())
+    name: str
+    abilities: list[str]
+    addresses: list[str]
+    labels: list[str]
+    pairs: bool | None = Field(description="Whether it was trained on pairs of texts; null where that is not known.")
+    problem_type: str | None
+    precision: str
+    depth: int
+    patience: int | None
+    device: str
+    max_length: int
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    limits: dict[str, float]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An address for each ability.
+
+_REFUSALS = (400, 408, 413, 415, 422, 429, 503, 504)
+
+
+def ability_routes(service: Service) -> APIRouter:
+    """Every address that takes texts."""
+    router = APIRouter(tags=["ask"])
+    for ability in ABILITIES.values():
+        _add_ability(router, service, ability)
+    return router
+
+
+def _add_ability(router: APIRouter, service: Service, ability: Ability) -> None:
+    replies: dict[int | str, dict[str, Any]] = {
+        200: {"model": reply_body(ability), "description": "One result for each text."},
+        **{status: {"model": ErrorReply} for status in _REFUSALS},
+    }
+    shape: Any = request_body(ability)
+
+    async def answer(request: Request, body: shape) -> Response:  # type: ignore[valid-type]
+        refuse_unready(service)
+        predictor, limits = service.predictor, service.limits
+        given = body.model_dump()
+        refuse_inability(predictor, ability)
+        texts = list(ability.inputs(given))
+        if ability.masked:
+            refuse_too_many_candidates(limits, texts, given["top_k"])
+        options: dict[str, Hashable] = ability.options(given | {"layer_tokens": limits.layer_tokens})
+        inputs = [as_input(predictor, each, _sequences(each), ability.windowed) for each in texts]
+        return await answered(service, request, Call(ability.name, tuple(options.items())), inputs)
+
+    answer.__doc__ = ability.about
+    router.post(
+        f"/{ability.name}",
+        name=ability.name,
+        responses=replies,
+        response_model=None,
+        response_class=JSONResponse,
+    )(answer)
+
+
+def _sequences(texts: Sequence[Any]) -> int:
+    """Texts that an input counts for: each of its options is one."""
+    return next((len(text) for text in texts if isinstance(text, tuple)), 1)
 
 
 def addresses_of(predictor: Predictor) -> list[str]:
     """The addresses at which this model answers."""
-    can = (_ANY_MODEL, *predictor.abilities)
-    return [address for address, ability in ABILITY_ROUTES.items() if ability in can]
+    return [f"/{ability.name}" for ability in possible_abilities(predictor.abilities)]
 
 
-def refuse_inability(predictor: Predictor, address: str) -> None:
-    """Nothing where the model can do what the address is for.
+def refuse_inability(predictor: Predictor, ability: Ability) -> None:
+    """Nothing where the model has the ability.
 
     Raises:
         Refused: it has no head for that.
     """
-    if address not in addresses_of(predictor):
+    if ability.needs is not None and ability.needs not in predictor.abilities:
         can = " and ".join(predictor.abilities) or "only embed texts"
-        why = f"this model cannot {ABILITY_ROUTES[address]}; it can {can}"
+        why = f"this model cannot {ability.needs}; it can {can}"
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "inability", why)
+
+
+def reads_pairs(predictor: Predictor) -> bool | None:
+    """Whether a model was fine-tuned on pairs of texts; None where neither its folder nor its task says so."""
+    own = table_task_of(Path(predictor.name))
+    if own is not None:
+        return own.pair is not None
+    task = DECLARED.get(str((predictor.extra.get("finetuning") or {}).get("task")))
+    return None if task is None else isinstance(task.inputs, Pair)
 
 
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
@@ -75,6 +520,7 @@ def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
         "abilities": list(predictor.abilities),
         "addresses": addresses_of(predictor),
         "labels": predictor.labels if labelled else [],
+        "pairs": reads_pairs(predictor),
         "problem_type": predictor.extra.get("problem_type"),
         "precision": predictor.precision,
         "depth": predictor.depth,
@@ -109,104 +555,11 @@ def page_routes() -> APIRouter:
 
     for entry in files("albert.inference.server").joinpath("page").iterdir():
         add(entry.name, entry.read_bytes())
-    return router
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# An address for each thing that a model can do.
-
-_REFUSALS = (400, 408, 413, 415, 422, 429, 503, 504)
-
-
-def ability_routes(service: Service) -> APIRouter:
-    """Every address that takes texts."""
-    router = APIRouter(tags=["ask"])
-
-    def post(address: str, reply: type[BaseModel]) -> Callable[[Any], Any]:
-        replies: dict[int | str, dict[str, Any]] = {200: {"model": reply, "description": "One result for each text."}}
-        replies |= {status: {"model": reply_bodies.ErrorReply} for status in _REFUSALS}
-        return router.post(address, responses=replies, response_model=None, response_class=JSONResponse)
-
-    def taken(*texts: Any, counted: int = 1, windowed: bool = False) -> Input:
-        return as_input(service.predictor, texts, counted, windowed)
-
-    async def ask(request: Request, inputs: Callable[[], list[Input]], **options: Hashable) -> Response:
-        refuse_unready(service)
-        address = request.scope["path"]
-        refuse_inability(service.predictor, address)
-        return await answered(service, request, Call(address.removeprefix("/"), tuple(options.items())), inputs())
-
-    def pairs(body: request_bodies.PairsRequest) -> list[Input]:
-        if body.pairs is None:
-            return [taken(text, None) for text in body.texts]
-        if len(body.pairs) != len(body.texts):
-            raise UsageError("pairs", f"{len(body.pairs)} for {len(body.texts)} texts", "give one for each text")
-        return [taken(*pair) for pair in zip(body.texts, body.pairs, strict=True)]
-
-    @post("/classify", reply_bodies.LabelsReply)
-    async def classify(request: Request, body: request_bodies.PairsRequest) -> Response:
-        """Every label with its probability, the likeliest first."""
-        return await ask(request, lambda: pairs(body), paired=body.pairs is not None)
-
-    @post("/score", reply_bodies.NumbersReply)
-    async def score(request: Request, body: request_bodies.PairsRequest) -> Response:
-        """The number that a regression model predicts."""
-        return await ask(request, lambda: pairs(body), paired=body.pairs is not None)
-
-    @post("/answer", reply_bodies.AnswersReply)
-    async def answer(request: Request, body: request_bodies.QuestionsRequest) -> Response:
-        """The parts of a context that answer a question best, as exact slices of it; long contexts are read whole."""
-        return await ask(
-            request,
-            lambda: [taken(each.question, each.context, windowed=True) for each in body.questions],
-            top_k=body.top_k,
-        )
-
-    @post("/choose", reply_bodies.ChoicesReply)
-    async def choose(request: Request, body: request_bodies.OptionsRequest) -> Response:
-        """The options, the likeliest first; each counts as a text."""
-        return await ask(
-            request,
-            lambda: [
-                taken(each.context, tuple(each.options), each.question, counted=len(each.options))
-                for each in body.questions
-            ],
-        )
-
-    @post("/tag", reply_bodies.TagsReply)
-    async def tag(request: Request, body: request_bodies.TextsRequest) -> Response:
-        """The likeliest label of every word, with the word's place in the text; long texts are read whole."""
-        return await ask(request, lambda: [taken(text, windowed=True) for text in body.texts])
-
-    @post("/fill-mask", reply_bodies.MasksReply)
-    async def fill_mask(request: Request, body: request_bodies.MaskedRequest) -> Response:
-        """The likeliest pieces for each `[MASK]`."""
-        if unmasked := [text for text in body.texts if MASK not in text]:
-            raise UsageError(
-                "texts", f"{len(unmasked)} without {MASK}", f'write one, as in "The cat {MASK} on the mat."'
-            )
-        refuse_too_many_candidates(service.limits, sum(text.count(MASK) for text in body.texts), body.top_k)
-        return await ask(request, lambda: [taken(text) for text in body.texts], top_k=body.top_k)
-
-    @post("/order", reply_bodies.OrdersReply)
-    async def order(request: Request, body: request_bodies.OrderRequest) -> Response:
-        """Whether two adjacent segments are in their order, or swapped."""
-        return await ask(request, lambda: [taken(*pair) for pair in body.pairs])
-
-    @post("/embed", reply_bodies.VectorsReply)
-    async def embed(request: Request, body: request_bodies.EmbedRequest) -> Response:
-        """A vector for each text."""
-        return await ask(
-            request,
-            lambda: [taken(text) for text in body.texts],
-            pooling=body.pooling,
-            normalize=body.normalize,
-        )
-
-    @post("/layers", reply_bodies.LayersReply)
-    async def layers(request: Request, body: request_bodies.LayersRequest) -> Response:
-        """What every layer makes of a text: attention, how far it moves each token, and what a head would say there."""
-        return await ask(request, lambda: [taken(body.text, body.pair)], most_tokens=service.limits.layer_tokens)
+    @router.get("/page/tasks.json")
+    async def tasks() -> Response:
+        tabs = [{"address": f"/{each.name}", **each.page} for each in ABILITIES.values() if each.page]
+        return JSONResponse(sorted(tabs, key=lambda tab: tab["address"] != "/fill-mask"))
 
     return router
 
@@ -263,7 +616,7 @@ def application(service: Service) -> Gate:
     for routes in (ability_routes(service), report_routes(service), page_routes()):
         app.include_router(routes)
     _add_errors(app, service)
-    return Gate(app, service, frozenset(ABILITY_ROUTES))
+    return Gate(app, service, frozenset(f"/{name}" for name in ABILITIES))
 
 
 class _Documented(FastAPI):
@@ -278,7 +631,7 @@ class _Documented(FastAPI):
         whole = super().openapi()
         if self._service.state == "starting":
             return whole
-        absent = set(ABILITY_ROUTES) - set(addresses_of(self._service.predictor))
+        absent = {f"/{name}" for name in ABILITIES} - set(addresses_of(self._service.predictor))
         return whole | {"paths": {address: what for address, what in whole["paths"].items() if address not in absent}}
 
 

@@ -17,10 +17,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from albert.inference.predictor import Predictor
-from albert.inference.server.batching import Measurements
+from albert.inference.server.batching import Measurements, Service
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 from albert.inference.server.routes import application
-from albert.inference.server.service import Service
 from albert.runtime.errors import AlbertError, Unavailable
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -52,3 +52,16 @@ export function passage(text, stretches) {
 export function cutNotice(tokens) {
   return tokens ? [element("p", { class: "notice" }, `${tokens} tokens did not fit and were not read.`)] : [];
 }
+
+/** What the colours mean: the items of a list, or a sentence where there are none. */
+export function legend(items, none) {
+  return items.length ? element("ul", { class: "legend", "aria-label": "Labels" }, ...items)
+    : element("p", { class: "hint" }, none);
+}
+
+/** After which of its layers an early-exit model decided. */
+export function exits(depth, layers) {
+  const boxes = Array.from({ length: layers }, (_, place) => element("span", { class: place < depth ? "used" : "" }));
+  return element("p", { class: "exits" }, element("span", { "aria-hidden": "true" }, ...boxes),
+    ` Decided after ${depth} of ${layers} layers.`);
+}

@@ -2,26 +2,35 @@
 
 import { element } from "/page/elements.js";
 import { showLayers } from "/page/layers.js";
-import { TASKS } from "/page/tasks.js";
+import { answerTable } from "/page/table.js";
+import { loadTasks } from "/page/tasks.js";
 
 const at = (id) => document.getElementById(id);
 const values = {}; // what was typed, kept when the task changes
 let offered = [];
 let task = null;
 let model = null;
+let last = null; // the address, body and reply that are shown
 
 async function begin() {
   theme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   model = await loaded();
   const layers = `${model.depth} layer${model.depth === 1 ? "" : "s"}`;
   at("model").textContent = `${model.name} · ${layers}, ${model.hidden_size} wide · ${model.precision} · ${model.device}`;
-  document.title = `${model.name} · albert`;
-  offered = TASKS.filter(({ address }) => model.addresses.includes(address));
+  const labels = model.labels.slice(0, 8).join(", ") + (model.labels.length > 8 ? ", …" : "");
+  document.title = `${model.name}${labels ? `: ${labels}` : ""} · albert`;
+  at("title").textContent = model.name;
+  if (labels) at("model").prepend(element("strong", {}, labels), " · ");
+  offered = (await loadTasks()).filter(({ address }) => model.addresses.includes(address));
+  for (const each of offered) {
+    each.fields = each.fields.filter(({ only_pairs }) => !only_pairs || model.pairs !== false);
+  }
   at("tasks").replaceChildren(...offered.map((each) => element("button", {
     type: "button", role: "tab", id: `task${each.address.replace("/", "-")}`, "aria-controls": "panel",
     onclick: () => pick(each),
   }, each.title)));
   pick(offered.find(({ address }) => `#${address.slice(1)}` === location.hash) ?? offered[0]);
+  if (task.examples.length) take(task.examples[0]);
 }
 
 /** What `GET /model` says, once it is there. */
@@ -44,12 +53,13 @@ function pick(chosen) {
   }
   history.replaceState(null, "", `#${task.address.slice(1)}`);
   at("hint").textContent = task.hint;
-  at("fields").replaceChildren(...task.fields.flatMap(({ name, label, rows, optional }) => {
+  at("fields").replaceChildren(...task.fields.flatMap(({ name, label, rows, optional, only_pairs }) => {
     const field = element("textarea", { id: `field-${name}`, name, rows, spellcheck: "false" });
     field.required = !optional;
     field.value = values[name] ?? "";
     field.addEventListener("input", () => { values[name] = field.value; });
-    return [element("label", { for: field.id }, label), field];
+    const when = only_pairs && model.pairs === null ? ", if the model was trained on pairs" : "";
+    return [element("label", { for: field.id }, label + when), field];
   }));
   at("examples").lastElementChild.replaceChildren(...task.examples.map((example) =>
     element("button", { type: "button", onclick: () => take(example) }, Object.values(example)[0])));
@@ -69,6 +79,7 @@ function forget() {
   at("latency").textContent = "";
   at("error").hidden = true;
   at("layers").hidden = true;
+  at("copies").hidden = true;
 }
 
 /** One request; its reply, or null when it failed, which is said. */
@@ -108,10 +119,14 @@ async function ask() {
   if (!at("form").reportValidity()) return;
   const [asked, given] = [task, typed()];
   at("layers").hidden = true;
-  const reply = await request(asked.address, asked.body(given));
+  const body = asked.body(given);
+  const reply = await request(asked.address, body);
   if (reply === null || asked !== task) return;
+  last = { address: asked.address, body, results: reply.results };
+  at("copies").hidden = false;
+  at("copied").textContent = "";
   at("latency").textContent = reply.latency;
-  at("answer").replaceChildren(...asked.show(asked.all ? reply.results : reply.results[0], given));
+  at("answer").replaceChildren(...asked.show(asked.all ? reply.results : reply.results[0], given, model));
   at("answer").scrollIntoView({ block: "nearest" });
 }
 
@@ -126,6 +141,43 @@ async function look() {
   at("layers").scrollIntoView({ block: "start" });
 }
 
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // not allowed, or a page without TLS: the old way
+    const field = element("textarea", {});
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  at("copied").textContent = "Copied.";
+}
+
+function curl() {
+  const body = JSON.stringify(last.body).replaceAll("'", "'\\''");
+  return `curl ${location.origin}${last.address} -H 'Content-Type: application/json' -d '${body}'`;
+}
+
+async function answerFile(file) {
+  at("error").hidden = true;
+  const asked = task;
+  try {
+    const told = (done, all) => { at("file-state").textContent = `${done} of ${all} rows`; };
+    const { file: content, rows, failed } = await answerTable(asked, await file.text(), told);
+    const link = element("a", {
+      href: URL.createObjectURL(new Blob([content], { type: "text/csv" })),
+      download: file.name.replace(/(\.csv)?$/i, "-answered.csv"),
+    }, "Download again");
+    at("file-state").replaceChildren(`${rows} rows answered${failed ? `, ${failed} without an answer` : ""}. `, link);
+    link.click();
+  } catch (error) {
+    at("error").textContent = error.message;
+    at("error").hidden = false;
+  }
+}
+
 function theme(name) {
   document.documentElement.dataset.theme = name;
   at("theme").textContent = name === "dark" ? "Light" : "Dark";
@@ -136,6 +188,16 @@ function theme(name) {
 at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 at("form").addEventListener("submit", (event) => { event.preventDefault(); ask(); });
 at("inside").addEventListener("click", look);
+at("copy-curl").addEventListener("click", () => copy(curl()));
+at("copy-json").addEventListener("click", () => copy(JSON.stringify(last.results, null, 2)));
+at("file").addEventListener("change", () => { if (at("file").files.length) answerFile(at("file").files[0]); });
+document.addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dropping"); });
+document.addEventListener("dragleave", () => document.body.classList.remove("dropping"));
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  document.body.classList.remove("dropping");
+  if (event.dataTransfer.files.length) answerFile(event.dataTransfer.files[0]);
+});
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); ask(); }
 });

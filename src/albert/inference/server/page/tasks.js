@@ -1,29 +1,16 @@
-// What can be asked: for each address its fields, examples, the request's body, and how an answer is shown.
+// How each ability is asked and shown: the request's body for what was typed, and the elements of an answer. Titles,
+// fields and examples come from the server's table of abilities.
 
-import { bars, cutNotice, element, passage, percent } from "/page/elements.js";
+import { bars, cutNotice, element, exits, legend, passage, percent } from "/page/elements.js";
 
-const SHIP = "The captain stood on the deck of the ship and looked at the dark water.";
-const PASSAGE = "The Nautilus left the harbour of Lisbon in the spring of 1867. Captain Nemo stood on the bridge; "
-  + "beside him lay a chart of the Pacific Ocean, on which a small island had been marked in red.";
+const texts = ({ text, pair }) => (pair ? { texts: [text], pairs: [pair] } : { texts: [text] });
+const lookAtText = ({ text, pair }) => (pair ? { text, pair } : { text });
+const lookAtBoth = ({ first, second }) => ({ text: first, pair: second });
+const listed = (...parts) => element("ol", { class: "segments" },
+  ...parts.map((each) => element("li", {}, element("span", {}, each))));
 
-const text = (label, rows = 4) => ({ name: "text", label, rows });
-const second = { name: "pair", label: "Second text, if the model was trained on pairs", rows: 2, optional: true };
-
-function texts({ text, pair }) {
-  return pair ? { texts: [text], pairs: [pair] } : { texts: [text] };
-}
-
-export const TASKS = [
-  {
-    address: "/fill-mask",
-    title: "Fill a mask",
-    hint: "Write [MASK] where a word is to be found, once or several times.",
-    fields: [text("Text")],
-    examples: [
-      { text: "The captain stood on the [MASK] of the ship." },
-      { text: "She opened the [MASK] and read it by the fire." },
-      { text: "It was a [MASK] and [MASK] night." },
-    ],
+const VIEWS = {
+  "/fill-mask": {
     body: ({ text }) => ({ texts: [text], top_k: 5 }),
     show(masks) {
       return masks.flatMap((mask, number) => [
@@ -31,47 +18,29 @@ export const TASKS = [
         bars(mask.map((each) => ({ what: each.token_str || "(nothing)", share: each.score, context: each.sequence }))),
       ]);
     },
-    inside: ({ text }) => ({ text }),
+    cells: (masks) => ({ predicted_words: masks.map(([best]) => best.token_str).join(" ") }),
+    inside: lookAtText,
   },
-  {
-    address: "/classify",
-    title: "Classify",
-    hint: "Every label with its probability.",
-    fields: [text("Text"), second],
-    examples: [
-      { text: SHIP },
-      { text: "A fine film, from its first minute to its last." },
-      { text: "Two hours that nobody will give me back." },
-    ],
+  "/classify": {
     body: texts,
-    show: (labels) => [
+    show: (labels, given, model) => [
       bars(labels.map(({ label, score }) => ({ what: label, share: score }))),
-      ...(labels[0].depth ? [element("p", { class: "notice" }, `Decided after ${labels[0].depth} layers.`)] : []),
+      ...(labels[0].depth ? [exits(labels[0].depth, model.depth)] : []),
       ...cutNotice(labels[0].tokens_cut),
     ],
-    inside: ({ text, pair }) => (pair ? { text, pair } : { text }),
+    cells: ([best]) => ({ predicted_label: best.label, predicted_score: best.score }),
+    inside: lookAtText,
   },
-  {
-    address: "/score",
-    title: "Score",
-    hint: "The number that the model predicts.",
-    fields: [text("Text"), second],
-    examples: [{ text: "A man plays a guitar.", pair: "Somebody makes music." }, { text: SHIP }],
+  "/score": {
     body: texts,
-    show: ({ score, tokens_cut }) => [
-      element("p", { class: "big" }, score.toFixed(3)), ...cutNotice(tokens_cut),
+    show: ({ score, depth, tokens_cut }, given, model) => [
+      element("p", { class: "big" }, score.toFixed(3)),
+      ...(depth ? [exits(depth, model.depth)] : []), ...cutNotice(tokens_cut),
     ],
-    inside: ({ text, pair }) => (pair ? { text, pair } : { text }),
+    cells: ({ score }) => ({ predicted_score: score }),
+    inside: lookAtText,
   },
-  {
-    address: "/answer",
-    title: "Answer",
-    hint: "The answer is a part of the text, word for word.",
-    fields: [{ name: "question", label: "Question", rows: 2 }, { name: "context", label: "Text", rows: 8 }],
-    examples: [
-      { question: "Who stood on the bridge?", context: PASSAGE },
-      { question: "When did the Nautilus leave?", context: PASSAGE },
-    ],
+  "/answer": {
     body: ({ question, context }) => ({ questions: [{ question, context }], top_k: 3 }),
     show(answers, { context }) {
       const [best] = answers;
@@ -82,43 +51,31 @@ export const TASKS = [
         passage(context, marked), ...cutNotice(best.tokens_cut),
       ];
     },
+    cells: ([best]) => ({ predicted_answer: best.answer, predicted_score: best.score }),
     inside: ({ question, context }) => ({ text: question, pair: context }),
   },
-  {
-    address: "/tag",
-    title: "Tag words",
-    hint: "Every word with its label.",
-    fields: [text("Text", 6)],
-    examples: [{ text: PASSAGE }, { text: SHIP }],
+  "/tag": {
     body: ({ text }) => ({ texts: [text] }),
     show(words, { text }) {
       if (!words.length) return [element("p", { class: "hint" }, "There is no word to tag.")];
-      const kinds = [...new Set(words.map(({ entity }) => kindOf(entity)))].filter((kind) => kind !== "O").sort();
-      const shown = words.map(({ start, end, entity, score }) => ({
+      const entities = merged(words);
+      const kinds = [...new Set(entities.map(({ kind }) => kind))].sort();
+      const paint = (made, kind) => { made.style.background = colour(kinds.indexOf(kind), kinds.length); return made; };
+      const shown = entities.map(({ start, end, kind, score }) => ({
         start, end,
-        make(slice) {
-          if (entity === "O") return slice;
-          const word = element("span", { class: "word", title: percent(score) }, slice, element("small", {}, entity));
-          word.style.background = colour(kinds.indexOf(kindOf(entity)), kinds.length);
-          return word;
-        },
+        make: (slice) => paint(element("span", { class: "word", title: `${kind}, ${percent(score)}` }, slice,
+          element("small", {}, kind)), kind),
       }));
-      return [passage(text, shown)];
+      const count = (kind) => entities.filter((each) => each.kind === kind).length;
+      return [
+        passage(text, shown),
+        legend(kinds.map((kind) => paint(element("li", {}, `${kind} (${count(kind)})`), kind)), "No word has a label."),
+      ];
     },
-    inside: ({ text }) => ({ text }),
+    cells: (words) => ({ predicted_entities: JSON.stringify(merged(words).map(({ kind, text }) => [text, kind])) }),
+    inside: lookAtText,
   },
-  {
-    address: "/choose",
-    title: "Choose",
-    hint: "One option a line, two at least.",
-    fields: [
-      { name: "context", label: "Text", rows: 5 },
-      { name: "question", label: "Question", rows: 2, optional: true },
-      { name: "options", label: "Options", rows: 4 },
-    ],
-    examples: [
-      { context: PASSAGE, question: "What was marked on the chart?", options: "an island\na harbour\na ship\nLisbon" },
-    ],
+  "/choose": {
     body: ({ context, question, options }) => ({
       questions: [{ context, question, options: options.split("\n").map((line) => line.trim()).filter(Boolean) }],
     }),
@@ -126,17 +83,10 @@ export const TASKS = [
       bars(options.map(({ option, score }) => ({ what: option, share: score }))),
       ...cutNotice(Math.max(...options.map(({ tokens_cut }) => tokens_cut ?? 0))),
     ],
+    cells: ([best]) => ({ predicted_option: best.option, predicted_score: best.score }),
     inside: ({ question, context }) => ({ text: context, pair: question }),
   },
-  {
-    address: "/order",
-    title: "Order",
-    hint: "Are two adjacent segments in the order in which they were written?",
-    fields: [{ name: "first", label: "First segment", rows: 3 }, { name: "second", label: "Second segment", rows: 3 }],
-    examples: [
-      { first: "She opened the letter.", second: "It was from her brother in Lisbon." },
-      { first: "It was from her brother in Lisbon.", second: "She opened the letter." },
-    ],
+  "/order": {
     body: ({ first, second }) => ({ pairs: [[first, second]] }),
     show(found, { first, second }) {
       const yes = found.probability_in_order ?? found.probability_next;
@@ -144,36 +94,59 @@ export const TASKS = [
       const sorted = [{ what: named[0], share: yes }, { what: named[1], share: 1 - yes }];
       const order = found.label === "swapped" ? [second, first] : [first, second];
       return [
-        bars(sorted.sort((one, other) => other.share - one.share)),
-        element("ol", { class: "segments" }, ...order.map((each) => element("li", {}, element("span", {}, each)))),
-        ...cutNotice(found.tokens_cut),
+        bars(sorted.sort((one, other) => other.share - one.share)), listed(...order), ...cutNotice(found.tokens_cut),
       ];
     },
-    inside: ({ first, second }) => ({ text: first, pair: second }),
+    cells: ({ label, score }) => ({ predicted_label: label, predicted_score: score }),
+    inside: lookAtBoth,
   },
-  {
-    address: "/embed",
-    title: "Compare",
-    hint: "How near two texts are: the cosine of their vectors.",
-    fields: [{ name: "first", label: "One text", rows: 3 }, { name: "second", label: "Another", rows: 3 }],
-    examples: [
-      { first: "A storm at sea.", second: "Wind and high waves." },
-      { first: "A storm at sea.", second: "The doctor wrote a letter." },
-    ],
+  "/embed": {
     body: ({ first, second }) => ({ texts: [first, second], normalize: true }),
     all: true,
-    show([one, other]) {
-      const cosine = one.vector.reduce((sum, value, place) => sum + value * other.vector[place], 0);
+    show([one, other], { first, second }) {
       return [
-        element("p", { class: "big" }, cosine.toFixed(3)),
+        element("p", { class: "big" }, cosine(one, other).toFixed(3)),
         element("p", { class: "hint" },
           `The cosine of two vectors of ${one.vector.length} numbers; 1 is the same direction, 0 has nothing in common.`),
+        listed(first, second),
         ...cutNotice((one.tokens_cut ?? 0) + (other.tokens_cut ?? 0)),
       ];
     },
-    inside: ({ first, second }) => ({ text: first, pair: second }),
+    cells: ([one, other]) => ({ predicted_cosine: cosine(one, other) }),
+    inside: lookAtBoth,
   },
-];
+};
+
+/** An ability without a view of its own: its first field is the text, and the answer is shown as JSON. */
+const PLAIN = {
+  body: (given) => ({ texts: [Object.values(given)[0]] }),
+  show: (answer) => [element("pre", {}, JSON.stringify(answer, null, 2))],
+  cells: (answer) => ({ predicted: JSON.stringify(answer) }),
+  inside: (given) => ({ text: Object.values(given)[0] }),
+};
+
+export async function loadTasks() {
+  const reply = await fetch("/page/tasks.json");
+  return (await reply.json()).map((entry) => ({ ...PLAIN, ...entry, ...VIEWS[entry.address] }));
+}
+
+const cosine = (one, other) => one.vector.reduce((sum, value, place) => sum + value * other.vector[place], 0);
+
+/** Words of one entity (B-, then I- or E-) together; words outside of entities are left out. */
+function merged(words) {
+  const entities = [];
+  for (const { word, entity, score, start, end } of words) {
+    const last = entities.at(-1);
+    if (entity === "O") {
+      entities.push(null);
+    } else if (last && /^[IE]-/.test(entity) && last.kind === kindOf(entity)) {
+      Object.assign(last, { end, score: Math.min(last.score, score), text: `${last.text} ${word}` });
+    } else {
+      entities.push({ kind: kindOf(entity), start, end, score, text: word });
+    }
+  }
+  return entities.filter(Boolean);
+}
 
 const kindOf = (entity) => entity.replace(/^[BIES]-/, "");
 const colour = (place, count) => `hsl(${(210 + (360 * place) / Math.max(count, 1)) % 360} 70% 50% / 0.28)`;

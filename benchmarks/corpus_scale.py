@@ -8,7 +8,6 @@ of the processor. Prints a table and appends rows to a CSV.
     python benchmarks/corpus_scale.py --data corpus --billions 10
 """
 
-import csv
 import json
 import os
 import subprocess
@@ -19,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from harness import append_rows
 from rich.console import Console
 from rich.table import Table
 
@@ -26,7 +26,6 @@ from albert.cli.options import parse
 from albert.pretraining.batches import micro_batches
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
-from albert.runtime.devices import describe_machine
 from albert.runtime.json_files import load_json, save_json
 from albert.text.shards import (
     DESCRIPTION_NAME,
@@ -157,15 +156,9 @@ def _report(asked: Benchmark, rows: list[dict[str, float]], bytes_per_token: flo
             memory = row["private_mb"] + max(growth, 0) * (tokens - row["tokens"])
             computed.add_row(name, str(length), f"{tokens / 1e9:,.1f}", f"{minutes:,.1f}", f"{memory:,.0f}")
     console.print(computed)
-    new, machine = not asked.output.exists(), describe_machine()
-    with open(asked.output, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        names = list(rows[0])
-        if new:
-            writer.writerow(["date", "processor", *names])
-        for row in rows:
-            shown = [f"{row[name]:.4g}" if isinstance(row[name], float) else row[name] for name in names]
-            writer.writerow([time.strftime("%Y-%m-%d"), machine["processor"], *shown])
+    names = list(rows[0])
+    shown = [[f"{row[name]:.4g}" if isinstance(row[name], float) else row[name] for name in names] for row in rows]
+    append_rows(asked.output, names, shown)
 
 
 if __name__ == "__main__":

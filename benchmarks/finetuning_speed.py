@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 from finetuning_systems import GROUPED, OURS, TRAINER, Lengths, Setting
-from result_rows import append_rows
+from harness import append_rows
 from rich.console import Console
 from rich.table import Table
 from task_files import find_files

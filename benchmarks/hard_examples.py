@@ -7,16 +7,15 @@ seeds, and writes them as CSV.
     python benchmarks/hard_examples.py --data corpus
 """
 
-import csv
 import math
 import statistics
 import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
+from harness import append_rows
 from rich.console import Console
 from rich.table import Table
 
@@ -30,7 +29,7 @@ from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import HardExamplesRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
-from albert.runtime.devices import describe_machine, seed_torch
+from albert.runtime.devices import seed_torch
 from albert.runtime.environment import world
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
@@ -138,18 +137,15 @@ def _report(asked: Benchmark, rows: list[list[object]], baselines: dict[str, flo
                 cells.append(f"{statistics.mean(differences):+.4f} ± {spread:.4f}")
             table.add_row(variant, *cells)
     Console(width=140).print(table)
-    machine = describe_machine()
     shape = f"H{asked.hidden_size} L{asked.layers} length {asked.max_length} batch {asked.batch_size}"
-    about = [time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], shape, asked.tokens]
     settings = {"plain": "", "focus": f"focus {asked.focus:g}", "neighbours": f"share {asked.share:g}"}
-    new = not asked.output.exists()
-    with open(asked.output, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            columns = ("variant", "setting", "seed", "steps", *FIGURES, *baselines)
-            writer.writerow(["date", "processor", "torch", "shape", "tokens", *columns])
-        shares = [f"{share:.4f}" for share in baselines.values()]
-        writer.writerows([*about, row[0], settings[str(row[0])], *row[1:], *shares] for row in rows)
+    columns = ("shape", "tokens", "variant", "setting", "seed", "steps", *FIGURES, *baselines)
+    shares = [f"{share:.4f}" for share in baselines.values()]
+    append_rows(
+        asked.output,
+        columns,
+        [[shape, asked.tokens, row[0], settings[str(row[0])], *row[1:], *shares] for row in rows],
+    )
 
 
 if __name__ == "__main__":

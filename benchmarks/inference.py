@@ -29,9 +29,8 @@ from typing import Literal
 
 import numpy as np
 import torch
+from harness import append_rows, forget_peak, peak_bytes
 from inference_systems import COMPILED, CPU, OURS, RUNTIMES, TRANSFORMERS, Batch, Run, build, needed_files
-from resident_memory import forget_peak, peak_bytes
-from result_rows import append_rows
 from rich.console import Console
 from rich.table import Table
 

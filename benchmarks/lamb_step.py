@@ -11,12 +11,10 @@ the same memory for all. Peers that are not installed are named and left out:
 --compiled adds the formula in two passes as torch.compile makes it, for which a C++ compiler is needed.
 """
 
-import csv
 import importlib
 import importlib.util
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
+from harness import interleave, ratio, report
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
@@ -33,14 +30,12 @@ from albert.cli.options import parse
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import PRESETS
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer, parameter_groups
-from albert.runtime.devices import describe_machine
-from albert.runtime.progress import progress
 
 OURS, BOUND, ADAMW_BOUND = "albert", "copy 40", "copy 28"
 LEARNING_RATE = 1e-6
 LARGEST_COPY = 1 << 26
 """Numbers in a copy: far more than any cache holds; longer copies are several."""
-COLUMNS = ("date", "processor", "torch", "threads", "model", "parameters", "system", "milliseconds", "lowest",
+COLUMNS = ("model", "parameters", "system", "milliseconds", "lowest",
            "highest", "times_copy_40", "times_copy_28", "times_albert")  # fmt: skip
 
 
@@ -76,20 +71,9 @@ def main(arguments: list[str]) -> None:
         }
         if asked.compiled:
             steps["compiled two passes"] = _compiled(optimizers[OURS])
-        _report(asked, name, sum(parameter.numel() for parameter in model.parameters()), _measure(steps, asked.rounds))
-
-
-def _measure(steps: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {system: [] for system in steps}
-    with progress("Steps", total=rounds + 1, unit="rounds") as bar:
-        for number in range(rounds + 1):  # the first round warms up
-            for system, step in sorted(steps.items(), reverse=bool(number % 2)):
-                started = time.perf_counter()
-                step()
-                if number:
-                    seconds[system].append(time.perf_counter() - started)
-            bar.advance()
-    return seconds
+        _report(
+            asked, name, sum(parameter.numel() for parameter in model.parameters()), interleave(steps, asked.rounds)
+        )
 
 
 def _copy(model: nn.Module, bytes_per_parameter: int) -> Callable[[], None]:
@@ -176,27 +160,13 @@ def _compiled(optimizer: Optimizer) -> Callable[[], None]:
     return step
 
 
-def _report(asked: Benchmark, model: str, parameters: int, seconds: dict[str, list[float]]) -> None:
-    machine = describe_machine()
-    table = Table("system", "ms", "lowest", "x copy 40", "x copy 28", "x albert", title=f"{model}, {parameters:,}")
+def _report(asked: Benchmark, model: str, parameters: int, found: dict[str, list[float]]) -> None:
     rows = []
-    for system, times in sorted(seconds.items(), key=lambda item: statistics.median(item[1])):
-        # Ratios of neighbours in a round: what else the machine does touches both.
-        ratios = [
-            f"{statistics.median(a / b for a, b in zip(times, seconds[other], strict=True)):.2f}"
-            for other in (BOUND, ADAMW_BOUND, OURS)
-        ]
-        shown = [f"{1000 * value:.1f}" for value in (statistics.median(times), min(times), max(times))]
-        table.add_row(system, *shown[:2], *ratios)
-        rows.append([time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], machine["threads"], model,
-                     parameters, system, *shown, *ratios])  # fmt: skip
-    Console().print(table)
-    new = not asked.output.exists()
-    with open(asked.output, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(COLUMNS)
-        writer.writerows(rows)
+    for system, times in sorted(found.items(), key=lambda item: statistics.median(item[1])):
+        ratios = [f"{ratio(times, found[other]):.2f}" for other in (BOUND, ADAMW_BOUND, OURS)]
+        milliseconds = [f"{1000 * value:.1f}" for value in (statistics.median(times), min(times), max(times))]
+        rows.append([model, parameters, system, *milliseconds, *ratios])
+    report(asked.output, COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ import onnx
 import onnxruntime
 import torch
 import transformers
+from harness import append_rows
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers.optimizer import optimize_model
-from result_rows import append_rows
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.options import parse

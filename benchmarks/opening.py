@@ -10,25 +10,23 @@ times: until the model is opened, until its weights have been read, and that wit
     python benchmarks/opening.py --presets albert-base albert-xlarge --rounds 7
 """
 
-import csv
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from harness import append_rows, in_turn, ratio
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.checkpoints.tensor_files import WEIGHTS_NAME
 from albert.cli.options import parse
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import PRESETS, AlbertConfig
-from albert.runtime.devices import describe_machine
 
 OPENERS = {
     "albert": (
@@ -49,6 +47,7 @@ TINY = AlbertConfig(
 )
 FIGURES = ("weight_bytes", "import_seconds", "open_seconds", "ready_seconds", "total_seconds", "peak_copies")
 COMPARED = ("ready_seconds", "total_seconds")
+COLUMNS = ("preset", "opener", *FIGURES, *(f"{figure}_ratio" for figure in COMPARED))
 # Writing 5 to clear_refs makes the kernel forget the peak so far.
 PROCESS = """
 import json, sys, time
@@ -92,7 +91,7 @@ def main(arguments: list[str]) -> None:
         for preset in asked.presets:
             _save(Path(folder) / preset, PRESETS[preset])
             seen = _measure(asked.rounds, Path(folder) / preset, Path(folder) / "tiny")
-            _append(asked.output, _report(preset, seen))
+            append_rows(asked.output, COLUMNS, _report(preset, seen))
 
 
 def _save(directory: Path, config: AlbertConfig) -> None:
@@ -107,7 +106,7 @@ def _measure(rounds: int, directory: Path, tiny: Path) -> Seen:
     """Opener -> figure -> one number a round."""
     seen: Seen = {name: {figure: [] for figure in FIGURES} for name in OPENERS}
     for number in range(rounds + 1):  # the first round warms up the cache of files
-        for name in sorted(OPENERS, reverse=bool(number % 2)):
+        for name in in_turn(list(OPENERS), number):
             found = _open_once(name, directory)
             found["weight_bytes"] = (directory / WEIGHTS_NAME).stat().st_size
             found["total_seconds"] = found["import_seconds"] + found["ready_seconds"]
@@ -128,39 +127,14 @@ def _open_once(name: str, directory: Path) -> dict[str, float]:
 
 
 def _report(preset: str, seen: Seen) -> list[list[object]]:
-    machine, rows = describe_machine(), []
+    rows: list[list[object]] = []
     for name, figures in seen.items():
         medians = {figure: round(statistics.median(values), 3) for figure, values in figures.items()}
-        ratios = [_ratio(figures, seen["transformers"], figure) for figure in COMPARED]
+        ratios = [round(ratio(seen["transformers"][figure], figures[figure]), 2) for figure in COMPARED]
         told = ", ".join(f"{figure} {value:,}" for figure, value in medians.items())
         print(f"{preset}, {name}: {told}; as fast as transformers: ready {ratios[0]}, with imports {ratios[1]}")
-        rows.append([time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], preset, name,
-                     *medians.values(), *ratios])  # fmt: skip
+        rows.append([preset, name, *medians.values(), *ratios])
     return rows
-
-
-def _ratio(ours: dict[str, list[float]], theirs: dict[str, list[float]], figure: str) -> float:
-    """How many times as fast as transformers: the median over the rounds."""
-    return round(statistics.median(b / a for a, b in zip(ours[figure], theirs[figure], strict=True)), 2)
-
-
-def _append(path: Path, rows: list[list[object]]) -> None:
-    new = not path.exists()
-    with open(path, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(
-                [
-                    "date",
-                    "processor",
-                    "torch",
-                    "preset",
-                    "opener",
-                    *FIGURES,
-                    *(f"{figure}_ratio" for figure in COMPARED),
-                ]
-            )
-        writer.writerows(rows)
 
 
 if __name__ == "__main__":

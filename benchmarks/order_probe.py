@@ -10,16 +10,13 @@ Prints a table and writes it as CSV.
     python benchmarks/order_probe.py --data corpus
 """
 
-import csv
 import sys
-import time
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+from harness import report
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
@@ -247,7 +244,7 @@ def main(arguments: list[str]) -> None:
                 [objective, max_length, short, keep_pairs, len(pairs), *(f"{share:.4f}" for share in shares), above]
             )
             bar.advance()
-    _report(asked.output, rows)
+    report(asked.output, COLUMNS, rows, same=COLUMNS[:4])
 
 
 def _like(pairs: Pairs, corpus: TokenCorpus, seed: int) -> Pairs:
@@ -260,16 +257,6 @@ def _like(pairs: Pairs, corpus: TokenCorpus, seed: int) -> Pairs:
         if abs(more.lengths.sum(axis=1).mean() - wanted) > abs(found.lengths.sum(axis=1).mean() - wanted):
             return found
         found = more
-
-
-def _report(output: Path, rows: list[list[object]]) -> None:
-    table = Table(*COLUMNS, box=None)
-    for row in rows:
-        table.add_row(*map(str, row))
-    Console(width=120).print(table)
-    today = time.strftime("%Y-%m-%d")
-    with open(output, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([["date", *COLUMNS], *([today, *row] for row in rows)])
 
 
 if __name__ == "__main__":

@@ -12,10 +12,8 @@ given a loaded data set, and writes ids.
         --reference google-research/albert --reference-python tensorflow/bin/python
 """
 
-import csv
 import itertools
 import json
-import multiprocessing
 import os
 import resource
 import statistics
@@ -24,18 +22,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import datasets
+from harness import append_rows, each_in_a_process, in_turn, ratio
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer
 
 from albert.cli.options import parse
-from albert.runtime.devices import describe_machine
 from albert.text.corpus import read_corpus
 from albert.text.prepare import prepare
 from albert.text.sentences import split_sentences
@@ -51,7 +49,7 @@ reference.main(None)
 print(time.process_time() - start)
 """
 COLUMNS = [
-    *("date", "processor", "load", "peers_megabytes", "albert_mb_per_second", "reference_mb_per_second"),
+    *("load", "peers_megabytes", "albert_mb_per_second", "reference_mb_per_second"),
     *("transformers_mb_per_second", "times_reference", "times_transformers", "memory_megabytes", "resident_mb"),
     *("times_memory", "processes_megabytes", "seconds", "times_processes", "processor_seconds"),
 ]
@@ -87,17 +85,11 @@ def main(arguments: list[str]) -> None:
     """Run and report."""
     asked = parse(Benchmark, arguments, "preparation.py")
     os.environ |= ONE_THREAD
-    machine = describe_machine()
-    row = {"date": time.strftime("%Y-%m-%d"), "processor": machine["processor"], "load": round(os.getloadavg()[0], 1)}
+    row: dict[str, object] = {"load": round(os.getloadavg()[0], 1)}
     with tempfile.TemporaryDirectory() as folder:
         for part in asked.parts:
             row |= PARTS[part](asked, Path(folder))
-    new = not asked.output.exists()
-    with open(asked.output, "a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
+    append_rows(asked.output, COLUMNS, [row])
 
 
 # ---- peers ----------------------------------------------------------------------------------------------------------
@@ -116,18 +108,19 @@ def compare_peers(asked: Benchmark, folder: Path) -> dict[str, object]:
         (folder / "sentences.txt").write_text("".join(sentences), encoding="utf-8")
     rates: dict[str, list[float]] = {name: [] for name in peers}
     for number in range(asked.rounds):
-        for name, seconds in sorted(peers.items(), reverse=bool(number % 2)):
+        for name in in_turn(list(peers), number):
+            seconds = peers[name]
             with tempfile.TemporaryDirectory(dir=folder) as place:
-                rates[name].append(sizes[name] / in_own_process(seconds, asked, folder, Path(place)))
+                rates[name].append(sizes[name] / each_in_a_process(partial(seconds, asked, folder), [Path(place)])[0])
     table = Table("peers", "MB/s of a core", "ours is faster by", box=None)
     figures: dict[str, object] = {"peers_megabytes": round(size, 1)}
     for name, found in rates.items():
-        ratio = statistics.median(a / b for a, b in zip(rates["albert"], found, strict=True))
+        times = ratio(rates["albert"], found)
         rate = statistics.median(found)
         figures[f"{name}_mb_per_second"] = round(rate, 2)
         if name != "albert":
-            figures[f"times_{name}"] = round(ratio, 1)
-        table.add_row(name, f"{rate:,.2f}", f"{ratio:,.1f}")
+            figures[f"times_{name}"] = round(times, 1)
+        table.add_row(name, f"{rate:,.2f}", f"{times:,.1f}")
     Console(width=100).print(table)
     return figures
 
@@ -170,12 +163,6 @@ def reference_seconds(asked: Benchmark, folder: Path, place: Path) -> float:
     return float(done.stdout.split()[-1])
 
 
-def in_own_process(seconds: Callable[..., float], *arguments: object) -> float:
-    """What a function returns in a process of its own."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(seconds, *arguments).result()
-
-
 # ---- memory and processes -------------------------------------------------------------------------------------------
 
 
@@ -187,11 +174,11 @@ def compare_memory(asked: Benchmark, folder: Path) -> dict[str, object]:
         write_json_lines(folder / "text.jsonl", some_text(asked.text, megabytes))
         found[megabytes] = run_command(asked, folder, workers=2).resident
         table.add_row(f"{megabytes:,.0f} MB of text", f"{found[megabytes]:,.0f}")
-    ratio = max(found.values()) / found[asked.memory_megabytes[0]]
-    table.add_row("times", f"{ratio:,.2f}")
+    times = max(found.values()) / found[asked.memory_megabytes[0]]
+    table.add_row("times", f"{times:,.2f}")
     Console(width=100).print(table)
     sizes, residents = (" ".join(f"{value:.0f}" for value in values) for values in (found, found.values()))
-    return {"memory_megabytes": sizes, "resident_mb": residents, "times_memory": round(ratio, 2)}
+    return {"memory_megabytes": sizes, "resident_mb": residents, "times_memory": round(times, 2)}
 
 
 def compare_processes(asked: Benchmark, folder: Path) -> dict[str, object]:
@@ -201,19 +188,23 @@ def compare_processes(asked: Benchmark, folder: Path) -> dict[str, object]:
     for number in range(asked.rounds):
         for workers in (1, 2) if number % 2 else (2, 1):
             runs[workers].append(run_command(asked, folder, workers))
-    ratio = statistics.median(one.seconds / two.seconds for one, two in zip(*runs.values(), strict=True))
+    times = ratio(*([run.seconds for run in found] for found in runs.values()))
     table = Table("processes", "seconds", "of a processor", box=None)
     medians = {}
     for workers, found in runs.items():
         medians[workers] = [statistics.median(getattr(run, name) for run in found) for name in ("seconds", "processor")]
         table.add_row(f"{workers}", *(f"{value:,.1f}" for value in medians[workers]))
-    table.add_row("times", f"{ratio:,.2f}", f"load {os.getloadavg()[0]:.1f}")
+    table.add_row("times", f"{times:,.2f}", f"load {os.getloadavg()[0]:.1f}")
     Console(width=100).print(table)
     seconds, processor = (
         " ".join(f"{value:.1f}" for value in values) for values in zip(*medians.values(), strict=True)
     )
-    figures = {"processes_megabytes": asked.processes_megabytes, "seconds": seconds, "times_processes": round(ratio, 2)}
-    return figures | {"processor_seconds": processor}
+    return {
+        "processes_megabytes": asked.processes_megabytes,
+        "seconds": seconds,
+        "times_processes": round(times, 2),
+        "processor_seconds": processor,
+    }
 
 
 @dataclass(frozen=True)

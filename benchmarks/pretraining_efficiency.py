@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from harness import append_rows
 from matplotlib.figure import Figure
 from pretraining_learners import CPU, Blocks, Contest, Point, Progressed, System, collator
-from result_rows import append_rows
 from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging

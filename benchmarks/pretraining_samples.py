@@ -9,7 +9,6 @@ TensorFlow. Prints medians and ratios, what an H200 would take for each model, a
     python benchmarks/pretraining_samples.py --data corpus --reference google-research-albert/create_pretraining_data.py
 """
 
-import csv
 import importlib.util
 import random
 import statistics
@@ -23,6 +22,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+from harness import append_rows, ratio
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling
@@ -33,7 +33,6 @@ from albert.model.cost import count_flops
 from albert.pretraining.batches import micro_batches
 from albert.pretraining.masking import MaskingRecipe, Words
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
-from albert.runtime.devices import describe_machine
 from albert.text.shards import TokenCorpus
 
 H200_FLOPS, USED = 990e12, 0.4
@@ -215,12 +214,11 @@ def _loaded(path: Path) -> Any:
 
 
 def _report(asked: Benchmark, rates: dict[str, list[float]]) -> None:
-    ours = rates["albert"]
     medians = {name: statistics.median(found) for name, found in rates.items()}
     table = Table("", "tokens/s", "ours is faster by", box=None)
     for name, found in rates.items():
-        ratio = statistics.median(a / b for a, b in zip(ours, found, strict=True))
-        table.add_row(name, f"{medians[name]:,.0f}", "" if name == "albert" else f"{ratio:,.1f}")
+        times = "" if name == "albert" else f"{ratio(rates['albert'], found):,.1f}"
+        table.add_row(name, f"{medians[name]:,.0f}", times)
     console = Console(width=100)
     console.print(table)
     needs = Table("an H200 trains", "MFLOP a token", "tokens/s at 40 %", "GPUs that one process feeds", box=None)
@@ -230,16 +228,9 @@ def _report(asked: Benchmark, rates: dict[str, list[float]]) -> None:
         needed = USED * H200_FLOPS / work
         needs.add_row(name, f"{work / 1e6:,.0f}", f"{needed:,.0f}", f"{medians['albert'] / needed:,.0f}")
     console.print(needs)
-    machine = describe_machine()
-    shape = f"length {asked.max_length} batch {asked.micro_batch_size}"
-    row = [time.strftime("%Y-%m-%d"), machine["processor"], np.__version__, shape]
-    row += [str(round(medians[name])) if name in medians else "" for name in COLUMNS]
-    new = not asked.output.exists()
-    with open(asked.output, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(["date", "processor", "numpy", "shape", *(f"{name}, tokens/s" for name in COLUMNS)])
-        writer.writerow(row)
+    row = {"numpy": np.__version__, "shape": f"length {asked.max_length} batch {asked.micro_batch_size}"}
+    row |= {f"{name}, tokens/s": str(round(medians[name])) if name in medians else "" for name in COLUMNS}
+    append_rows(asked.output, list(row), [row])
 
 
 if __name__ == "__main__":

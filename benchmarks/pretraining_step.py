@@ -12,29 +12,24 @@ everything imported.
         --systems sdpa eager compiled gathered
 """
 
-import csv
 import gc
-import multiprocessing
 import statistics
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from harness import each_in_a_process, forget_peak, in_turn, peak_bytes, ratio, report, seconds
 from pretraining_systems import CPU, GATHERED, OURS, PADDED, build
-from resident_memory import forget_peak, peak_bytes
-from rich.console import Console
-from rich.table import Table
 
 from albert.cli.options import parse
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.cost import pretraining_flops
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, Sample, SequenceRecipe
-from albert.runtime.devices import describe_machine, measured_matmul_rate
+from albert.runtime.devices import measured_matmul_rate
 from albert.runtime.environment import Precision
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
@@ -43,7 +38,7 @@ SLOTS = 4096
 """Tokens that a batch would have without short sequences."""
 MEMORY_STEPS = 3
 COLUMNS = (
-    "date", "processor", "torch", "shape", "precision", "albert_tokens_per_second", "transformers_tokens_per_second",
+    "shape", "precision", "albert_tokens_per_second", "transformers_tokens_per_second",
     "ratio", "fastest", "gathered_tokens_per_second", "gathered_ratio", "real_tokens_share", "matmul_share",
     "albert_peak_mb", "transformers_peak_mb", "gathered_peak_mb", "peak_ratio", "rounds",
 )  # fmt: skip
@@ -107,27 +102,27 @@ def main(arguments: list[str]) -> None:
         for length in asked.lengths
         for precision in asked.precisions
     ]
-    _report(asked.output, [_row(case, asked) for case in cases])
+    report(asked.output, COLUMNS, [_row(case, asked) for case in cases])
 
 
 def _row(case: Case, asked: Benchmark) -> list[object]:
     names = (OURS, *asked.systems)
-    peaks = _peaks(case, names) if asked.memory else {}
-    seconds, tokens, flops = _measure(case, names, asked.rounds)
-    rates = {name: statistics.median(n / took for n, took in zip(tokens, seconds[name], strict=True)) for name in names}
+    peaks = dict(zip(names, each_in_a_process(partial(_peak, case), names), strict=True)) if asked.memory else {}
+    spent, tokens, flops = _measure(case, names, asked.rounds)
+    rates = {name: statistics.median(n / took for n, took in zip(tokens, spent[name], strict=True)) for name in names}
     fastest = max((name for name in names if name in PADDED), key=rates.__getitem__, default="")
 
     def times(name: str) -> str:
-        if name not in seconds:
+        if name not in spent:
             return ""
-        return f"{statistics.median(b / a for a, b in zip(seconds[OURS], seconds[name], strict=True)):.2f}"
+        return f"{ratio(spent[name], spent[OURS]):.2f}"
 
-    speed = statistics.median(work / took for work, took in zip(flops, seconds[OURS], strict=True))
-    machine, slots = describe_machine(), case.batch_size * case.length
+    speed = statistics.median(work / took for work, took in zip(flops, spent[OURS], strict=True))
+    slots = case.batch_size * case.length
     size = f"H{case.config.hidden_size} L{case.config.num_hidden_layers}"
     shape = f"{size} length {case.length} batch {case.batch_size}"
     return [
-        time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], shape, case.precision, round(rates[OURS]),
+        shape, case.precision, round(rates[OURS]),
         round(rates[fastest]) if fastest else "", times(fastest), fastest,
         round(rates[GATHERED]) if GATHERED in rates else "", times(GATHERED),
         f"{statistics.mean(tokens) / slots:.2f}", f"{speed / measured_matmul_rate(CPU, case.precision):.2f}",
@@ -142,37 +137,22 @@ def _measure(
     """Seconds of each system's steps, and their tokens and work."""
     measured_matmul_rate(CPU, case.precision)
     systems = {name: build(name, case.config, case.length) for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    found: dict[str, list[float]] = {name: [] for name in names}
     tokens, flops = [], []
     with progress("Measuring", (rounds + 1) * len(names), "steps") as bar:
         for number in range(rounds + 1):
             batch = case.batch(number)
             lengths = [len(sample.token_ids) for sample in batch]
-            for name in sorted(names, reverse=bool(number % 2)):
-                started = time.perf_counter()
-                systems[name].step(batch, case.precision)
+            for name in in_turn(names, number):
+                took = seconds(partial(systems[name].step, batch, case.precision))
                 if number:
-                    seconds[name].append(time.perf_counter() - started)
+                    found[name].append(took)
                 bar.advance()
             if number:
                 tokens.append(sum(lengths))
                 masked = sum(len(sample.masked_labels) for sample in batch)
                 flops.append(pretraining_flops(case.config, lengths, masked))
-    return seconds, tokens, flops
-
-
-def _peaks(case: Case, names: Sequence[str]) -> dict[str, int]:
-    """Bytes of each system at its peak, in a process of its own."""
-    spawn = multiprocessing.get_context("spawn")
-    with (
-        progress("Memory", len(names), "processes") as bar,
-        ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as processes,
-    ):
-        found = {}
-        for name, peak in zip(names, processes.map(_peak, [case] * len(names), names), strict=True):
-            found[name] = peak
-            bar.advance()
-    return found
+    return found, tokens, flops
 
 
 def _peak(case: Case, name: str) -> int:
@@ -186,23 +166,6 @@ def _peak(case: Case, name: str) -> int:
     for number in range(MEMORY_STEPS):
         system.step(case.batch(number), case.precision)
     return peak_bytes() - idle
-
-
-def _report(output: Path, rows: Sequence[Sequence[object]]) -> None:
-    """Print, and append to what is there; columns that older rows lack stay empty in them."""
-    table = Table("", *(str(row[3]) + " " + str(row[4]) for row in rows), box=None)
-    for column, name in enumerate(COLUMNS[5:], start=5):
-        table.add_row(name.replace("_", " "), *(str(row[column]) for row in rows))
-    Console(width=160).print(table)
-    older: list[dict[str, str]] = []
-    if output.exists():
-        with open(output, newline="", encoding="utf-8") as file:
-            older = list(csv.DictReader(file))
-    with open(output, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(older)
-        writer.writerows(dict(zip(COLUMNS, row, strict=True)) for row in rows)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from result_rows import append_rows
+from harness import append_rows
 from rich.console import Console
 from rich.table import Table
 from task_files import find_files

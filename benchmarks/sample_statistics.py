@@ -5,13 +5,12 @@ A score is how many standard deviations a figure is away from its expectation. P
     python benchmarks/sample_statistics.py --data corpus --samples 100000
 """
 
-import csv
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from harness import append_rows
 from rich.console import Console
 from rich.table import Table
 
@@ -61,14 +60,13 @@ def main(arguments: list[str]) -> None:
     for name in names:
         table.add_row(name, *(_cell(figures.get(name)) for figures in found.values()))
     Console(width=150).print(table)
-    with open(asked.output, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["date", "kind", "samples", "figure", "seen", "expected", "score"])
-        for kind, figures in found.items():
-            for figure in figures.values():
-                values = (figure.seen, figure.expected, figure.score)
-                shown = ["" if value is None else f"{value:.6g}" for value in values]
-                writer.writerow([time.strftime("%Y-%m-%d"), kind, asked.samples, figure.name, *shown])
+    rows = []
+    for kind, figures in found.items():
+        for figure in figures.values():
+            values = (figure.seen, figure.expected, figure.score)
+            shown = ["" if value is None else f"{value:.6g}" for value in values]
+            rows.append([kind, asked.samples, figure.name, *shown])
+    append_rows(asked.output, ("kind", "samples", "figure", "seen", "expected", "score"), rows, same=("kind", "figure"))
 
 
 def _cell(figure: Figure | None) -> str:

@@ -32,8 +32,8 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from harness import append_rows
 from http_client import Connection, Reply, get, go_away, slow_connection
-from result_rows import append_rows
 from rich.console import Console
 from rich.table import Table
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from result_rows import append_rows
+from harness import append_rows
 
 from albert.cli.options import parse
 from albert.experiments.quickstart import labelled_passages

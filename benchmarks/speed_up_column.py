@@ -10,19 +10,16 @@ round, so that other users of the machine change both sides alike.
     python benchmarks/speed_up_column.py --rounds 3
 """
 
-import csv
 import gc
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
-from rich.console import Console
-from rich.table import Table
+from harness import report, seconds
 
 from albert.cli.options import parse
 from albert.experiments.sizes import random_batch
@@ -31,7 +28,7 @@ from albert.model.config import PRESETS, AlbertConfig
 from albert.model.cost import pretraining_flops
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import pretraining_objective
-from albert.runtime.devices import autocast, describe_machine, pick_device
+from albert.runtime.devices import autocast, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.progress import progress
 
@@ -83,8 +80,8 @@ def main(arguments: list[str]) -> None:
             for name in models:
                 batches = [(length, max(1, asked.tokens // length)) for length in asked.lengths]
                 measured = measure(PRESETS[name], batches, device, asked.precision)
-                for length, seconds in zip(asked.lengths, measured, strict=True):
-                    found[length, name].append(seconds)
+                for length, took in zip(asked.lengths, measured, strict=True):
+                    found[length, name].append(took)
                 bar.advance()
     _report(asked, found)
 
@@ -111,43 +108,24 @@ def measure(
     found = []
     for length, sequences in batches:
         run = gradients(length, sequences)
-        found.append(Seconds(_seconds(run, device), _seconds(optimizer.step, device)))
+        found.append(Seconds(seconds(run, device), seconds(optimizer.step, device)))
     del model, optimizer
     gc.collect()
     return found
 
 
-def _seconds(run: Callable[[], object], device: torch.device) -> float:
-    started = time.perf_counter()
-    run()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - started
-
-
 def _report(asked: Benchmark, found: dict[tuple[int, str], list[Seconds]]) -> None:
-    machine = describe_machine()
-    where = [time.strftime("%Y-%m-%d"), machine.get("gpu", machine["processor"]), machine["torch"], machine["threads"]]
     rows = []
     for (length, name), rounds in found.items():
         batch_size = max(1, asked.tokens // length)
-        steps, large = (
-            [seconds.of_a_step(batch_size) for seconds in found[length, other]] for other in (name, "bert-large")
-        )
+        steps, large = ([each.of_a_step(batch_size) for each in found[length, other]] for other in (name, "bert-large"))
         ratios = sorted(theirs / ours for ours, theirs in zip(steps, large, strict=True))
         work = _flops("bert-large", length) / _flops(name, length)
         relative = [f"{ratio:.2f}" for ratio in (statistics.median(ratios), ratios[0], ratios[-1], work)]
         parts = [f"{statistics.median(part):.3f}" for part in zip(*rounds, strict=True)]
         rate = f"{PAPER_BATCH / statistics.median(steps):.3g}"
         rows.append([length, batch_size, asked.precision, name, *parts, rate, *relative, PAPER.get(name, "")])
-    table = Table(*COLUMNS, box=None)
-    for row in rows:
-        table.add_row(*map(str, row))
-    Console(width=160).print(table)
-    with open(asked.output, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["date", "processor", "torch", "threads", *COLUMNS])
-        writer.writerows([*where, *row] for row in rows)
+    report(asked.output, COLUMNS, rows, same=COLUMNS[:4])
 
 
 def _flops(name: str, length: int) -> int:

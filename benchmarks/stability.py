@@ -17,17 +17,16 @@ Prints a table, appends rows to a CSV, and exits with 1 when a run was not stabl
     python benchmarks/stability.py --data corpus
 """
 
-import csv
 import math
 import statistics
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
+from harness import append_rows
 from rich.console import Console
 from rich.table import Table
 
@@ -40,7 +39,7 @@ from albert.optim.recipe import warmup_then_linear
 from albert.pretraining.batches import PretrainingBatches, pretraining_objective
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
-from albert.runtime.devices import describe_machine, seed_torch
+from albert.runtime.devices import seed_torch
 from albert.runtime.environment import Precision, world
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
@@ -124,12 +123,14 @@ def main(arguments: list[str]) -> None:
     corpus = TokenCorpus.open(asked.data, "train", verify=False)
     samples = PretrainingSamples(corpus, SequenceRecipe(max_length=asked.max_length), MaskingRecipe(), asked.seed)
     frequencies = _entropy(samples, 20_000)
+    shape = f"H{asked.hidden_size} L{asked.layers} length {asked.max_length} batch {asked.batch_size}"
     rows = []
     for kind in asked.optimizers:
         for precision in asked.precisions:
             course = _trained(asked, RECIPES[kind], precision, samples)
             rows.append({"optimizer": kind, "precision": precision, **course.figures(frequencies)})
-            _keep(asked, rows[-1])
+            about = {"shape": shape, "steps": asked.steps}
+            append_rows(asked.output, [*about, *rows[-1]], [about | rows[-1]])
     table = Table(*rows[0], box=None)
     for row in rows:
         table.add_row(*map(str, row.values()))
@@ -180,18 +181,6 @@ def _entropy(samples: PretrainingSamples, count: int) -> float:
     frequencies = np.bincount(samples.batch(np.arange(count)).masked_labels)
     shares = frequencies[frequencies > 0] / frequencies.sum()
     return float(-(shares * np.log(shares)).sum())
-
-
-def _keep(asked: Benchmark, row: dict[str, object]) -> None:
-    machine = describe_machine()
-    shape = f"H{asked.hidden_size} L{asked.layers} length {asked.max_length} batch {asked.batch_size}"
-    about = [time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], shape, asked.steps]
-    new = not asked.output.exists()
-    with open(asked.output, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(["date", "processor", "torch", "shape", "steps", *row])
-        writer.writerow([*about, *row.values()])
 
 
 if __name__ == "__main__":

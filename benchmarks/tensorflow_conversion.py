@@ -8,7 +8,6 @@ reading, writing, flushing, hashing, and opening what was written.
     python benchmarks/tensorflow_conversion.py --presets albert-base albert-xxlarge
 """
 
-import csv
 import importlib.util
 import json
 import shutil
@@ -16,16 +15,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from harness import append_rows
 
 from albert.cli.options import parse
 from albert.model.config import PRESETS, AlbertConfig
-from albert.runtime.devices import describe_machine
 
 CHECKPOINTS = Path(__file__).resolve().parents[1] / "tests" / "checkpoints" / "tensorflow"
 TINY = CHECKPOINTS / "shared"
@@ -69,7 +67,6 @@ class Benchmark:
 def main(arguments: list[str]) -> None:
     """Run and report."""
     asked = parse(Benchmark, arguments, "tensorflow_conversion.py")
-    machine = describe_machine()
     for preset in asked.presets:
         with tempfile.TemporaryDirectory() as folder:
             write_checkpoint(Path(folder) / "source", PRESETS[preset])
@@ -77,7 +74,7 @@ def main(arguments: list[str]) -> None:
                 {work: _measure(work, Path(folder), number) for work in WORKS} for number in range(asked.rounds + 1)
             ][1:]  # the first round warms up the cache of files
         megabytes = seen[0]["read"]["size"] / 1e6
-        row: list[object] = [time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], preset, megabytes]
+        row: list[object] = [preset, megabytes]
         for work in WORKS:
             seconds, cpu, copies = (
                 statistics.median(run[work][figure] for run in seen) for figure in ("seconds", "cpu_seconds", "copies")
@@ -85,7 +82,10 @@ def main(arguments: list[str]) -> None:
             row += [round(seconds, 2), round(cpu, 2), round(megabytes / seconds, 1), round(copies, 2)]
             told = f"{seconds:.2f} s, {cpu:.2f} s of CPU, {megabytes / seconds:,.0f} MB/s, peak {copies:.2f} copies"
             print(f"{preset}, {work}: {told}")
-        _append(asked.output, row)
+        names = ("seconds", "cpu_seconds", "megabytes_per_second", "copies")
+        append_rows(
+            asked.output, ["preset", "megabytes", *(f"{work}_{name}" for work in WORKS for name in names)], [row]
+        )
 
 
 def write_checkpoint(directory: Path, config: AlbertConfig) -> None:
@@ -137,17 +137,6 @@ def _measure(work: str, folder: Path, number: int) -> dict[str, float]:
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
     shutil.rmtree(output, ignore_errors=True)
     return json.loads(done.stdout)
-
-
-def _append(path: Path, row: list[object]) -> None:
-    new = not path.exists()
-    with open(path, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            names = ("seconds", "cpu_seconds", "megabytes_per_second", "copies")
-            figures = [f"{work}_{name}" for work in WORKS for name in names]
-            writer.writerow(["date", "processor", "torch", "preset", "megabytes", *figures])
-        writer.writerow(row)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,11 @@ gives other ids than its own tests expect), and from `spiece.model` alone, as tr
     python benchmarks/tokenizer_equality.py --model spiece.model --text corpus/ glue/ squad/
 """
 
-import csv
 import gzip
 import json
 import re
 import sys
 import tempfile
-import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +26,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import sentencepiece
+from harness import append_rows
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -159,7 +158,8 @@ def main(arguments: list[str]) -> None:
             rows.append((pair, why, count, followers[pair, why], examples))
     _report(rows, sentences, characters, len(files))
     if asked.output is not None:
-        _append(asked.output, rows, sentences)
+        columns = ("compared", "class", "sentences", "of", "albert_as_the_original")
+        append_rows(asked.output, columns, [[*row[:3], sentences, row[3]] for row in rows])
 
 
 def sample(file: Path, limit: int) -> Iterator[str]:
@@ -239,15 +239,6 @@ def _report(rows: list[tuple[str, str, int, int, list[str]]], sentences: int, ch
         table.add_row(pair, why, f"{count:,}", "" if why == "equal" else f"{following:,}", shown)
     Console(soft_wrap=False, highlight=False, width=200).print(table)
     print(f"{sentences:,} sentences, {characters / 1e6:,.1f} million characters, {files} files")
-
-
-def _append(output: Path, rows: list[tuple[str, str, int, int, list[str]]], sentences: int) -> None:
-    new = not output.exists()
-    with output.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        if new:
-            writer.writerow(["date", "compared", "class", "sentences", "of", "albert_as_the_original"])
-        writer.writerows([time.strftime("%Y-%m-%d"), *row[:3], sentences, row[3]] for row in rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ not a peer. "Plain" texts are the same in lower case and ASCII and need no prepr
     python benchmarks/tokenizer_speed.py --data corpus/ --tokenizer spiece.model
 """
 
-import csv
 import gc
 import os
 import random
@@ -33,11 +32,11 @@ from typing import Any
 import sentencepiece
 import tokenizers
 import transformers
+from harness import append_rows
 from rich.console import Console
 from rich.table import Table
 
 from albert.cli.options import parse
-from albert.runtime.devices import describe_machine
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.text import word_cache
@@ -50,6 +49,9 @@ NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 ONE_THREAD = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": "1"}
 IDS, OFFSETS = "ids", "ids and offsets"
 FLOOR = "sentencepiece, text as it is"
+VERSIONS = f"sentencepiece {sentencepiece.__version__}, tokenizers {tokenizers.__version__}"
+COLUMNS = ("versions", "texts", "megabytes", "work", "tokenizer", "megabytes_per_cpu_second", "lowest", "highest",
+           "megabytes_per_second", "ratio")  # fmt: skip
 CONSOLE = Console(width=120)
 BATCH = 1_000_000  # bytes of one call
 Batch = list[str]
@@ -187,9 +189,9 @@ def _compete(
             figures = [medians[each], found[0][0], found[-1][0], wall, medians[each] / measure]
             shown = [f"{figure:.2f}" for figure in figures]
             table.add_row(each.name, *shown)
-            rows.append([shape, f"{size:.1f}", work, each.name, *shown])
+            rows.append([VERSIONS, shape, f"{size:.1f}", work, each.name, *shown])
         CONSOLE.print(table)
-        _append(asked.output, rows)
+        append_rows(asked.output, COLUMNS, rows)
 
 
 def _without_words(ours: SentencePieceTokenizer) -> SentencePieceTokenizer:
@@ -215,19 +217,6 @@ def _table(title: str, *headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
-
-
-def _append(output: Path, rows: list[list[str]]) -> None:
-    new = not output.exists()
-    versions = f"sentencepiece {sentencepiece.__version__}, tokenizers {tokenizers.__version__}"
-    machine = [time.strftime("%Y-%m-%d %H:%M"), describe_machine()["processor"], versions]
-    with open(output, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            columns = "date processor versions texts megabytes work tokenizer"
-            rates = "megabytes_per_cpu_second lowest highest megabytes_per_second ratio"
-            writer.writerow(f"{columns} {rates}".split())
-        writer.writerows(machine + row for row in rows)
 
 
 def _where_the_time_goes(shape: str, batches: list[Batch], ours: SentencePieceTokenizer) -> None:

@@ -9,22 +9,16 @@ only what is in use is resident, blocks of 64 kB and more are mapped and unmappe
     python benchmarks/training_memory.py
 """
 
-import csv
 import gc
 import itertools
-import multiprocessing
 import os
 import sys
-import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
-from resident_memory import forget_peak, peak_bytes
-from rich.console import Console
-from rich.table import Table
+from harness import each_in_a_process, forget_peak, peak_bytes, report
 
 from albert.cli.options import parse
 from albert.experiments.sizes import random_batch
@@ -34,9 +28,7 @@ from albert.model.cost import count_training_memory
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.recipe import RECIPES
-from albert.runtime.devices import describe_machine
 from albert.runtime.environment import Precision, Ranks
-from albert.runtime.progress import progress
 from albert.training.update import update
 
 CPU = torch.device("cpu")
@@ -81,17 +73,13 @@ def main(arguments: list[str]) -> None:
     grid = itertools.product(asked.models, asked.lengths, asked.precisions, (False, True))
     cases = [Case(model, length, max(1, asked.tokens // length), *rest) for model, length, *rest in grid]
     rows = []
-    spawn = multiprocessing.get_context("spawn")
-    with (
-        progress("Measuring", len(cases), "processes") as bar,
-        ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as processes,
-    ):
-        for case, measured in zip(cases, processes.map(measure, cases), strict=True):
-            predicted = predict(case)
-            figures = [f"{number / 1e6:.1f}" for number in (predicted, measured)]
-            rows.append([*case, asked.allocator, *figures, f"{100 * (predicted / measured - 1):+.1f}"])
-            bar.advance()
-    _report(asked.output, rows)
+    for case, measured in zip(cases, each_in_a_process(measure, cases), strict=True):
+        predicted = predict(case)
+        figures = [f"{number / 1e6:.1f}" for number in (predicted, measured)]
+        rows.append([*case, asked.allocator, *figures, f"{100 * (predicted / measured - 1):+.1f}"])
+    report(asked.output, COLUMNS, rows, same=COLUMNS[:6])
+    errors = [abs(float(row[-1])) for row in rows]
+    print(f"largest error {max(errors):.1f} %, mean {sum(errors) / len(errors):.1f} %")
 
 
 def predict(case: Case) -> int:
@@ -131,21 +119,6 @@ def _train(config: AlbertConfig, case: Case) -> None:
             device=CPU,
             ranks=Ranks(),
         )
-
-
-def _report(output: Path, rows: list[list[object]]) -> None:
-    table = Table(*COLUMNS, box=None)
-    for row in rows:
-        table.add_row(*map(str, row))
-    Console(width=140).print(table)
-    errors = [abs(float(row[-1])) for row in rows]
-    print(f"largest error {max(errors):.1f} %, mean {sum(errors) / len(errors):.1f} %")
-    machine = describe_machine()
-    where = [time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], machine["threads"]]
-    with open(output, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["date", "processor", "torch", "threads", *COLUMNS])
-        writer.writerows([*where, *row] for row in rows)
 
 
 if __name__ == "__main__":

@@ -8,23 +8,22 @@ to a CSV.
     python benchmarks/two_processes.py --data corpus --rounds 3
 """
 
-import csv
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from harness import append_rows, in_turn, ratio
 
 from albert.cli.options import parse
 from albert.model.config import AlbertConfig
 from albert.optim.recipe import ScheduleRecipe
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import SequenceRecipe
-from albert.runtime.devices import describe_machine
 from albert.runtime.environment import Precision
 from albert.runtime.json_files import read_journal, save_json
 from albert.runtime.progress import progress
@@ -66,7 +65,8 @@ def main(arguments: list[str]) -> None:
         recipe = Path(place) / "recipe.json"
         save_json(recipe, _recipe(asked))
         for number in range(asked.rounds):
-            for name, (processes, threads) in sorted(WORLDS.items(), reverse=bool(number % 2)):
+            for name in in_turn(list(WORLDS), number):
+                processes, threads = WORLDS[name]
                 run = Path(place) / f"{number} {name}"
                 _train([str(recipe), "--data", str(asked.data), "--output", str(run)], processes, threads)
                 told = [line for line in read_journal(run / "journal.jsonl") if line["event"] == "train"]
@@ -112,28 +112,17 @@ def _report(asked: Benchmark, losses: dict[str, list[float]], rates: dict[str, l
     alone, together = losses["one thread"], losses["two processes"]
     difference = max(abs(a - b) / a for a, b in zip(alone, together, strict=True))
     median = {name: statistics.median(found) for name, found in rates.items()}
-    ratio = {
-        name: statistics.median(a / b for a, b in zip(rates["two processes"], rates[name], strict=True))
-        for name in ("one thread", "two threads")
-    }
+    times = {name: ratio(rates["two processes"], rates[name]) for name in ("one thread", "two threads")}
     print(f"{len(alone)} updates, largest relative difference of losses {difference:.1e}")
     for name, rate in median.items():
         print(f"{name}: {rate:,.0f} tokens/s")
-    print(f"two processes: {ratio['one thread']:.2f} × one thread, {ratio['two threads']:.2f} × two threads")
-    machine = describe_machine()
+    print(f"two processes: {times['one thread']:.2f} × one thread, {times['two threads']:.2f} × two threads")
     shape = f"H{asked.hidden_size} L{asked.layers} length {asked.max_length} batch {asked.batch_size}"
-    new = not asked.output.exists()
-    with open(asked.output, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if new:
-            writer.writerow(["date", "processor", "torch", "shape", "precision", "parallelism", "updates", "rounds",
-                             "largest_relative_difference", "one_thread_tokens_per_second",
-                             "two_threads_tokens_per_second", "two_processes_tokens_per_second",
-                             "ratio_to_one_thread", "ratio_to_two_threads"])  # fmt: skip
-        writer.writerow([time.strftime("%Y-%m-%d"), machine["processor"], machine["torch"], shape, asked.precision,
-                         asked.parallelism, len(alone), asked.rounds, f"{difference:.1e}",
-                         *(round(median[name]) for name in WORLDS),
-                         round(ratio["one thread"], 2), round(ratio["two threads"], 2)])  # fmt: skip
+    rates_of = {f"{name.replace(' ', '_')}_tokens_per_second": round(median[name]) for name in WORLDS}
+    ratios = {f"ratio_to_{name.replace(' ', '_')}": round(each, 2) for name, each in times.items()}
+    row = {"shape": shape, "precision": asked.precision, "parallelism": asked.parallelism, "updates": len(alone)}
+    row |= {"rounds": asked.rounds, "largest_relative_difference": f"{difference:.1e}", **rates_of, **ratios}
+    append_rows(asked.output, list(row), [row])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ step over a short sequence; on a GPU it is what the allocator had at most.
     python benchmarks/window_attention.py --rounds 5
 """
 
-import csv
 import gc
 import multiprocessing
 import os
@@ -17,16 +16,13 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-import resident_memory
 import torch
-from rich.console import Console
-from rich.table import Table
+from harness import each_in_a_process, forget_peak, interleave, peak_bytes, report
 from torch import nn
 from transformers import LongformerConfig, LongformerModel
 
@@ -34,9 +30,8 @@ from albert.cli.options import parse
 from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig, seen_pairs
 from albert.model.packing import pack
-from albert.runtime.devices import autocast, describe_machine, pick_device
+from albert.runtime.devices import autocast, pick_device
 from albert.runtime.environment import Precision
-from albert.runtime.progress import progress
 
 VOCABULARY = 100
 COLUMNS = ("shape", "precision", "clock", "length", "system", "window", "seconds", "times_dense", "least", "most",
@@ -95,22 +90,15 @@ def main(arguments: list[str]) -> None:
     cases = [Case(system, length, *shape) for length in asked.lengths for system in systems]
     peaks = measured_peaks(cases)
     rows = []
-    with progress("Measuring", (asked.rounds + 1) * len(cases), "steps") as bar:
-        for length in asked.lengths:
-            steps = {system: step(Case(system, length, *shape)) for system in systems}
-            seconds: dict[System, list[float]] = {system: [] for system in systems}
-            for number in range(asked.rounds + 1):  # the first round warms up
-                for system in systems if number % 2 else reversed(systems):
-                    took = _seconds(steps[system], device, CLOCKS[asked.clock])
-                    if number:
-                        seconds[system].append(took)
-                    bar.advance()
-            for system in systems:
-                case = Case(system, length, *shape)
-                rows.append(_row(case, asked.clock, seconds[system], seconds[dense], peaks[case]))
-            del steps
-            gc.collect()
-    _report(asked.output, rows)
+    for length in asked.lengths:
+        steps = {system: step(Case(system, length, *shape)) for system in systems}
+        seconds = interleave(steps, asked.rounds, device=device, clock=CLOCKS[asked.clock])
+        for system in systems:
+            case = Case(system, length, *shape)
+            rows.append(_row(case, asked.clock, seconds[system], seconds[dense], peaks[case]))
+        del steps
+        gc.collect()
+    report(asked.output, COLUMNS, rows, same=COLUMNS[:6])
 
 
 def step(case: Case) -> Callable[[], None]:
@@ -175,19 +163,12 @@ def measured_peaks(cases: Sequence[Case]) -> dict[Case, int]:
     os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"  # freed memory goes back at once, so that what is resident is in use
     servers = multiprocessing.get_context("forkserver")  # every process begins with the same libraries, loaded once
     servers.set_forkserver_preload(["albert.model.albert", "transformers.models.longformer.modeling_longformer"])
-    with (
-        progress("Measuring memory", len(cases), "processes") as bar,
-        ProcessPoolExecutor(1, mp_context=servers, max_tasks_per_child=1) as processes,
-    ):
-        found = {}
-        for case, peak in zip(cases, processes.map(peak_bytes, cases), strict=True):
-            found[case] = peak
-            bar.advance()
+    found = dict(zip(cases, each_in_a_process(peak_of, cases, servers), strict=True))
     del os.environ["MALLOC_MMAP_THRESHOLD_"]
     return found
 
 
-def peak_bytes(case: Case) -> int:
+def peak_of(case: Case) -> int:
     """Bytes by which this process grows at the most in a step."""
     step(case._replace(length=16))()
     gc.collect()
@@ -195,19 +176,11 @@ def peak_bytes(case: Case) -> int:
         torch.cuda.reset_peak_memory_stats()
         step(case)()
         return torch.cuda.max_memory_allocated()
-    idle = resident_memory.forget_peak()
+    idle = forget_peak()
     run = step(case)
     run()
     run()
-    return resident_memory.peak_bytes() - idle
-
-
-def _seconds(run: Callable[[], object], device: torch.device, clock: Callable[[], float]) -> float:
-    started = clock()
-    run()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return clock() - started
+    return peak_bytes() - idle
 
 
 def _row(case: Case, clock: Clock, seconds: list[float], of_dense: list[float], peak: int) -> list[object]:
@@ -218,31 +191,8 @@ def _row(case: Case, clock: Clock, seconds: list[float], of_dense: list[float], 
     shape = f"H{case.hidden_size} L{case.layers}"
     window = "" if system.window is None else system.window
     took = f"{statistics.median(seconds):.4f}"
-    return [
-        shape,
-        case.precision,
-        clock,
-        length,
-        system.name,
-        window,
-        took,
-        *spread,
-        f"{peak / 1e6:.1f}",
-        f"{share:.3f}",
-    ]
-
-
-def _report(output: Path, rows: list[list[object]]) -> None:
-    table = Table(*COLUMNS, box=None)
-    for row in rows:
-        table.add_row(*map(str, row))
-    Console(width=140).print(table)
-    machine = describe_machine()
-    where = [time.strftime("%Y-%m-%d"), machine.get("gpu", machine["processor"]), machine["torch"], machine["threads"]]
-    with open(output, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["date", "processor", "torch", "threads", *COLUMNS])
-        writer.writerows([*where, *row] for row in rows)
+    memory = f"{peak / 1e6:.1f}"
+    return [shape, case.precision, clock, length, system.name, window, took, *spread, memory, f"{share:.3f}"]
 
 
 if __name__ == "__main__":

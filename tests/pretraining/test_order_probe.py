@@ -1,14 +1,18 @@
 """Nothing but meaning gives the order away; and the judge notices what does."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.order_probe import judge, pairs_of, untruncated_pairs
 
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import SWAPPED
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")  # where scripts find each other
+    from order_probe import judge, pairs_of, untruncated_pairs
 
 BEGIN, END = 10, 11
 

@@ -8,7 +8,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: quickstart install test lint types floors docs check reliability soak clean
+.PHONY: quickstart install test lint types floors docs notebooks check reliability soak clean
 .DEFAULT_GOAL := check
 
 quickstart: install
@@ -32,6 +32,10 @@ floors: .venv/.installed-dev
 # The documentation as a site, in site/; any broken link or reference ends it.
 docs: .venv/.installed-dev
 	$(BIN)/mkdocs build --strict --quiet
+
+# The notebooks of examples/ run anew, with their outputs.
+notebooks: .venv/.installed-dev
+	$(BIN)/python scripts/run_notebooks.py examples/*.ipynb
 
 check: lint types floors docs test
 

@@ -4,9 +4,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.cli.main import one_line, translate
+from albert.cli.main import one_line
 from albert.cli.options import parse
-from albert.runtime.errors import CheckFailed, InvalidConfiguration
+from albert.runtime.errors import CheckFailed, InvalidConfiguration, translate
 from reliability.guarantees import write_table
 from reliability.lanes import chosen, find_trials, has_failed, run_trial, told
 from reliability.report import CHECKOUT, Entry, new_report, read_report, write_report

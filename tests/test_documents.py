@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ IN_ORDER = (
     "docs/own-text.md",
     "README.md",
     "docs/own-task.md",
+    "docs/python.md",
     "docs/deploying.md",
     "docs/from-transformers.md",
     "docs/models.md",
@@ -129,7 +130,7 @@ def command_of(line: str) -> list[str]:
     return words[:2] if words[0] == "tokenizer" else words[:1]
 
 
-def test_the_commands_of_the_documents_run(a_users_folder, capsys):
+def test_the_commands_of_the_documents_run(a_users_folder, capsys, monkeypatch):
     from albert.cli.main import run
 
     commands = [line for line in shell_lines() if line.startswith("albert ") and not line.startswith("albert serve ")]
@@ -144,6 +145,12 @@ def test_the_commands_of_the_documents_run(a_users_folder, capsys):
                 del arguments[place : place + 2]
         assert not run([*kept, *arguments, *extra]), line
     assert "11,683,584" in capsys.readouterr().out  # of `albert info albert-base`
+    shorter = {"schedule": {"total_steps": 3, "warmup_steps": 1}, "batch_size": 4, "evaluation_sequences": 8}
+    shorter |= {"precision": "fp32", "model": {"num_hidden_layers": 2}}
+    monkeypatch.setattr(albert, "finetune", partial(albert.finetune, steps=3), raising=False)
+    monkeypatch.setattr(albert, "prepare", partial(albert.prepare, held_out=0.2), raising=False)
+    pretrain = albert.pretrain
+    monkeypatch.setattr(albert, "pretrain", lambda *a, **k: pretrain(*a, **{**k, **shorter}), raising=False)
     for snippet in blocks("python"):
         exec(snippet, {})
     assert "token_str" in capsys.readouterr().out

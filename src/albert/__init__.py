@@ -1,8 +1,9 @@
 """ALBERT, whole: from a pile of text to a pre-trained, fine-tuned and measured encoder.
 
-`albert.load` opens a trained model to be asked (see `albert.inference.predictor.Predictor.open`), and
-`albert.AlbertEmbedding` is a step of a scikit-learn pipeline. Both come when somebody asks for them, because what they
-stand on is heavy.
+`albert.tokenizer.train`, `albert.prepare`, `albert.pretrain`, `albert.finetune` and `albert.evaluate` do what the
+commands of these names do, with the same keywords, defaults and files. `albert.load` opens a trained model to be asked.
+For a training loop of one's own there are `albert.open_model` and `albert.pack`; `albert.AlbertEmbedding` is a step of
+a scikit-learn pipeline. Each is loaded when it is first used.
 """
 
 import importlib
@@ -18,29 +19,27 @@ if sys.platform == "win32":
 
 settle_threads(os.environ)
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # for editors and type checkers; `typing` would be most of what this file costs
-    from albert.inference.embedding import AlbertEmbedding as AlbertEmbedding
-    from albert.inference.predictor import Predictor
-
-    load = Predictor.open
-
 __version__ = "0.1.0"
 _LATE = {
-    "load": ("albert.inference.predictor", "Predictor.open"),
-    "AlbertEmbedding": ("albert.inference.embedding", "AlbertEmbedding"),
+    "tokenizer": "albert.api.functions",
+    "prepare": "albert.api.functions",
+    "pretrain": "albert.api.functions",
+    "finetune": "albert.api.functions",
+    "evaluate": "albert.api.functions",
+    "load": "albert.api.models",
+    "open_model": "albert.api.models",
+    "pack": "albert.api.models",
+    "AlbertEmbedding": "albert.inference.embedding",
+    "AlbertError": "albert.runtime.errors",
 }
+__all__ = [*_LATE]  # their types stand in __init__.pyi
 
 
 def __getattr__(name: str) -> object:
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, path = _LATE[name]
-    found: object = importlib.import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found
+    return getattr(importlib.import_module(_LATE[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LATE])
+    return [*sorted(_LATE), "__version__"]

@@ -8,7 +8,8 @@ import torch
 from rich.console import Console
 
 import albert
-from albert.cli.evaluate import check_precisions, precision_table
+from albert.api.tasks import check_precisions
+from albert.cli.evaluate import precision_table
 from albert.cli.main import run
 from albert.experiments.depth_curve import PrecisionScore
 from albert.finetuning.evaluation import Evaluation

@@ -2,6 +2,7 @@ import io
 import re
 import sys
 import time
+import types
 
 import pytest
 
@@ -137,3 +138,29 @@ def test_on_a_terminal_what_is_done_at_once_does_not_flash(terminal):
     with progress("Encoding", total=10, unit="documents") as bar:
         bar.advance(10)
     assert "Encoding" not in screen.getvalue()
+
+
+def test_in_a_notebook_one_bar_is_replaced_in_place(clock, capsys, monkeypatch):
+    """As IPython has it: `display` of a bundle gives a handle, whose `update` takes another."""
+    shown: list[dict[str, str]] = []
+
+    def display(bundle, raw, display_id=None):
+        shown.append(bundle)
+        return types.SimpleNamespace(update=display)
+
+    shell = types.SimpleNamespace(kernel=object())
+    ipython = types.SimpleNamespace(get_ipython=lambda: shell, display=types.SimpleNamespace(display=display))
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    with progress("Encoding", total=10, unit="documents") as bar:
+        for _ in range(10):
+            clock.now += 1
+            bar.advance()
+    assert len(shown) == 11
+    assert shown[4]["text/plain"] == "Encoding: 5/10 documents, 1/s, 0:05 left"
+    assert shown[4]["text/html"].startswith('<progress value="0.5000"></progress>')
+    assert capsys.readouterr().err == ""
+    del shell.kernel  # IPython in a terminal
+    with progress("Encoding", total=1, unit="documents") as bar:
+        clock.now += 20
+        bar.advance()
+    assert "Encoding: 1/1" in capsys.readouterr().err

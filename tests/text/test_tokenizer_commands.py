@@ -232,7 +232,7 @@ def test_the_example_of_the_help_works(name, run, capsys, tokenizer_directory, t
 
 
 def test_training_on_a_script_that_needs_its_accents_says_so(tokenizer, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("albert.cli.tokenizer.train_on_documents", lambda *arguments: tokenizer)
+    monkeypatch.setattr("albert.api.text.train_on_documents", lambda *arguments: tokenizer)
     sentences = {
         "vi": "Tất cả mọi người sinh ra đều được tự do và bình đẳng về nhân phẩm và quyền lợi. ",
         "en": "All human beings are born free and equal, café and naïve. " + "No accents for a while. " * 20,

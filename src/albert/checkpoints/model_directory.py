@@ -55,7 +55,7 @@ from albert.checkpoints.tensor_files import (
 from albert.model.config import AlbertConfig
 from albert.model.encoder import without_memory
 from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean
-from albert.runtime.files import new_directory, write_text
+from albert.runtime.files import final_name, new_directory, write_text
 from albert.runtime.json_files import from_json, read_json_object, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.text.tokenizer import Tokenizer
@@ -324,7 +324,7 @@ def write_model(
     content = config_to_json(config, named, dtype, labels_written(model), keys)
     save_json(directory / CONFIG_NAME, content)
     write_tensors(directory / WEIGHTS_NAME, tensors)
-    write_text(directory / CARD_NAME, card if card is not None else _short_card(directory.name, named, model))
+    write_text(directory / CARD_NAME, card if card is not None else _short_card(final_name(directory), named, model))
 
 
 def save_model_directory(

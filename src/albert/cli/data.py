@@ -1,6 +1,5 @@
 """`albert prepare`, `albert merge`, `albert verify` and `albert plot`."""
 
-import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from albert.api.options import Prepare
+from albert.api.text import preparation_rows, run_prepare
 from albert.cli.main import load_command
 from albert.cli.options import open_console, parse
 from albert.runtime.environment import load_by_name
@@ -20,12 +20,9 @@ from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
 from albert.text.assembly import SHOWN_NAME, merge_corpora
-from albert.text.corpus import find_corpus_files
 from albert.text.duplicates import ALIKE, EQUAL
-from albert.text.executors import PreparationSettings
-from albert.text.prepare import NO_TOKENS, PreparationReport, estimate_preparation, prepare
+from albert.text.prepare import NO_TOKENS, PreparationReport
 from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
-from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
 
 
@@ -33,32 +30,12 @@ def prepare_main(arguments: list[str]) -> int:
     """Run `albert prepare`."""
     options = parse(Prepare, arguments, "albert prepare")
     console = open_console()
-    tokenizer = load_tokenizer(options.tokenizer)
-    settings = PreparationSettings(
-        held_out=options.held_out,
-        seed=options.seed,
-        **options.reading,
-        language=options.language,
-        as_lines=options.sentences_as_lines,
-        duplicates=options.duplicates,
-        shard_bytes=round(options.shard_megabytes * 1e6),
-    )
-    if options.plan:
-        workers = options.workers or os.cpu_count() or 1
-        estimate = estimate_preparation(find_corpus_files(options.paths).files, tokenizer, settings, workers)
-        load_by_name("albert.cli.preparation_plan").show_plan(console, estimate, options.output)
+    result = run_prepare(options)
+    if result.estimate is not None:
+        load_by_name("albert.cli.preparation_plan").show_plan(console, result.estimate, options.output)
         return 0
-    report = prepare(
-        options.paths,
-        tokenizer,
-        options.output,
-        settings,
-        workers=options.workers,
-        replace=options.replace,
-        append=options.append,
-        engine=options.engine,
-        slurm=options.slurm,
-    )
+    report = result.report
+    assert report is not None
     console.print(summary(report))
     for line in remarks(report):
         console.print(line, markup=False)
@@ -81,24 +58,13 @@ def prepare_main(arguments: list[str]) -> int:
 
 def summary(report: PreparationReport) -> Table:
     """A table of what was read, what each split holds, and what was dropped."""
+    headings, *rows = preparation_rows(report)
     table = Table()
-    for name in ("", "train", "held out", "dropped", "read"):
+    for name in headings:
         table.add_column(name, justify="right" if name else "left")
-    splits = [report.splits["train"], report.splits["held_out"]]
-    dropped, dropped_bytes = sum(report.documents_dropped.values()), sum(report.bytes_dropped.values())
-    documents = [*(counts.documents for counts in splits), dropped, report.documents_in]
-    megabytes = [*(counts.bytes for counts in splits), dropped_bytes, report.bytes_in]
-    table.add_row("documents", *(f"{count:,}" for count in documents))
-    table.add_row("MB of text", *(f"{count / 1e6:,.2f}" for count in megabytes))
-    table.add_row("sentences", *(f"{counts.sentences:,}" for counts in splits))
-    table.add_row("tokens", *(f"{counts.tokens:,}" for counts in splits))
-    table.add_row("unknown tokens", *(_ratio(counts.unknown_tokens, counts.tokens, ".4%") for counts in splits))
-    table.add_row("bytes per token", *(_ratio(counts.bytes, counts.tokens, ".2f") for counts in splits))
+    for row in rows:
+        table.add_row(*row)
     return table
-
-
-def _ratio(part: int, whole: int, form: str) -> str:
-    return format(part / whole, form) if whole else "-"
 
 
 def remarks(report: PreparationReport) -> list[str]:

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from albert.api.options import Finetune
-from albert.checkpoints.hub import find_model
+from albert.api.results import Reading
+from albert.api.tasks import run_finetune
 from albert.cli.options import open_console
 from albert.cli.render import show_reading, show_statistics, table
 from albert.finetuning.evaluation import advice, published_lines, scores_table, shortened, shown
-from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
-from albert.finetuning.objective import Distillation
-from albert.finetuning.options import FULL_WIDTH, ArchitectureChanges, recipe_basis
-from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.options import FULL_WIDTH
+from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.seeds import (
     SUMMARY_NAME,
     BenchmarkResult,
     SeedsResult,
     TaskOutcome,
-    finetune_benchmark,
-    finetune_seeds,
 )
 from albert.runtime.environment import world
-from albert.runtime.errors import UsageError
-from albert.tasks.custom import ReadTask, read_task
-from albert.tasks.submission import BENCHMARKS, find_task
-from albert.tasks.table_task import HeldOut, table_statistics
-from albert.tasks.task import Option, Pair, Published, QuestionInContext, Single, Span, Target, Task, TaskRecipe, Words
-from albert.text.tokenizer_loading import load_tokenizer
+from albert.tasks.task import Option, Pair, Published, QuestionInContext, Single, Task, Words
 
 # --------------------------------------------------------------------------------------------------------------------
 # What `albert finetune` says before it learns, and when it is done.
@@ -227,171 +217,24 @@ def _spreads(found: SeedsResult) -> Table:
     return made
 
 
-def run(args: Finetune) -> int:
+def run(args: Finetune) -> None:
     """Run `albert finetune`."""
-    if args.init == "random" and args.keep_head:
-        raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
-    if args.output is None and not args.statistics_only:
-        raise UsageError("--output", "is needed: the run's directory", "or --statistics-only, to see the rows first")
     console = open_console()
-    if args.task is not None and args.task.lower() in BENCHMARKS:
-        _finetune_benchmark(args, args.task.lower(), console)
-        return 0
-    if args.intermediate is not None:
-        raise UsageError("--intermediate", "goes with a benchmark", "name the model with --model")
-    read = _own_task(args) if args.task is None else None
-    task = read.task if read is not None else _declared_task(args)
-    recipe = args.recipe()
-    basis = recipe_basis(task, recipe)
-    if world().is_first and (read is not None or args.statistics_only):
-        _show_rows(args, task, read, basis.recipe.max_length, console)
-    if args.output is None or args.statistics_only:
-        return 0
-    if read is not None:
-        read.check()
-    run = (task, _start(args), args.data or Path(), args.output)
-    settings, announce = _settings(args), partial(show_figures, console)
-    if args.seeds is not None:
-        seeds = finetune_seeds(*run, recipe, settings, args.seeds, announce)
-        if world().is_first:
-            show_seeds(console, task, seeds, args.output)
-    else:
-        result = finetune(*run, recipe, settings, announce=announce)
-        if world().is_first:
-            show_result(console, task, result)
-    return 0
+    result = run_finetune(args, partial(_show_rows, console), partial(show_figures, console))
+    if not world().is_first or args.output is None or result.found is None:
+        return
+    match result.found:
+        case BenchmarkResult() as found:
+            show_benchmark(console, found, args.output)
+        case SeedsResult() as found:
+            assert result.task is not None
+            show_seeds(console, result.task, found, args.output)
+        case FinetuningResult() as found:
+            assert result.task is not None
+            show_result(console, result.task, found)
 
 
-def _finetune_benchmark(args: Finetune, name: str, console: Console) -> None:
-    given = args.table.given()
-    given += [f"--{option}" for option in ("train", "dev") if getattr(args, option) is not None]
-    given += ["--span-head"] if args.span_head is not None else []
-    switches = ("keep_head", "v2_recipe", "statistics_only")
-    given += ["--" + option.replace("_", "-") for option in switches if getattr(args, option)]
-    if given:
-        raise UsageError(given[0], f"goes with one task, {name} has many")
-    if args.data is None:
-        raise UsageError("--data", "is missing; the tasks' files are looked for there", "see albert finetune --help")
-    assert args.output is not None
-    recipe, settings = args.recipe(), _settings(args)
-    result = finetune_benchmark(
-        name,
-        BENCHMARKS[name],
-        _start(args),
-        args.data,
-        args.output,
-        recipe,
-        settings,
-        1 if args.seeds is None else args.seeds,
-        args.intermediate,
-    )
-    if world().is_first:
-        show_benchmark(console, result, args.output)
-
-
-def _declared_task(args: Finetune) -> Task:
-    assert args.task is not None
-    files = {split: path for split, path in (("train", args.train), ("dev", args.dev)) if path is not None}
-    given = args.table.given() + (["--held-out-share"] if args.held_out_share is not None else [])
-    if given:
-        raise UsageError(given[0], f"goes with your own tables, the task {args.task} has its own columns")
-    if args.data is None and len(files) < 2:
-        raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
-    task = find_task(args.task)
-    recipe = _published_recipe(task, args)
-    return replace(task, source=task.source.with_files(files), target=_target(task, args), recipe=recipe)
-
-
-def _own_task(args: Finetune) -> ReadTask:
-    """The user's own task, from flags and a task file, with what its rows tell."""
-    table = args.table.task(train=args.train, dev=args.dev)
-    if table.train is None:
-        remedy = "name a declared task, or your own file with --train"
-        raise UsageError("albert finetune", "no training file" if args.table.given() else "no task", remedy)
-    if table.dev is not None and args.held_out_share is not None:
-        raise UsageError("--held-out-share", "goes without --dev", "give one of them")
-    share = table.held_out.share if args.held_out_share is None else args.held_out_share
-    read = read_task(replace(table, held_out=HeldOut(share=share, seed=args.seed)))
-    return replace(read, task=replace(read.task, target=_target(read.task, args)))
-
-
-def _show_rows(args: Finetune, task: Task, read: ReadTask | None, max_length: int, console: Console) -> None:
-    """How the rows are read, and what they are like, in the tokens of the model."""
-    tokenizer = load_tokenizer(find_model(args.model, args.revision))
-    if read is not None:
-        show_reading(console, read)
-        tables = read.tables
-    else:
-        tables = {split: task.source.read(args.data or Path(), split) for split in ("train", "dev")}
-    show_statistics(console, table_statistics(task, tables, tokenizer, max_length), max_length)
-
-
-def _target(task: Task, args: Finetune) -> Target:
-    if args.span_head is None:
-        return task.target
-    if not isinstance(task.target, Span):
-        raise UsageError("--span-head", f"goes with tasks whose answers are spans, {task.name} has none")
-    return replace(task.target, head=args.span_head)
-
-
-def _published_recipe(task: Task, args: Finetune) -> TaskRecipe:
-    if not args.v2_recipe:
-        return task.recipe
-    if task.second_recipe is None:
-        raise UsageError("--v2-recipe", f"{task.name} has one recipe for both releases", "leave it out")
-    return task.second_recipe
-
-
-def _start(args: Finetune) -> Start:
-    """Where the weights come from."""
-    start = PretrainedEncoder(args.model, args.revision, _architecture(args), args.keep_head)
-    return random_encoder_like(start) if args.init == "random" else start
-
-
-def _architecture(args: Finetune) -> ArchitectureChanges:
-    if args.depth is None:
-        return args.architecture
-    if args.architecture.num_hidden_layers not in (None, args.depth):
-        raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
-    return replace(args.architecture, num_hidden_layers=args.depth)
-
-
-def _distillation(args: Finetune) -> Distillation | None:
-    options = {
-        "temperature": args.distillation_temperature,
-        "weight": args.distillation_weight,
-        "revision": args.teacher_revision,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    if args.teacher is None:
-        for name in given:
-            switch = "--teacher-revision" if name == "revision" else f"--distillation-{name}"
-            raise UsageError(switch, "goes with --teacher", "name a fine-tuned model with it")
-        return None
-    return Distillation(teacher=args.teacher, **given)
-
-
-def _settings(args: Finetune) -> FinetuningSettings:
-    """How to compute.
-
-    Raises:
-        UsageError: it contradicts itself.
-    """
-    if args.freeze_encoder and args.encoder_dropout:
-        raise UsageError("--encoder-dropout", "has no effect with --freeze-encoder", "leave it or --freeze-encoder out")
-    return FinetuningSettings(
-        seed=args.seed,
-        null_threshold=args.null_threshold,
-        select=args.select,
-        max_train_examples=args.max_train_examples,
-        evaluate_every=args.evaluate_every,
-        checkpoint_every=args.checkpoint_every,
-        micro_batch_tokens=args.micro_batch_tokens,
-        optimizer=args.optimizer,
-        device=args.device,
-        precision=args.precision,
-        workers=args.workers,
-        exits=args.exits,
-        freeze_encoder=args.freeze_encoder,
-        distillation=_distillation(args),
-    )
+def _show_rows(console: Console, reading: Reading) -> None:
+    if reading.read is not None:
+        show_reading(console, reading.read)
+    show_statistics(console, reading.statistics, reading.max_length)

@@ -5,10 +5,8 @@ and not before, so that ``albert --help`` answers at once. It reads the options 
 `load_command` for the module that does the work, so that ``albert COMMAND --help`` answers soon too.
 """
 
-import errno
 import importlib
 import os
-import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -17,16 +15,13 @@ from types import ModuleType
 from albert import __version__
 from albert.cli import follows_another_rank, interrupted_at_once
 from albert.runtime.errors import (
-    AlbertError,
     CannotCreate,
-    DamagedData,
     InvalidConfiguration,
     MissingInput,
-    OutOfResources,
     UsageError,
-    WriteFailed,
     did_you_mean,
     printable,
+    translate,
 )
 
 
@@ -137,11 +132,6 @@ COMMANDS: dict[str, Command] = {
 
 EXAMPLE = "Example: albert quickstart"
 
-_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
-_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-_SAID_BY_RUST = re.compile(r"I/O error: .*\(os error (\d+)\)")
-_READING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
-
 # Errors that every rank of one machine meets alike: the same arguments, the same files.
 _ALIKE_ON_ALL_RANKS = (UsageError, InvalidConfiguration, MissingInput, CannotCreate)
 
@@ -221,34 +211,6 @@ def run(arguments: list[str] | None = None) -> int:
         if not (follows_another_rank() and isinstance(known, _ALIKE_ON_ALL_RANKS)):
             _say(str(known))
         return known.exit_code
-
-
-def translate(error: BaseException) -> AlbertError | None:
-    """What a failure means to the user; None when it can only be a mistake of ours.
-
-    Errors of libraries are known by name, because this file imports none of them.
-    """
-    if isinstance(error, AlbertError):
-        return error
-    kind = type(error).__name__
-    if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or "can't allocate memory" in str(error):
-        return OutOfResources("memory", "not enough for this", "take a smaller batch or a smaller model")
-    if kind == "PanicException":  # a Rust library gave up on its input
-        return DamagedData("input", f"a library cannot read it ({error})")
-    number = _SAID_BY_RUST.search(str(error))  # safetensors met the operating system's error, and gives its number
-    if number is not None and not isinstance(error, OSError):
-        error = OSError(int(number[1]), os.strerror(int(number[1])))
-    if isinstance(error, OSError):
-        subject, why = error.filename or "file", error.strerror or str(error)
-        if error.errno in _WRITING:
-            if error.filename is None and error.errno != errno.EIO:  # who writes a file of ours gives its name
-                subject = "standard output or a temporary file"
-            return WriteFailed(subject, why, "free space or choose another disk")
-        if error.errno in _RESOURCES:
-            return OutOfResources(subject, why)
-        if isinstance(error, _READING):
-            return MissingInput(subject, why)
-    return None
 
 
 def one_line(message: str, limit: int = 500) -> str:

@@ -10,24 +10,16 @@ from rich.console import Console
 from rich.table import Table
 
 from albert.api.options import Pretrain
+from albert.api.pretraining import CONTINUE, init_of, recipe_of, run_pretrain, scaled
 from albert.cli.help import HELP_WORDS
-from albert.cli.main import load_command
 from albert.cli.options import DESCRIBE, given_value, open_console, parse
-from albert.pretraining.recipe import (
-    RECIPES,
-    PretrainingRecipe,
-    find_recipe,
-    kept_start,
-    read_recipe,
-    scaled_recipe,
-)
+from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
-from albert.runtime.json_files import load_json, to_json
+from albert.runtime.json_files import to_json
 from albert.runtime.toml_files import to_toml
 from albert.training.run_folder import RunFolder
 
-WARM_START = "albert.pretraining.run_identity"
 DESCRIPTION = """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
 RECIPE is quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue, or a file.
@@ -56,9 +48,6 @@ Examples:
   albert pretrain --recipe mine.toml --data corpus --output runs/mine
   torchrun --nproc-per-node 2 -m albert pretrain small --data corpus --output runs/two"""
 
-CONTINUE = "continue"
-_INIT_OPTIONS = ("revision", "resize_vocabulary", "extend_positions", "drop_heads")
-
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainCommand(Pretrain):
@@ -82,7 +71,7 @@ def main(arguments: list[str]) -> None:
     arguments = arguments if name is None else arguments[1:]
     prints = given_value(arguments, "--print-recipe") is not None
     console = open_console(soft_wrap=False, highlight=True, quiet=prints or not world().is_first)
-    recipe = RECIPES["base"] if name is None else _continued(arguments) if name == CONTINUE else find_recipe(name)
+    recipe = RECIPES["base"] if name is None else _named(name, arguments)
     recipe = recipe if file is None else read_recipe(Path(file), recipe)
     defaults: dict[str, Any] = {"recipe": _scaled(recipe, arguments, console)}
     defaults |= {"data": (), "output": Path()} if prints else {}
@@ -93,80 +82,43 @@ def main(arguments: list[str]) -> None:
         print(to_toml(args.recipe), end="")
         return
     name = " with ".join(each for each in (name, file) if each is not None)
-    init = _init(args)
+    init_of(args)  # what contradicts itself is refused before anything is shown
     _show_recipe(console, name, args.recipe)
     run = RunFolder(args.output)
     taken = run.checkpoints()[-1][0] if run.checkpoints() else None
     if taken is not None:
         console.print(f"going on with {run.path} after step {taken:,}", markup=False)
-    result = load_command("albert.pretraining.run").pretrain(
-        args.recipe,
-        args.data,
-        args.output,
-        args.device,
-        init=init,
-        change_dropout=args.change_dropout,
-        wandb=args.wandb,
-    )
-    if result.training.steps == taken:
+    result = run_pretrain(args)
+    if result.found.training.steps == taken:
         console.print(f"{run.path} is complete already; nothing was trained", markup=False)
-    _show_result(console, result)
+    _show_result(console, result.found)
 
 
-def _init(args: Pretrain) -> Any:
-    """What to start from: an `Init`, or None.
-
-    Raises:
-        UsageError: how, but not from what.
-    """
-    options = {name: getattr(args, name) for name in _INIT_OPTIONS if getattr(args, name)}
-    if args.init is not None:
-        return load_command(WARM_START).Init(model=args.init, **options)
-    if options:
-        raise UsageError(f"--{next(iter(options)).replace('_', '-')}", "goes with --init MODEL")
-    return None
-
-
-def _continued(arguments: list[str]) -> PretrainingRecipe:
-    """The recipe `continue`: that of the run where it has begun, else the architecture of the model that --init names.
-
-    Raises:
-        UsageError: neither is there.
-    """
-    given = {name: given_value(arguments, f"--{name}") for name in ("init", "revision", "output")}
-    if given["init"] is not None:
-        warm_start = load_command(WARM_START)
-        return warm_start.recipe_like(warm_start.Init(model=given["init"], revision=given["revision"]))
-    if given["output"] is not None and kept_start(RunFolder(Path(given["output"]))) is not None:
-        return load_json(PretrainingRecipe, RunFolder(Path(given["output"])).recipe_path)
-    if "--help" in arguments or "-h" in arguments:
+def _named(name: str, arguments: list[str]) -> PretrainingRecipe:
+    """The recipe that the first word names, for the defaults of all others."""
+    given = {option: given_value(arguments, f"--{option}") for option in ("init", "revision", "output")}
+    output = None if given["output"] is None else Path(given["output"])
+    asks_for_help = any(word in arguments for word in (*HELP_WORDS, DESCRIBE))
+    if name == CONTINUE and asks_for_help and given["init"] is None:
         return RECIPES[CONTINUE]
-    remedy = "albert pretrain continue --init MODEL --data CORPUS --output RUN"
-    raise UsageError("albert pretrain continue", "no model to continue with", remedy)
+    return recipe_of(name, output, given["init"], given["revision"])
 
 
 def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -> PretrainingRecipe:
-    """The recipe at the batch size that --scale-batch asks for, and how its learning rate came about.
+    """The recipe at the batch size that --scale-batch asks for; prints how its learning rate came about.
 
     Raises:
         UsageError: not a number of sequences.
     """
-    args = given_value(arguments, "--scale-batch")
-    if args is None:
+    asked = given_value(arguments, "--scale-batch")
+    if asked is None:
         return recipe
-    if not args.isascii() or not args.isdigit() or int(args) < 1:
-        raise UsageError("--scale-batch", f"is {args}, a number of sequences from 1 is needed")
-    scaled = scaled_recipe(recipe, int(args))
-    old, new = recipe.optimizer.learning_rate, scaled.optimizer.learning_rate
-    console.print(f"learning rate {old:.4g} x sqrt({args}/{recipe.batch_size}) = {new:.4g}", highlight=False)
-    steps, share = scaled.schedule.total_steps, scaled.batch_size / recipe.batch_size
-    console.print(
-        f"{steps:,} steps see {steps * scaled.batch_size:,} sequences, {share:.3g} times as many as before; "
-        f"as many need --schedule.total-steps {round(steps / share)}",
-        highlight=False,
-        soft_wrap=True,  # what is to be copied is not wrapped
-    )
-    return scaled
+    if not asked.isascii() or not asked.isdigit():
+        raise UsageError("--scale-batch", f"is {asked}, a number of sequences from 1 is needed")
+    changed, lines = scaled(recipe, int(asked))
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
+    return changed
 
 
 def _show_recipe(console: Console, name: str, recipe: PretrainingRecipe) -> None:

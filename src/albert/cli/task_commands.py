@@ -65,7 +65,8 @@ def finetune_main(arguments: list[str]) -> int:
         print(to_toml(args, inline=flat_parts(FinetuneCommand), leave_out=ABOUT_RECIPES), end="")
         return 0
     args = parse(FinetuneCommand, arguments, "albert finetune", FINETUNE_DESCRIPTION, defaults)
-    return load_command("albert.cli.finetune").run(args)
+    load_command("albert.cli.finetune").run(args)
+    return 0
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -95,4 +96,5 @@ Examples:
 def evaluate_main(arguments: list[str]) -> int:
     """Read the options, and run `albert evaluate`."""
     args = parse(Evaluate, arguments, "albert evaluate", EVALUATE_DESCRIPTION)
-    return load_command("albert.cli.evaluate").run(args)
+    load_command("albert.cli.evaluate").run(args)
+    return 0

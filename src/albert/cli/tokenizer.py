@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +14,12 @@ from rich.table import Column, Table
 from tyro.conf import Positional
 
 from albert.api.options import TrainTokenizer
+from albert.api.text import run_train_tokenizer
 from albert.cli.options import Subcommand, dispatch, open_console, parse
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
-from albert.runtime.progress import progress
-from albert.text.corpus import find_corpus_files, read_corpus
-from albert.text.readers import CorpusReport, Reading
-from albert.text.sentencepiece import (
-    TrainingReport,
-    VocabularySettings,
-    accents_per_million,
-    sample_documents,
-    train_on_documents,
-)
+from albert.text.readers import CorpusReport
+from albert.text.sentencepiece import TrainingReport
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -206,34 +198,8 @@ ACCENTS_WORTH_A_NOTE = 5_000
 def train(arguments: list[str]) -> int:
     """Run `albert tokenizer train`."""
     options = parse(TrainTokenizer, arguments, "albert tokenizer train")
-    settings = VocabularySettings(
-        vocab_size=options.vocab_size,
-        lower_case=options.lower_case,
-        keep_accents=options.keep_accents,
-        character_coverage=options.character_coverage,
-        maximum_bytes=round(options.megabytes * 1e6),
-        maximum_sentences=options.sentences,
-        seed=options.seed,
-        language=options.language,
-        as_lines=options.sentences_as_lines,
-    )
-    begin = time.monotonic()
-    size_on_disk = sum(file.size for file in find_corpus_files(options.paths).files)
-    read, used = CorpusReport(), TrainingReport()
-    with new_directory(options.output, replace=options.replace) as directory:
-        with progress("Reading", total=size_on_disk / 1e6, unit="MB on disk") as bar:
-            corpus = read_corpus(
-                options.paths,
-                Reading(**options.reading),
-                report=read,
-                advance=lambda amount: bar.advance(amount / 1e6),
-            )
-            documents = sample_documents((document.text for document in corpus), settings, used)
-        if not options.keep_accents:
-            _tell_of_accents(accents_per_million(documents))
-        tokenizer = train_on_documents(documents, settings, used)
-        tokenizer.save(directory)
-    _tell(options, tokenizer.vocab_size, read, used, time.monotonic() - begin)
+    result = run_train_tokenizer(options, _tell_of_accents)
+    _tell(options, result.tokenizer.vocab_size, result.read, result.used, result.seconds)
     return 0
 
 

@@ -4,8 +4,15 @@ The codes follow sysexits where one fits: a scheduler can tell "retry" (75, 130,
 """
 
 import difflib
-from collections.abc import Iterable
-from typing import Any
+import errno
+import functools
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MOST_LISTED = 160
 """Characters of the known words that an error lists; help and docs have them all."""
@@ -125,3 +132,59 @@ def _abridged(words: list[str]) -> str:
             return f"{', '.join(shown)} and {len(words) - len(shown)} more"
         shown.append(word)
     return ", ".join(shown)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Failures of the system and of libraries, as errors for users.
+
+_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
+_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+_SAID_BY_RUST = re.compile(r"I/O error: .*\(os error (\d+)\)")
+_READING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def translate(error: BaseException) -> AlbertError | None:
+    """What a failure means to the user; None when it can only be a mistake of ours.
+
+    Errors of libraries are known by name, because this file imports none of them.
+    """
+    if isinstance(error, AlbertError):
+        return error
+    kind = type(error).__name__
+    if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or "can't allocate memory" in str(error):
+        return OutOfResources("memory", "not enough for this", "take a smaller batch or a smaller model")
+    if kind == "PanicException":  # a Rust library gave up on its input
+        return DamagedData("input", f"a library cannot read it ({error})")
+    number = _SAID_BY_RUST.search(str(error))  # safetensors met the operating system's error, and gives its number
+    if number is not None and not isinstance(error, OSError):
+        error = OSError(int(number[1]), os.strerror(int(number[1])))
+    if isinstance(error, OSError):
+        subject, why = error.filename or "file", error.strerror or str(error)
+        if error.errno in _WRITING:
+            if error.filename is None and error.errno != errno.EIO:  # who writes a file of ours gives its name
+                subject = "standard output or a temporary file"
+            return WriteFailed(subject, why, "free space or choose another disk")
+        if error.errno in _RESOURCES:
+            return OutOfResources(subject, why)
+        if isinstance(error, _READING):
+            return MissingInput(subject, why)
+    return None
+
+
+def without_inner_frames(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, whose known errors come from the call itself: with their one line, and no frames of ours to read.
+
+    ALBERT_DEBUG=1 keeps them.
+    """
+
+    @functools.wraps(function)
+    def called(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*arguments, **keywords)
+        except Exception as error:
+            known = translate(error)
+            if known is None or os.environ.get("ALBERT_DEBUG") == "1":
+                raise
+        raise known.with_traceback(None) from None
+
+    return called

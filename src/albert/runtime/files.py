@@ -296,6 +296,12 @@ def remove_leftovers(directory: Path, is_locked: bool = False) -> None:
                     lock.remove()
 
 
+def final_name(directory: Path) -> str:
+    """What a directory is called, also while it is written under a temporary name."""
+    match = _TEMPORARY.match(directory.name)
+    return match["name"] if match else directory.name
+
+
 @dataclass(frozen=True)
 class _Names:
     """The temporary names of one writing of `path`; see the top of this file."""

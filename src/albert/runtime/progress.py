@@ -1,17 +1,20 @@
-"""Progress with rate and time left: a bar for people, a plain line now and then for log files."""
+"""Progress with rate and time left: a bar for people, in a notebook too; a plain line now and then for log files."""
 
+import html
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 PLAIN_LINE_SECONDS = 15.0
+NOTEBOOK_SECONDS = 0.5
+"""Between updates of a bar in a notebook."""
 APPEARS_AFTER_SECONDS = 0.6
 
 
@@ -36,7 +39,7 @@ class Bar(Protocol):
 def progress(
     description: str, total: int | float | None, unit: str, done: int | float = 0, quiet: bool = False
 ) -> Iterator[Bar]:
-    """Show how far something has come, on standard error.
+    """Show how far something has come: on standard error, or in the output of a notebook's cell.
 
     Args:
         description: what is being done ("Pre-training").
@@ -56,7 +59,10 @@ def progress(
                 if len(bars.tasks) > 1:  # a bar within another makes room when it is done
                     bars.remove_task(task)
     else:
-        plain = _Plain(description, total, unit, done)
+        show = _notebook_display()
+        plain = (
+            _Plain(description, total, unit, done) if show is None else _Notebook(show, description, total, unit, done)
+        )
         try:
             yield plain
         finally:
@@ -133,7 +139,16 @@ class _Rich:
         self._bars.update(self._task, total=total)  # type: ignore[arg-type]
 
 
+def _notebook_display() -> Any:
+    """What shows things in a notebook's cell; None where this process is none of Jupyter's."""
+    interactive = sys.modules.get("IPython")  # whoever is in a notebook has imported it
+    shell = interactive.get_ipython() if interactive is not None else None
+    return interactive.display if interactive is not None and hasattr(shell, "kernel") else None
+
+
 class _Plain:
+    every, first_after = PLAIN_LINE_SECONDS, 1.0
+
     def __init__(self, description: str, total: int | float | None, unit: str, done: int | float) -> None:
         self._description, self._total, self._unit = description, total, unit
         self._first, self._done, self._note = done, done, ""
@@ -141,7 +156,7 @@ class _Plain:
 
     def advance(self, amount: int | float = 1) -> None:
         self._done += amount
-        if time.monotonic() - self._shown >= PLAIN_LINE_SECONDS:
+        if time.monotonic() - self._shown >= self.every:
             self._show()
 
     def note(self, text: str) -> None:
@@ -151,7 +166,7 @@ class _Plain:
         self._total = total
 
     def end(self) -> None:
-        if time.monotonic() - self._start >= 1:
+        if time.monotonic() - self._start >= self.first_after:
             self._show()
 
     def _show(self) -> None:
@@ -161,7 +176,28 @@ class _Plain:
         line = f"{self._description}: {_amount(self._done, self._total)} {self._unit}, {_number(rate)}/s"
         if self._total and rate > 0 and self._done < self._total:
             line += f", {_duration((self._total - self._done) / rate)} left"
-        print(line + (f"  {self._note}" if self._note else ""), file=sys.stderr, flush=True)
+        self._say(line + (f"  {self._note}" if self._note else ""))
+
+    def _say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+
+class _Notebook(_Plain):
+    """The same line beside a bar, replaced in place."""
+
+    every, first_after = NOTEBOOK_SECONDS, NOTEBOOK_SECONDS
+
+    def __init__(self, show: Any, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._display, self._handle = show, None
+
+    def _say(self, line: str) -> None:
+        share = f' value="{self._done / self._total:.4f}"' if self._total else ""
+        shown = {"text/plain": line, "text/html": f"<progress{share}></progress> <code>{html.escape(line)}</code>"}
+        if self._handle is None:
+            self._handle = self._display.display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
 
 
 class _Amount(ProgressColumn):

@@ -1,0 +1,264 @@
+# Written by scripts/write_stub.py from the options of the commands: change those, and run it again.
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from albert.api.keywords import Rows
+from albert.api.models import open_model as open_model, pack as pack
+from albert.api.pretraining import PretrainResult
+from albert.api.results import EvaluateResult, FinetuneResult
+from albert.api.text import PrepareResult, TokenizerResult
+from albert.inference.embedding import AlbertEmbedding as AlbertEmbedding
+from albert.inference.predictor import Predictor
+from albert.model.config import AlbertConfig
+from albert.optim.recipe import OptimizerRecipe, ScheduleRecipe
+from albert.pretraining.masking import MaskingRecipe
+from albert.pretraining.recipe import HardExamplesRecipe, PretrainingRecipe
+from albert.pretraining.sampling import SequenceRecipe
+from albert.runtime.errors import AlbertError as AlbertError
+from albert.text.executors import SlurmSettings
+from albert.text.tokenizer import Tokenizer
+
+__version__: str
+load = Predictor.open
+
+class tokenizer:
+    """Train a tokenizer, or open one."""
+    @staticmethod
+    def train(
+        corpus: Rows | Sequence[str | os.PathLike[str]],
+        *,
+        text_field: str = "text",
+        documents: Literal['file', 'blank-line', 'line'] = "file",
+        sentences_as_lines: bool = False,
+        language: str = "en",
+        bad_utf8: Literal['refuse', 'replace', 'skip'] = "refuse",
+        max_document_megabytes: float = 16.0,
+        output: str | os.PathLike[str],
+        vocab_size: int = 30000,
+        lower_case: bool = True,
+        keep_accents: bool = False,
+        character_coverage: float = 0.99995,
+        megabytes: float = 100.0,
+        sentences: int = 2000000,
+        seed: int = 0,
+        replace: bool = False,
+    ) -> TokenizerResult:
+        """Train a SentencePiece vocabulary (unigram, the settings of the released English models).
+
+        The same as `albert tokenizer train`, with the same files.
+        """
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Tokenizer: ...
+
+def prepare(
+    corpus: Rows | Sequence[str | os.PathLike[str]],
+    *,
+    text_field: str = "text",
+    documents: Literal['file', 'blank-line', 'line'] = "file",
+    sentences_as_lines: bool = False,
+    language: str = "en",
+    bad_utf8: Literal['refuse', 'replace', 'skip'] = "refuse",
+    max_document_megabytes: float = 16.0,
+    tokenizer: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    held_out: float = 0.01,
+    workers: int | None = None,
+    seed: int = 0,
+    shard_megabytes: float = 8.0,
+    replace: bool = False,
+    append: bool = False,
+    duplicates: Literal['keep', 'exact', 'near'] = "keep",
+    engine: Literal['processes', 'datatrove', 'ray', 'slurm'] = "processes",
+    plan: bool = False,
+    slurm: SlurmSettings | Mapping[str, Any] = ...,
+) -> PrepareResult:
+    """Turn text into token shards for pre-training, in parallel.
+
+    The same as `albert prepare`, with the same files. The same call goes on with work that was stopped.
+    """
+
+def pretrain(
+    recipe: str | os.PathLike[str] | PretrainingRecipe | Mapping[str, Any],
+    *,
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    init: str | os.PathLike[str] | None = None,
+    revision: str | None = None,
+    resize_vocabulary: bool = False,
+    extend_positions: Literal['interpolate', 'tile'] | None = None,
+    drop_heads: Literal['masked_tokens', 'sentence_order'] | Sequence[Literal['masked_tokens', 'sentence_order']] = (),
+    scale_batch: int | None = None,
+    wandb: str | None = None,
+    change_dropout: float | None = None,
+    device: Literal['auto', 'cpu', 'cuda'] = "auto",
+    model: AlbertConfig | Mapping[str | os.PathLike[str], Any] = ...,
+    sinusoidal_positions: float | None = ...,
+    equal_queries_and_keys: float | None = ...,
+    sequences: SequenceRecipe | Mapping[str, Any] = ...,
+    masking: MaskingRecipe | Mapping[str, Any] = ...,
+    hard_examples: HardExamplesRecipe | Mapping[str, Any] = ...,
+    mixture: float | Sequence[float] = ...,
+    optimizer: OptimizerRecipe | Mapping[str, Any] = ...,
+    schedule: ScheduleRecipe | Mapping[str, Any] = ...,
+    max_tokens: int | None = ...,
+    max_minutes: float | None = ...,
+    batch_size: int = ...,
+    micro_batch_size: int = ...,
+    activation_checkpointing: bool = ...,
+    clip_norm: float = ...,
+    on_divergence: Literal['stop', 'skip', 'rollback'] = ...,
+    spike_deviations: float | None = ...,
+    max_rollbacks: int = ...,
+    dropout_changes: tuple[int, float] | Sequence[tuple[int, float]] = ...,
+    precision: Literal['auto', 'fp32', 'bf16'] = ...,
+    seed: int = ...,
+    log_every: int = ...,
+    evaluate_every: int | None = ...,
+    evaluation_sequences: int = ...,
+    evaluation_objectives: Literal['sop', 'nsp', 'none', 'sop-reference'] | Sequence[Literal['sop', 'nsp', 'none', 'sop-reference']] = ...,
+    checkpoint_minutes: float = ...,
+    checkpoint_every: int | None = ...,
+    keep_checkpoints: int = ...,
+    workers: int = ...,
+    parallelism: Literal['data', 'sharded'] = ...,
+    peer_timeout_minutes: float = ...,
+    fixed_shape: bool | None = ...,
+    compile: bool | None = ...,
+    deterministic: bool = ...,
+) -> PretrainResult:
+    """Pre-train an ALBERT encoder with n-gram masking and sentence order.
+
+    The same as `albert pretrain`, with the same files. The same call goes on with a run that was stopped. The parts of
+    the recipe are dicts of what is to change: `schedule={"total_steps": 2000}, model={"hidden_size": 192}`.
+    """
+
+def finetune(
+    task: str | None = None,
+    *,
+    model: str | os.PathLike[str],
+    revision: str | None = None,
+    output: str | os.PathLike[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
+    init: Literal['pretrained', 'random'] = "pretrained",
+    keep_head: bool = False,
+    train: Rows | None = None,
+    dev: Rows | None = None,
+    held_out_share: float | None = None,
+    statistics_only: bool = False,
+    task_file: str | os.PathLike[str] | None = None,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | None = None,
+    words: str | None = None,
+    tags: str | None = None,
+    options: str | Sequence[str] | None = None,
+    question: str | None = None,
+    context: str | None = None,
+    answer: str | None = None,
+    answer_start: str | None = None,
+    id: str | None = None,
+    classes: bool = False,
+    regression: bool = False,
+    multi_label: bool = False,
+    separator: str | None = None,
+    labels: str | Sequence[str] | None = None,
+    option_labels: Literal['name', 'letter', 'from-0', 'from-1', 'text'] | None = None,
+    metrics: str | Sequence[str] | None = None,
+    num_hidden_layers: int | None = None,
+    num_hidden_groups: int | None = None,
+    sharing: Literal['all', 'attention', 'ffn', 'none'] | None = None,
+    num_attention_heads: int | None = None,
+    hidden_act: Literal['gelu', 'gelu_new', 'relu', 'tanh'] | None = None,
+    max_position_embeddings: int | None = None,
+    extend_positions: Literal['interpolate', 'tile'] | None = None,
+    attention_window: int | None = None,
+    depth: int | None = None,
+    exits: int | Literal['every'] | Sequence[int] | None = None,
+    freeze_encoder: bool = False,
+    teacher: str | os.PathLike[str] | None = None,
+    teacher_revision: str | None = None,
+    distillation_temperature: float | None = None,
+    distillation_weight: float | None = None,
+    learning_rate: float | None = None,
+    batch_size: int | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    warmup_share: float | None = None,
+    weight_decay: float | None = None,
+    max_length: int | None = None,
+    question_length: int | None = None,
+    stride: int | None = None,
+    span_head: Literal['joint', 'independent'] | None = None,
+    null_threshold: Literal['train', 'dev'] = "train",
+    v2_recipe: bool = False,
+    encoder_dropout: float | None = None,
+    head_dropout: float | None = None,
+    optimizer: Literal['adamw', 'lamb'] = "adamw",
+    seed: int = 0,
+    seeds: int | None = None,
+    intermediate: str | None = None,
+    select: Literal['last', 'best'] = "last",
+    max_train_examples: int | None = None,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    micro_batch_tokens: int = 8192,
+    device: Literal['auto', 'cpu', 'cuda'] = "auto",
+    precision: Literal['fp32', 'bf16'] | None = None,
+    workers: int = 0,
+) -> FinetuneResult:
+    """Fine-tune a model on a declared task or on your own table, and evaluate it.
+
+    The same as `albert finetune`, with the same result and files. The same call goes on with a run that was stopped.
+    Data frames and lists of dicts are kept in the run's directory.
+    """
+
+def evaluate(
+    task: str | None = None,
+    *,
+    model: str | Sequence[str | os.PathLike[str]],
+    data: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+    dev: Rows | None = None,
+    task_file: str | os.PathLike[str] | None = None,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | None = None,
+    words: str | None = None,
+    tags: str | None = None,
+    options: str | Sequence[str] | None = None,
+    question: str | None = None,
+    context: str | None = None,
+    answer: str | None = None,
+    answer_start: str | None = None,
+    id: str | None = None,
+    classes: bool = False,
+    regression: bool = False,
+    multi_label: bool = False,
+    separator: str | None = None,
+    labels: str | Sequence[str] | None = None,
+    option_labels: Literal['name', 'letter', 'from-0', 'from-1', 'text'] | None = None,
+    metrics: str | Sequence[str] | None = None,
+    predictions: str | os.PathLike[str] | None = None,
+    submission: str | os.PathLike[str] | None = None,
+    results: str | os.PathLike[str] | None = None,
+    max_length: int | None = None,
+    objective: Literal['sop', 'nsp', 'none', 'sop-reference'] | Sequence[Literal['sop', 'nsp', 'none', 'sop-reference']] = ("nsp", "sop"),
+    sequences: int = 2000,
+    max_ngram: int = 3,
+    depth: int | Sequence[int] = (),
+    patience: int | Sequence[int] = (),
+    curve: str | os.PathLike[str] | None = None,
+    rounds: int = 1,
+    micro_batch_tokens: int = 8192,
+    revision: str | None = None,
+    hidden_act: Literal['gelu', 'gelu_new', 'relu', 'tanh'] | None = None,
+    num_attention_heads: int | None = None,
+    device: Literal['auto', 'cpu', 'cuda'] = "auto",
+    precision: Literal['auto', 'fp32', 'bf16', 'int8'] | Sequence[Literal['auto', 'fp32', 'bf16', 'int8']] = ("auto",),
+    tolerance: float = 0.5,
+) -> EvaluateResult:
+    """Score a model, or several together, with a task's official metrics, beside a constant answer.
+
+    The same as `albert evaluate`.
+    """

@@ -1,0 +1,403 @@
+"""Keyword arguments of the package's functions: the fields of what the command of the same name is asked.
+
+The signature, its types, its defaults and its documentation are made from those fields, and what is given is checked as
+a recipe in a file is. Rows, as data frames or lists of dicts, are taken where a command takes a file."""
+
+import ast
+import copy
+import dataclasses
+import functools
+import hashlib
+import inspect
+import json
+import math
+import os
+import re
+import shutil
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from albert.runtime.errors import AlbertError, MissingInput, UsageError, did_you_mean, without_inner_frames
+from albert.runtime.files import write_text
+from albert.runtime.json_files import from_json, to_json
+
+T = TypeVar("T")
+
+
+class DataFrame(Protocol):
+    """A data frame of pandas or polars."""
+
+    @property
+    def columns(self) -> Any:
+        """The names of the columns."""
+        ...
+
+
+Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]] | DataFrame
+"""A file, a data frame, or rows as dicts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Keyword:
+    """A keyword argument.
+
+    Attributes:
+        name: as it is typed.
+        hint: the type of the field.
+        default: where it is not given; `...` stands for what the recipe has, MISSING for none.
+        text: what it is for.
+        group: the field of what is asked that holds it, None: it is a field itself.
+    """
+
+    name: str
+    hint: Any
+    default: Any
+    text: str
+    group: str | None = None
+
+
+def keywords_of(shape: type) -> list[Keyword]:
+    """Every field of a dataclass; those of a group of options stand beside the others, as on the command line."""
+    hints = typing.get_type_hints(shape, include_extras=True)
+    texts = _documented_fields(shape)
+    found: list[Keyword] = []
+    for field in dataclasses.fields(shape):
+        hint, *markers = typing.get_args(hints[field.name]) if _is_marked(hints[field.name]) else (hints[field.name],)
+        if dataclasses.is_dataclass(hint) and any(getattr(marker, "name", None) == "" for marker in markers):
+            group = typing.cast(type, hint)
+            is_default = field.default == group()  # else the fields of a recipe, which another one gives
+            inner = keywords_of(group)
+            made = (dataclasses.replace(one, group=field.name) for one in inner)
+            found += made if is_default else [dataclasses.replace(one, default=...) for one in made]
+            continue
+        made_by = field.default_factory
+        default = field.default if made_by is dataclasses.MISSING else made_by()
+        found.append(Keyword(field.name, hint, default, texts.get(field.name, "")))
+    return found
+
+
+def _is_marked(hint: Any) -> bool:
+    return typing.get_origin(hint) is typing.Annotated
+
+
+def _documented_fields(shape: type) -> dict[str, str]:
+    """The strings below the fields of a dataclass and of those that it inherits from."""
+    found: dict[str, str] = {}
+    for each in reversed(shape.__mro__):
+        if not dataclasses.is_dataclass(each):
+            continue
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in zip(definition.body, definition.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+                found[field.target.id] = " ".join(str(below.value.value).split()) if is_text else ""  # type: ignore[union-attr]
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Types as they are shown: what a field takes from Python, which is more than the command line has words for.
+
+
+class _Spelled(str):
+    """A type in words; `help` shows it without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def spelled(hint: Any) -> str:
+    """A field's type as Python takes it."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if _is_marked(hint):
+        return spelled(parts[0])
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(dict.fromkeys(spelled(part) for part in parts))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, parts))}]"
+    if origin is tuple:
+        items = [spelled(part) for part in parts if part is not Ellipsis]
+        return f"Sequence[{items[0]}]" if len(items) < len(parts) else f"tuple[{', '.join(items)}]"
+    if dataclasses.is_dataclass(hint):
+        return f"{typing.cast(type, hint).__name__} | Mapping[str, Any]"
+    if hint is Path:
+        return "str | os.PathLike[str]"
+    return "None" if hint is type(None) else getattr(hint, "__name__", str(hint))
+
+
+def _single_item(hint: Any) -> Any:
+    """The type of an item where one alone may be given in place of several; None where not."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return next((item for part in typing.get_args(hint) if (item := _single_item(part)) is not None), None)
+    parts = typing.get_args(hint)
+    return parts[0] if typing.get_origin(hint) is tuple and parts[-1] is Ellipsis else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is given, as plain values, and as what is asked.
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_json(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range | set | frozenset):
+        return [_plain(item) for item in value]
+    return value.item() if getattr(value, "shape", None) == () else value  # type: ignore[union-attr] (of NumPy)
+
+
+def _with(base: Any, given: Any) -> Any:
+    """Plain values with others in place of some, at any depth."""
+    if not (isinstance(base, dict) and isinstance(given, dict)):
+        return given
+    return {**base, **{key: _with(base.get(key), value) for key, value in given.items()}}
+
+
+def asked(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> T:
+    """What is asked, from keyword arguments.
+
+    Args:
+        shape: the dataclass.
+        given: by keyword.
+        name: the function, for errors.
+        bases: group -> what the keywords of that group change single values of: a recipe.
+
+    Raises:
+        InvalidConfiguration: a value is missing, or is none of its type.
+    """
+    known = {keyword.name: keyword for keyword in keywords_of(shape)}
+    plain: dict[str | None, dict[str, Any]] = {None: {}}
+    for keyword, value in given.items():
+        if value is ...:
+            continue
+        value, one = _plain(value), known[keyword]
+        several = _single_item(one.hint) is not None and not isinstance(value, list) and value is not None
+        if several and not (isinstance(value, str) and f"'{value}'" in spelled(one.hint)):
+            value = [value]
+        plain.setdefault(one.group, {})[keyword] = value
+    groups = {}
+    for field in dataclasses.fields(typing.cast(Any, shape)):
+        if field.name in plain or field.name in bases:
+            base = bases.get(field.name, field.default)
+            values = plain.get(field.name, {})
+            groups[field.name] = from_json(type(base), _with(to_json(base), values), name) if values else base
+    return dataclasses.replace(from_json(shape, plain[None], name), **groups)  # type: ignore[type-var]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rows in memory: written as JSON lines, which is what is then read.
+
+
+def is_rows(value: object) -> bool:
+    """Whether something is rows, not the name of a file or several names."""
+    if isinstance(value, str | os.PathLike) or value is None:
+        return False
+    if hasattr(value, "columns") or not isinstance(value, Sequence):
+        return True
+    return not value or isinstance(value[0], Mapping)
+
+
+def rows_as_json_lines(value: Any, name: str) -> str:
+    """The rows of a data frame, or dicts, one JSON object a line; what is missing (None, NaN) is left out.
+
+    Raises:
+        MissingInput: there are none.
+        UsageError: a row is no dict, or a value is none that JSON has.
+    """
+    if hasattr(value, "to_dicts"):  # polars
+        value = value.to_dicts()
+    elif hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas
+        value = value.astype(object).where(value.notna(), None).to_dict("records")
+    lines = []
+    for number, row in enumerate(value, start=1):
+        if not isinstance(row, Mapping):
+            raise UsageError(f"{name}:{number}", f"is {type(row).__name__}, a dict of columns is expected")
+        kept = {str(key): item for key, item in row.items() if not _is_missing(item)}
+        try:
+            lines.append(json.dumps(kept, ensure_ascii=False, allow_nan=False, default=_json_value) + "\n")
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{name}:{number}", f"holds a value that cannot be read ({error})") from error
+    if not lines:
+        raise MissingInput(name, "has no rows")
+    return "".join(lines)
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _json_value(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # an array, or a number of NumPy
+        return value.tolist()
+    if hasattr(value, "isoformat"):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is neither text, number, truth value nor list")
+
+
+@contextmanager
+def rows_as_files(rows: Mapping[str, Any], folder: Path, keep: bool) -> Iterator[dict[str, str]]:
+    """Files with these rows, under names that say their content: equal rows give the same file.
+
+    Args:
+        rows: by keyword.
+        folder: where.
+        keep: whether they stay when all goes well; otherwise, and what is empty then, is removed.
+    """
+    folders = [place for place in (folder, folder.parent) if not place.exists()]
+    texts = {name: rows_as_json_lines(value, name) for name, value in rows.items()}
+    made: list[Path] = []
+    files: dict[str, str] = {}
+    try:
+        for name, text in texts.items():
+            place = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
+            files[name] = str(place)
+            if not place.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_text(place, text)
+                made.append(place)
+        yield files
+    except BaseException:
+        keep = False
+        raise
+    finally:
+        if not keep:
+            for place in made:
+                place.unlink(missing_ok=True)
+            for place in folders:
+                if place.is_dir() and not any(place.iterdir()):
+                    shutil.rmtree(place, ignore_errors=True)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Functions made of a dataclass: their signature, their help, and errors in words of Python.
+
+
+def in_python(text: str, known: Iterable[str]) -> str:
+    """A line for the command line with options as keywords: `--held-out-share` becomes `held_out_share`."""
+    names = set(known)
+
+    def keyword(match: re.Match[str]) -> str:
+        name = match[1].replace("-", "_")
+        return name if name.split(".")[0] in names else match[0]
+
+    text = re.sub(r"--([a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)", keyword, text)
+    text = re.sub(r"see albert ([a-z]+) --help", r"see help(albert.\1)", text)
+    return re.sub(r"^albert (finetune|evaluate|pretrain|prepare)\b", r"albert.\1", text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call of a function: what is given by keyword, and which file stands for rows in memory."""
+
+    shape: type
+    name: str
+    given: dict[str, Any]
+    rows: Sequence[str]
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def path(self, keyword: str) -> Path | None:
+        """The path that a keyword names, None where it is not given or is no path."""
+        value = self.given.get(keyword)
+        return Path(value) if isinstance(value, str | os.PathLike) else None
+
+    @contextmanager
+    def rows_in(self, folder: Path, keep: bool = False) -> Iterator[None]:
+        """In the block the keywords that have rows name files with them; for the arguments see `rows_as_files`."""
+        rows = {keyword: self.given[keyword] for keyword in self.rows if is_rows(self.given.get(keyword))}
+        with rows_as_files(rows, folder, keep) as files:
+            self.files.update(files)
+            yield
+
+    def asked(self, **bases: Any) -> Any:
+        """What is asked; see `asked`."""
+        return asked(self.shape, {**self.given, **self.files}, self.name, **bases)
+
+    def in_words_of_python(self, error: AlbertError, known: Iterable[str]) -> AlbertError:
+        """The error with keywords for options, and the keyword in place of the file that holds its rows."""
+        told = copy.copy(error)
+
+        def reworded(text: str) -> str:
+            for keyword, file in self.files.items():
+                text = text.replace(file, keyword)
+            return in_python(text, known)
+
+        told.subject, told.why, told.args = reworded(error.subject), reworded(error.why), (reworded(str(error)),)
+        return told
+
+
+def takes(
+    shape: type,
+    name: str,
+    first: str,
+    rows: Sequence[str] = (),
+    without: Sequence[str] = (),
+    more: Sequence[Keyword] = (),
+) -> Callable[[Callable[[Call], T]], Callable[..., T]]:
+    """Give a function the keywords of what is asked.
+
+    Args:
+        shape: the dataclass.
+        name: what the function is called, "albert.finetune" say.
+        first: the keyword that may be given without its name.
+        rows: keywords that take rows in memory, too.
+        without: fields that only a command line has: how to print.
+        more: keywords that are no fields.
+    """
+    known = {one.name: one for one in (*more, *keywords_of(shape)) if one.name not in without}
+    ordered = sorted(known.values(), key=lambda one: one.name != first)
+
+    def made(function: Callable[[Call], T]) -> Callable[..., T]:
+        @functools.wraps(function)
+        @without_inner_frames
+        def called(*positional: Any, **given: Any) -> T:
+            if len(positional) > 1:
+                raise UsageError(name, f"{len(positional)} values have no keyword", f"only {first} may be given so")
+            call = Call(shape, name, dict(zip((first,), positional, strict=False)) | given, rows)
+            try:
+                for keyword in call.given:
+                    if keyword not in known:
+                        raise UsageError(f"{name}: {keyword}", "unknown keyword", did_you_mean(keyword, known))
+                return function(call)
+            except AlbertError as error:
+                raise call.in_words_of_python(error, known) from error
+
+        parameters = [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD if one.name == first else inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default,
+                annotation=_shown_type(one, one.name in rows),
+            )
+            for one in ordered
+        ]
+        result = _Spelled(function.__annotations__["return"])
+        signature = inspect.Signature(parameters, return_annotation=result)
+        width = {"width": 116, "initial_indent": " " * 4, "subsequent_indent": " " * 8}
+        lines = [textwrap.fill(f"{one.name}: {in_python(one.text, known)}", **width) for one in ordered]
+        called.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nArgs:\n" + "\n".join(lines)
+        called.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": result}
+        vars(called)["__signature__"] = signature
+        return called
+
+    return made
+
+
+_NAMES_OF_PLACES = ("model", "teacher", "init", "corpus")
+"""Keywords that are texts on the command line, because they may be Hub ids, and in Python paths as well."""
+
+
+def _shown_type(keyword: Keyword, takes_rows: bool) -> _Spelled:
+    shown, item = spelled(keyword.hint), _single_item(keyword.hint)
+    if keyword.name in _NAMES_OF_PLACES:
+        shown = re.sub(r"\bstr\b", "str | os.PathLike[str]", shown)
+    if takes_rows:
+        return _Spelled(f"Rows | {shown}" if item is not None else shown.replace("str | os.PathLike[str]", "Rows"))
+    return _Spelled(shown if item is None else f"{spelled(item)} | {shown}")

@@ -1,0 +1,555 @@
+"""`albert.finetune` and `albert.evaluate`, and the commands of the same names: what is asked, done, and given back."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from albert.api.options import PRETRAINING, Evaluate, Finetune, TableOptions
+from albert.api.results import (
+    ComparedPrecisions,
+    EvaluateResult,
+    FinetuneResult,
+    PretrainedScores,
+    Reading,
+    ScoredSplit,
+)
+from albert.checkpoints.hub import find_model
+from albert.checkpoints.huggingface import kind_of
+from albert.checkpoints.model_directory import read_config
+from albert.experiments.depth_curve import (
+    PrecisionScore,
+    depth_curve,
+    draw_curve,
+    precision_scores,
+    write_curve,
+)
+from albert.finetuning.evaluation import EvaluatedModels, evaluate_models, write_predictions
+from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
+from albert.finetuning.objective import Distillation
+from albert.finetuning.options import ArchitectureChanges, recipe_basis
+from albert.finetuning.run import finetune
+from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.seeds import SeedsResult, finetune_benchmark, finetune_seeds
+from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
+from albert.pretraining.evaluation import evaluate_pretraining
+from albert.pretraining.masking import MaskingRecipe
+from albert.runtime.devices import pick_device
+from albert.runtime.environment import Precision, world
+from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
+from albert.runtime.files import write_text
+from albert.runtime.json_files import save_json, to_json
+from albert.tasks.custom import ReadTask, read_task
+from albert.tasks.submission import BENCHMARKS, find_task, submission_files
+from albert.tasks.table_task import TASK_FILE, HeldOut, TableTask, table_statistics, table_task_of
+from albert.tasks.task import Span, Target, Task, TaskRecipe
+from albert.text.tokenizer_loading import load_tokenizer
+from albert.training.run_folder import RunFolder
+
+
+def run_finetune(
+    args: Finetune,
+    on_rows: Callable[[Reading], None] | None = None,
+    on_start: Callable[[Mapping[str, Any]], None] | None = None,
+) -> FinetuneResult:
+    """What `albert.finetune` and `albert finetune` do.
+
+    Args:
+        args: what is asked.
+        on_rows: told how the rows are read, before anything is learnt.
+        on_start: see `announce` of `albert.finetuning.run.finetune`.
+
+    Raises:
+        UsageError: it contradicts itself; for others see `albert.finetuning.run.finetune`.
+    """
+    if args.init == "random" and args.keep_head:
+        raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
+    if args.output is None and not args.statistics_only:
+        raise UsageError("--output", "is needed: the run's directory", "or --statistics-only, to see the rows first")
+    if args.task is not None and args.task.lower() in BENCHMARKS:
+        return _finetune_benchmark(args, args.task.lower())
+    if args.intermediate is not None:
+        raise UsageError("--intermediate", "goes with a benchmark", "name the model with --model")
+    read = _own_task(args) if args.task is None else None
+    task = read.task if read is not None else _declared_task(args)
+    recipe = args.recipe()
+    basis = recipe_basis(task, recipe)
+    reading = None
+    if args.statistics_only or (on_rows is not None and read is not None):
+        reading = _reading(args, task, read, basis.recipe.max_length) if world().is_first else None
+        if on_rows is not None and reading is not None:
+            on_rows(reading)
+    if args.output is None or args.statistics_only:
+        return FinetuneResult(
+            task=task, reading=reading, report={"statistics": to_json(reading and reading.statistics)}
+        )
+    if read is not None:
+        read.check()
+    run = (task, _start(args), args.data or Path(), args.output)
+    settings = _settings(args)
+    if args.seeds is not None:
+        return _seeds_result(task, args.output, finetune_seeds(*run, recipe, settings, args.seeds, on_start))
+    found = finetune(*run, recipe, settings, announce=on_start)
+    return FinetuneResult(
+        task=task,
+        output=args.output,
+        model=found.model_directory,
+        scores=found.scores,
+        baseline=found.report["baseline"],
+        linear_baseline=found.report.get("linear_baseline"),
+        report=found.report,
+        found=found,
+    )
+
+
+def _seeds_result(task: Task, output: Path, found: SeedsResult) -> FinetuneResult:
+    return FinetuneResult(
+        task=task,
+        output=output,
+        model=RunFolder(found.best.directory).model_path,
+        scores=found.medians,
+        baseline=found.baseline,
+        linear_baseline=found.linear_baseline,
+        report=found.to_json(),
+        found=found,
+    )
+
+
+def _finetune_benchmark(args: Finetune, name: str) -> FinetuneResult:
+    given = args.table.given()
+    given += [f"--{option}" for option in ("train", "dev") if getattr(args, option) is not None]
+    given += ["--span-head"] if args.span_head is not None else []
+    switches = ("keep_head", "v2_recipe", "statistics_only")
+    given += ["--" + option.replace("_", "-") for option in switches if getattr(args, option)]
+    if given:
+        raise UsageError(given[0], f"goes with one task, {name} has many")
+    if args.data is None:
+        raise UsageError("--data", "is missing; the tasks' files are looked for there", "see albert finetune --help")
+    assert args.output is not None
+    found = finetune_benchmark(
+        name,
+        BENCHMARKS[name],
+        _start(args),
+        args.data,
+        args.output,
+        args.recipe(),
+        _settings(args),
+        1 if args.seeds is None else args.seeds,
+        args.intermediate,
+    )
+    baselines = {each.task.name: each.found.baseline or {} for each in found.outcomes if each.found is not None}
+    return FinetuneResult(
+        output=args.output,
+        scores={f"{task}/{score}": value for task, each in found.scores.items() for score, value in each.items()},
+        baseline={f"{task}/{score}": value for task, each in baselines.items() for score, value in each.items()},
+        report=found.to_json(),
+        found=found,
+    )
+
+
+def _declared_task(args: Finetune) -> Task:
+    assert args.task is not None
+    files = {split: path for split, path in (("train", args.train), ("dev", args.dev)) if path is not None}
+    given = args.table.given() + (["--held-out-share"] if args.held_out_share is not None else [])
+    if given:
+        raise UsageError(given[0], f"goes with your own tables, the task {args.task} has its own columns")
+    if args.data is None and len(files) < 2:
+        raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
+    task = find_task(args.task)
+    recipe = _published_recipe(task, args)
+    return replace(task, source=task.source.with_files(files), target=_target(task, args), recipe=recipe)
+
+
+def _own_task(args: Finetune) -> ReadTask:
+    """The user's own task, from flags and a task file, with what its rows tell."""
+    table = args.table.task(train=args.train, dev=args.dev)
+    if table.train is None:
+        remedy = "name a declared task, or your own file with --train"
+        raise UsageError("albert finetune", "no training file" if args.table.given() else "no task", remedy)
+    if table.dev is not None and args.held_out_share is not None:
+        raise UsageError("--held-out-share", "goes without --dev", "give one of them")
+    share = table.held_out.share if args.held_out_share is None else args.held_out_share
+    read = read_task(replace(table, held_out=HeldOut(share=share, seed=args.seed)))
+    return replace(read, task=replace(read.task, target=_target(read.task, args)))
+
+
+def _reading(args: Finetune, task: Task, read: ReadTask | None, max_length: int) -> Reading:
+    """How the rows are read, and what they are like, in the tokens of the model."""
+    tokenizer = load_tokenizer(find_model(args.model, args.revision))
+    tables = (
+        read.tables
+        if read is not None
+        else {split: task.source.read(args.data or Path(), split) for split in ("train", "dev")}
+    )
+    return Reading(read, table_statistics(task, tables, tokenizer, max_length), max_length)
+
+
+def _target(task: Task, args: Finetune) -> Target:
+    if args.span_head is None:
+        return task.target
+    if not isinstance(task.target, Span):
+        raise UsageError("--span-head", f"goes with tasks whose answers are spans, {task.name} has none")
+    return replace(task.target, head=args.span_head)
+
+
+def _published_recipe(task: Task, args: Finetune) -> TaskRecipe:
+    if not args.v2_recipe:
+        return task.recipe
+    if task.second_recipe is None:
+        raise UsageError("--v2-recipe", f"{task.name} has one recipe for both releases", "leave it out")
+    return task.second_recipe
+
+
+def _start(args: Finetune) -> Start:
+    """Where the weights come from."""
+    start = PretrainedEncoder(args.model, args.revision, _architecture(args), args.keep_head)
+    return random_encoder_like(start) if args.init == "random" else start
+
+
+def _architecture(args: Finetune) -> ArchitectureChanges:
+    if args.depth is None:
+        return args.architecture
+    if args.architecture.num_hidden_layers not in (None, args.depth):
+        raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
+    return replace(args.architecture, num_hidden_layers=args.depth)
+
+
+def _distillation(args: Finetune) -> Distillation | None:
+    options = {
+        "temperature": args.distillation_temperature,
+        "weight": args.distillation_weight,
+        "revision": args.teacher_revision,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if args.teacher is None:
+        for name in given:
+            switch = "--teacher-revision" if name == "revision" else f"--distillation-{name}"
+            raise UsageError(switch, "goes with --teacher", "name a fine-tuned model with it")
+        return None
+    return Distillation(teacher=args.teacher, **given)
+
+
+def _settings(args: Finetune) -> FinetuningSettings:
+    """How to compute.
+
+    Raises:
+        UsageError: it contradicts itself.
+    """
+    if args.freeze_encoder and args.encoder_dropout:
+        raise UsageError("--encoder-dropout", "has no effect with --freeze-encoder", "leave it or --freeze-encoder out")
+    return FinetuningSettings(
+        seed=args.seed,
+        null_threshold=args.null_threshold,
+        select=args.select,
+        max_train_examples=args.max_train_examples,
+        evaluate_every=args.evaluate_every,
+        checkpoint_every=args.checkpoint_every,
+        micro_batch_tokens=args.micro_batch_tokens,
+        optimizer=args.optimizer,
+        device=args.device,
+        precision=args.precision,
+        workers=args.workers,
+        exits=args.exits,
+        freeze_encoder=args.freeze_encoder,
+        distillation=_distillation(args),
+    )
+
+
+# ----
+
+
+def run_evaluate(args: Evaluate, on_result: Callable[[EvaluateResult], None] | None = None) -> EvaluateResult:
+    """What `albert.evaluate` and `albert evaluate` do.
+
+    Args:
+        args: what is asked.
+        on_result: told every result, when its files are written: one, or with `submission` one for each split.
+
+    Returns:
+        The result, of several splits the last.
+
+    Raises:
+        UsageError: it contradicts itself.
+        CheckFailed: another precision moves the score by more than the tolerance.
+        MissingInput, DamagedData, InvalidConfiguration: see `evaluate_models`.
+    """
+    if not args.model:
+        raise UsageError("--model", "names no model", "give a directory, or a Hub id")
+    tell = on_result or (lambda result: None)
+    if args.task == PRETRAINING:
+        return _told(tell, _evaluate_pretraining(args))
+    if args.depths.makes_table:
+        return _told(tell, _evaluate_depths(args))
+    for name, given in (("--json", args.json), ("--csv", args.csv)):
+        if given:
+            raise UsageError(name, f"goes with {PRETRAINING}", "--results writes the scores of a task as JSON")
+    task = _task(args)
+    splits = _splits(args, task)
+    if len(args.precision) == 1 and args.precision != ("int8",):
+        precision = _one_precision(args)
+        return [_told(tell, _evaluate_split(args, task, split, precision)) for split in splits][-1]
+    result = _told(tell, _compare_precisions(args, task, splits))
+    assert isinstance(result.found, ComparedPrecisions)
+    check_precisions(result.found.found, args.tolerance)
+    return result
+
+
+def _told(tell: Callable[[EvaluateResult], None], result: EvaluateResult) -> EvaluateResult:
+    tell(result)
+    return result
+
+
+def _evaluate_pretraining(args: Evaluate) -> EvaluateResult:
+    if args.data is None:
+        raise UsageError("--data", "is needed: what `albert prepare` wrote", "see albert evaluate --help")
+    if args.json and args.csv:
+        raise UsageError("--csv", "goes without --json", "choose one of them")
+    if args.depths.depth or args.depths.makes_table:
+        raise UsageError("--depth, --patience and --curve", "go with a task", f"leave {PRETRAINING} out")
+    precision = _one_precision(args)
+    found = evaluate_pretraining(
+        args.model,
+        args.data,
+        objectives=args.objective,
+        max_length=args.max_length,
+        masking=MaskingRecipe(max_ngram=args.max_ngram),
+        limit=args.sequences,
+        revision=args.revision,
+        device=args.device,
+        prepare=_computing_in(precision),
+        overrides=_overrides(args),
+    )
+    report = {"task": PRETRAINING, "precision": precision, **found.to_json()}
+    if args.results is not None:
+        save_json(args.results, report)
+    first = found.models[0].scores
+    return EvaluateResult(
+        scores={test: 100 * score.accuracy for test, score in first.items()},
+        baseline={test: 100 * score.baseline for test, score in first.items()},
+        report=report,
+        found=PretrainedScores(found=found, precision=precision),
+    )
+
+
+def _splits(args: Evaluate, task: Task) -> tuple[str, ...]:
+    """The splits that are answered."""
+    splits = (args.split,) if args.split is not None else ("dev",)
+    if args.submission is not None and args.split is None and args.dev is None:
+        splits = tuple(task.submission) or splits
+    for name, path in (("--predictions", args.predictions), ("--results", args.results)):
+        if path is not None and len(splits) > 1:
+            raise UsageError(name, f"is one file, there are the splits {', '.join(splits)}", "name one with --split")
+    if args.submission is not None and args.submission.exists() and not args.submission.is_dir():
+        raise CannotCreate(args.submission, "is no directory", "name one for the files to hand in")
+    return splits
+
+
+def _evaluate_split(args: Evaluate, task: Task, split: str, precision: Precision) -> EvaluateResult:
+    found = evaluate_models(
+        task,
+        args.model,
+        args.data or Path(),
+        split,
+        device=args.device,
+        prepare=_computing_in(precision),
+        max_length=args.max_length,
+        micro_batch_tokens=args.micro_batch_tokens,
+        revision=args.revision,
+        overrides=_overrides(args),
+        needs_labels=args.submission is None and args.predictions is None,
+        depth=args.depths.one_depth,
+    )
+    together, handed_in = found.together, {}
+    if args.predictions is not None:
+        write_predictions(args.predictions, together)
+    if args.submission is not None:
+        for name, content in submission_files(task, split, together.predictions).items():
+            write_text(args.submission / name, content)
+            handed_in[args.submission / name] = len(together.predictions)
+    report = _split_report(task, args.model, split, found, precision)
+    if args.results is not None:
+        save_json(args.results, report)
+    scored = ScoredSplit(
+        task=task, models=args.model, split=split, found=found, precision=precision, submission=handed_in
+    )
+    return EvaluateResult(scores=together.scores, baseline=together.baseline, report=report, found=scored)
+
+
+def _split_report(
+    task: Task, models: tuple[str, ...], split: str, found: EvaluatedModels, precision: InferencePrecision
+) -> dict[str, Any]:
+    """The scores as `--results` writes them."""
+    evaluation = found.together
+    named = models[0] if len(models) == 1 else list(models)
+    about = {"task": task.name, "model": named, "split": split, "precision": precision}
+    scores: dict[str, Any] = {"scores": dict(evaluation.scores), "baseline": evaluation.baseline}
+    if len(models) > 1:
+        each = zip(models, found.members, strict=True)
+        scores["of_each"] = {model: dict(member.evaluation.scores) for model, member in each}
+    return about | scores | {"counts": dict(evaluation.counts)}
+
+
+def _compare_precisions(args: Evaluate, task: Task, splits: tuple[str, ...]) -> EvaluateResult:
+    for name, path in (("--predictions", args.predictions), ("--submission", args.submission)):
+        if path is not None:
+            raise UsageError(name, "goes with one precision, fp32 or bf16", "compare precisions without it")
+    model, *others = args.model
+    if others:
+        raise UsageError("--precision", "several are compared for one model", "name one model")
+    if args.depths.depth:
+        raise UsageError("--depth", "goes with one precision", "name fp32 or bf16")
+    if not args.precision:
+        raise UsageError("--precision", "names none", "choose among fp32, bf16 and int8")
+    found = precision_scores(
+        task,
+        model,
+        args.data or Path(),
+        splits[0],
+        _precisions(args),
+        args.tolerance,
+        device=args.device,
+        max_length=args.max_length,
+        micro_batch_tokens=args.micro_batch_tokens,
+        revision=args.revision,
+        overrides=_overrides(args),
+    )
+    about = {"task": task.name, "model": model, "split": splits[0]}
+    report = about | _precision_report(found, args.tolerance)
+    if args.results is not None:
+        save_json(args.results, report)
+    first = found[0].evaluation
+    compared = ComparedPrecisions(found=found, tolerance=args.tolerance)
+    return EvaluateResult(scores=first.scores, baseline=first.baseline, report=report, found=compared)
+
+
+def _precision_report(found: Sequence[PrecisionScore], tolerance: float) -> dict[str, Any]:
+    rows = {
+        row.precision: {
+            "scores": dict(row.evaluation.scores),
+            "difference": row.difference,
+            "answers_changed": row.changed,
+            "seconds": row.evaluation.seconds,
+            "holds": row.holds,
+        }
+        for row in found
+    }
+    return {"score": found[0].name, "tolerance": tolerance, "precisions": rows}
+
+
+def check_precisions(found: Sequence[PrecisionScore], tolerance: float) -> None:
+    """Raises CheckFailed, naming the precisions at which the score does not hold."""
+    moved = [f"{row.precision} by {row.difference:+.2f}" for row in found if not row.holds]
+    if moved:
+        why = f"moves with {' and '.join(moved)}, more than {tolerance:.2f}"
+        raise CheckFailed(found[0].name, why, f"use {' or '.join(row.precision for row in found if row.holds)}")
+
+
+def _precisions(args: Evaluate) -> list[InferencePrecision]:
+    """Those that were asked for, with what auto stands for on the device."""
+    device = pick_device(args.device)
+    return [choose_precision(one, device) for one in args.precision]
+
+
+def _computing_in(precision: Precision) -> Callable[[Any], None]:
+    """Lets a model compute as in `albert predict`: its encoder at the precision, its head in fp32."""
+    return lambda model: use_fast_encoders(model, precision)
+
+
+def _one_precision(args: Evaluate) -> Precision:
+    if args.precision != ("int8",):
+        match _precisions(args):
+            case ["fp32" | "bf16" as precision]:
+                return precision
+    raise UsageError("--precision", "is one here, fp32 or bf16", "several are compared on a task, for one model")
+
+
+def _overrides(args: Evaluate) -> dict[str, Any]:
+    given = {name: getattr(args, name) for name in ("hidden_act", "num_attention_heads")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _evaluate_depths(args: Evaluate) -> EvaluateResult:
+    args.depths.check(args.model, predictions=args.predictions, submission=args.submission)
+    if len(args.precision) != 1:
+        raise UsageError("--precision", "is one here", "compare precisions at one --depth")
+    found = depth_curve(
+        _task(args),
+        args.model[0],
+        args.data or Path(),
+        args.split or "dev",
+        depths=args.depths.depth,
+        patiences=args.depths.patience,
+        rounds=args.depths.rounds,
+        device=args.device,
+        precision=next(iter(_precisions(args))),
+        max_length=args.max_length,
+        revision=args.revision,
+        overrides=_overrides(args),
+    )
+    report = found.to_json()
+    if args.results is not None:
+        save_json(args.results, report)
+    if args.depths.curve is not None:
+        draw_curve(found, args.depths.curve)
+        write_curve(found, args.depths.curve.with_suffix(".csv"))
+    return EvaluateResult(scores=found.points[0].scores, baseline=found.baseline, report=report, found=found)
+
+
+def _task(args: Evaluate) -> Task:
+    if args.task is None:
+        return task_of_model(args.model[0], args.revision, args.table, args.dev)
+    given = args.table.given()
+    if given:
+        raise UsageError(given[0], f"goes with your own file, the task {args.task} has its own columns")
+    if args.data is None and args.dev is None:
+        raise UsageError("--data", "is missing; the task's files are looked for there", "see albert evaluate --help")
+    task = find_task(args.task)
+    return task if args.dev is None else _with_file(task, args)
+
+
+def _with_file(task: Task, args: Evaluate) -> Task:
+    files = {args.split or "dev": args.dev} if args.dev is not None else {}
+    return replace(task, source=task.source.with_files(files))
+
+
+def task_of_model(model: str, revision: str | None, options: TableOptions, dev: Path | None) -> Task:
+    """The task that a model learnt, on a table: the one given, or that on which it was scored.
+
+    Args:
+        model: a model directory, a run, or a Hub id.
+        revision: of a Hub repository.
+        options: what is said of the table; it goes before what was kept.
+        dev: the table.
+
+    Raises:
+        UsageError: nothing was kept, and too little is said.
+        MissingInput, DamagedData, InvalidConfiguration: see `read_task`; or the model names no labels.
+    """
+    directory = find_model(model, revision)
+    kept = table_task_of(directory)
+    if kept is None and options.task_file is None:
+        kept = _described_by_model(directory, options, dev)
+    table = options.task(kept, dev=dev)
+    if table.dev is not None:
+        table = replace(table, train=None)
+    return read_task(table).check("dev").task
+
+
+def _described_by_model(directory: Path, options: TableOptions, dev: Path | None) -> TableTask:
+    """Kind and labels that a model's configuration names; the columns must be said."""
+    needed = {"--dev": dev, "--text": options.text, "--label": options.label}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        why = f"there is no {TASK_FILE} beside it, and your own file needs {', '.join(missing)}"
+        raise UsageError(directory, why, "or name a TASK")
+    _, extra = read_config(directory)
+    names = extra.get("id2label")
+    if kind_of(extra) != "classification":
+        raise InvalidConfiguration(directory, "has no head for this task", "give a model that was fine-tuned on it")
+    if not names:
+        raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")
+    if extra.get("problem_type") == "regression":
+        return TableTask(kind="regression")
+    several = extra.get("problem_type") == "multi_label_classification"
+    labels = tuple(names[index] for index in sorted(names))
+    return TableTask(kind="multi-label" if several else "classification", labels=labels)

@@ -1,0 +1,177 @@
+"""`albert.tokenizer.train`, `albert.prepare` and the commands of the same names: what is done and given back."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from albert.api.options import Prepare, TrainTokenizer
+from albert.api.shown import Shown
+from albert.runtime.files import new_directory
+from albert.runtime.progress import progress
+from albert.text.corpus import find_corpus_files, read_corpus
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import PreparationEstimate, PreparationReport, estimate_preparation, prepare
+from albert.text.readers import CorpusReport, Reading
+from albert.text.sentencepiece import (
+    TrainingReport,
+    VocabularySettings,
+    accents_per_million,
+    sample_documents,
+    train_on_documents,
+)
+from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TokenizerResult(Shown):
+    """A tokenizer that was trained.
+
+    Attributes:
+        output: its directory.
+        tokenizer: opened.
+        read: the text that was found.
+        used: the text that was learnt from.
+        seconds: how long it took.
+    """
+
+    output: Path
+    tokenizer: Tokenizer
+    read: CorpusReport
+    used: TrainingReport
+    seconds: float
+
+    def title(self) -> str:
+        return f"TokenizerResult: {self.tokenizer.vocab_size:,} pieces in {self.output}"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        documents = ("documents", f"{self.read.documents_in:,}", f"{self.used.documents_used:,}")
+        megabytes = ("MB of text", f"{self.read.bytes_in / 1e6:,.2f}", f"{self.used.bytes_used / 1e6:,.2f}")
+        return [("", "read", "used"), documents, megabytes]
+
+    def remarks(self) -> list[str]:
+        return self.read.remarks()
+
+
+def run_train_tokenizer(args: TrainTokenizer, on_accents: Callable[[int], None] | None = None) -> TokenizerResult:
+    """What `albert.tokenizer.train` and `albert tokenizer train` do.
+
+    Args:
+        args: what is asked.
+        on_accents: told how many of a million characters are accents or vowel signs, where these are dropped.
+
+    Raises:
+        CannotCreate: the output exists, and `replace` is false.
+        MissingInput, UsageError, DamagedData: the text cannot be read.
+        InvalidConfiguration: the text is too little for so many pieces.
+    """
+    settings = VocabularySettings(
+        vocab_size=args.vocab_size,
+        lower_case=args.lower_case,
+        keep_accents=args.keep_accents,
+        character_coverage=args.character_coverage,
+        maximum_bytes=round(args.megabytes * 1e6),
+        maximum_sentences=args.sentences,
+        seed=args.seed,
+        language=args.language,
+        as_lines=args.sentences_as_lines,
+    )
+    begin = time.monotonic()
+    size_on_disk = sum(file.size for file in find_corpus_files(args.paths).files)
+    read, used = CorpusReport(), TrainingReport()
+    with new_directory(args.output, replace=args.replace) as directory:
+        with progress("Reading", total=size_on_disk / 1e6, unit="MB on disk") as bar:
+            corpus = read_corpus(
+                args.paths,
+                Reading(**args.reading),
+                report=read,
+                advance=lambda amount: bar.advance(amount / 1e6),
+            )
+            documents = sample_documents((document.text for document in corpus), settings, used)
+        if not args.keep_accents and on_accents is not None:
+            on_accents(accents_per_million(documents))
+        tokenizer = train_on_documents(documents, settings, used)
+        tokenizer.save(directory)
+    return TokenizerResult(
+        output=args.output, tokenizer=tokenizer, read=read, used=used, seconds=time.monotonic() - begin
+    )
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PrepareResult(Shown):
+    """A prepared corpus, or with `plan` what preparing it will take.
+
+    Attributes:
+        output: the corpus.
+        report: what was read, kept, held out and dropped; None with `plan`.
+        estimate: of time and sizes; None without `plan`.
+    """
+
+    output: Path
+    report: PreparationReport | None = None
+    estimate: PreparationEstimate | None = None
+
+    def title(self) -> str:
+        if self.estimate is not None:
+            return f"PrepareResult: a plan for {self.output}; nothing is written"
+        return f"PrepareResult: {self.output}"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        if self.report is not None:
+            return preparation_rows(self.report)
+        assert self.estimate is not None
+        about = {name: value for name, value in vars(self.estimate).items() if isinstance(value, int | float)}
+        return [("", "about"), *((name.replace("_", " "), f"{value:,.0f}") for name, value in about.items())]
+
+
+def preparation_rows(report: PreparationReport) -> list[tuple[str, ...]]:
+    """What was read, what each split holds, and what was dropped; headings first."""
+    splits = [report.splits["train"], report.splits["held_out"]]
+    dropped, dropped_bytes = sum(report.documents_dropped.values()), sum(report.bytes_dropped.values())
+    documents = [*(counts.documents for counts in splits), dropped, report.documents_in]
+    megabytes = [*(counts.bytes for counts in splits), dropped_bytes, report.bytes_in]
+    return [
+        ("", "train", "held out", "dropped", "read"),
+        ("documents", *(f"{count:,}" for count in documents)),
+        ("MB of text", *(f"{count / 1e6:,.2f}" for count in megabytes)),
+        ("sentences", *(f"{counts.sentences:,}" for counts in splits), "", ""),
+        ("tokens", *(f"{counts.tokens:,}" for counts in splits), "", ""),
+        ("unknown tokens", *(_ratio(counts.unknown_tokens, counts.tokens, ".4%") for counts in splits), "", ""),
+        ("bytes per token", *(_ratio(counts.bytes, counts.tokens, ".2f") for counts in splits), "", ""),
+    ]
+
+
+def _ratio(part: int, whole: int, form: str) -> str:
+    return format(part / whole, form) if whole else "-"
+
+
+def run_prepare(args: Prepare) -> PrepareResult:
+    """What `albert.prepare` and `albert prepare` do; for the errors see `albert.text.prepare.prepare`."""
+    tokenizer = load_tokenizer(args.tokenizer)
+    settings = PreparationSettings(
+        held_out=args.held_out,
+        seed=args.seed,
+        **args.reading,
+        language=args.language,
+        as_lines=args.sentences_as_lines,
+        duplicates=args.duplicates,
+        shard_bytes=round(args.shard_megabytes * 1e6),
+    )
+    if args.plan:
+        workers = args.workers or os.cpu_count() or 1
+        estimate = estimate_preparation(find_corpus_files(args.paths).files, tokenizer, settings, workers)
+        return PrepareResult(output=args.output, estimate=estimate)
+    report = prepare(
+        args.paths,
+        tokenizer,
+        args.output,
+        settings,
+        workers=args.workers,
+        replace=args.replace,
+        append=args.append,
+        engine=args.engine,
+        slurm=args.slurm,
+    )
+    return PrepareResult(output=args.output, report=report)

@@ -1,0 +1,140 @@
+"""Rows in memory, bad input, the notebook's view of a result, and a training loop of one's own."""
+
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.api.conftest import files_of, make_reviews
+
+import albert
+from albert.api.keywords import rows_as_json_lines
+from albert.api.shown import svg_curve
+from albert.checkpoints.model_directory import save_model_directory
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import AlbertConfig
+from albert.text.sentencepiece import train_tokenizer
+
+TABLE = {"text": "review", "label": "stars", "device": "cpu", "steps": 3, "evaluate_every": 1, "max_length": 32}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """An untrained model, and its tokenizer."""
+    place = tmp_path_factory.mktemp("model")
+    tokenizer = train_tokenizer([row["review"] for row in make_reviews()], vocab_size=50)
+    (place / "tokenizer").mkdir()
+    tokenizer.save(place / "tokenizer")
+    shape = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = AlbertConfig(vocab_size=50, intermediate_size=64, max_position_embeddings=64, **shape)
+    torch.manual_seed(0)
+    save_model_directory(place / "model", AlbertForPreTraining(config), place / "tokenizer")
+    return place / "model"
+
+
+def test_rows_in_memory_are_learnt_as_those_of_a_file(model, reviews, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows = make_reviews()
+    given = {"file": reviews, "dicts": rows, "frame": pandas.DataFrame(rows), "generator": (row for row in rows)}
+    results = {
+        name: albert.finetune(train=taken, model=model, output=tmp_path / name, **TABLE)
+        for name, taken in given.items()
+    }
+    weights = {files_of(tmp_path / name)["model/model.safetensors"] for name in given}
+    assert len(weights) == 1
+    assert all(each.scores == results["file"].scores for each in results.values())
+    assert albert.evaluate(model=results["dicts"].model).scores == results["file"].scores  # its rows are kept
+    again = albert.finetune(train=rows, model=model, output=tmp_path / "dicts", **TABLE)
+    assert again.found.already_complete
+    assert len(list((tmp_path / "dicts" / "data").iterdir())) == 1
+    other = albert.evaluate(model=results["file"].model, dev=rows[:10])
+    assert len(other.predictions) == 10
+    shown, accuracy = results["dicts"]._repr_html_(), results["dicts"].scores["accuracy"]
+    assert shown.count("<svg") == 1 and "best constant" in shown and f"{accuracy:.2f}" in shown
+    assert "best constant" in repr(results["dicts"]) and str(results["dicts"].model) in repr(results["dicts"])
+
+
+def test_what_is_missing_or_of_numpy_is_read_as_json():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a", None], "stars": [5, 4], "when": pandas.to_datetime(["2020-01-02"] * 2)})
+    lines = '{"text": "a", "stars": 5, "when": "2020-01-02 00:00:00"}\n{"stars": 4, "when": "2020-01-02 00:00:00"}\n'
+    assert rows_as_json_lines(frame, "train") == lines
+    rows = [{"text": "a", "tags": np.array(["b", "c"]), "score": np.float32(0.5), "none": float("nan")}]
+    assert rows_as_json_lines(rows, "train") == '{"text": "a", "tags": ["b", "c"], "score": 0.5}\n'
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"trian": "a.csv"}, "albert.finetune: trian: unknown keyword; did you mean 'train'?"),
+        ({"text": "revew"}, "train: has no column 'revew'; did you mean 'review'?"),
+        ({"epochs": 2}, "steps: and epochs say the same thing twice; give one of them"),
+        ({"steps": "three"}, "albert.finetune: steps: is a string, int is expected"),
+        ({"select": "worst"}, "albert.finetune: select: 'worst' is not a choice; known: last, best"),
+        ({"output": None}, "output: is needed: the run's directory; or statistics_only, to see the rows first"),
+        ({"train": []}, "train: has no rows"),
+        ({"train": [{"review": "a"}, {"review": {1}}]}, "train:2: holds a value that cannot be read (set is neither"),
+        ({"train": "absent.csv"}, "absent.csv: No such file or directory"),
+    ],
+)
+def test_bad_input_is_one_line_in_words_of_python_and_leaves_nothing(changed, message, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keywords = {"train": make_reviews(), "model": model, "output": "run", **TABLE, **changed}
+    with pytest.raises(albert.AlbertError) as caught:
+        albert.finetune(**keywords)
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+    frames = [Path(frame.filename) for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert [place.name for place in frames if place.parts[-4:-2] == ("src", "albert")] == ["errors.py"]
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_in_memory_become_a_tokenizer_and_a_corpus(tmp_path):
+    texts = [{"text": f"{row['review']}. It is long."} for row in make_reviews()]
+    trained = albert.tokenizer.train(texts, output=tmp_path / "tokenizer", vocab_size=45)
+    assert albert.tokenizer.load(trained.output).fingerprint == trained.tokenizer.fingerprint
+    prepared = albert.prepare(texts, tokenizer=trained.output, output=tmp_path / "corpus", workers=1)
+    assert prepared.report is not None and prepared.report.documents_in == 40
+    assert "documents" in repr(prepared) and "<table>" in prepared._repr_html_()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "tokenizer"]
+    planned = albert.prepare(texts, tokenizer=trained.output, output=tmp_path / "later", plan=True)
+    assert planned.estimate is not None and not (tmp_path / "later").exists()
+
+
+def test_a_training_loop_of_ones_own_learns(model):
+    rows = make_reviews(16)
+    torch.manual_seed(0)
+    network, tokenizer = albert.open_model(model, "classification", num_labels=2)
+    batch = albert.pack(tokenizer, [row["review"] for row in rows], max_length=32)
+    labels = torch.tensor([row["stars"] == "up" for row in rows]).long()
+    optimizer = torch.optim.AdamW(network.train().parameters(), lr=3e-3)
+    losses = []
+    for _ in range(25):
+        loss = torch.nn.functional.cross_entropy(network(batch), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
+    ids = batch.token_ids[: batch.lengths[0]].tolist()
+    assert ids == [tokenizer.cls_id, *tokenizer.encode(rows[0]["review"])[:30], tokenizer.sep_id]
+
+
+def test_pairs_are_packed_with_their_segments_and_cut_together(model):
+    _, tokenizer = albert.open_model(model)
+    batch = albert.pack(tokenizer, ["good film " * 9, "bad"], ["dull " * 3, "fine"], max_length=12)
+    assert batch.lengths[0] == 12 and batch.lengths[1] < 12
+    first = batch.token_type_ids[:12].tolist()
+    assert first == sorted(first) and set(first) == {0, 1}
+    for texts, pairs in (([], None), (["a"], ["b", "c"]), ("a", None)):
+        with pytest.raises(albert.AlbertError, match="albert.pack"):
+            albert.pack(tokenizer, texts, pairs)
+
+
+def test_a_curve_keeps_within_its_picture():
+    drawn = svg_curve("loss <1>", [(0, 3.0), (10, 1.0), (20, 2.0)])
+    assert "loss &lt;1&gt;" in drawn and "step 20" in drawn and ">3<" in drawn and ">1<" in drawn
+    points = [pair.split(",") for pair in drawn.split('points="')[1].split('"')[0].split()]
+    assert all(0 <= float(x) <= 260 and 0 <= float(y) <= 130 for x, y in points)
+    assert "step 5" in svg_curve("flat", [(0, 1.0), (5, 1.0)])

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
-from result_rows import append_rows
+from harness import append_rows
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -32,7 +32,7 @@ _LATE = {
     "AlbertEmbedding": "albert.inference.embedding",
     "AlbertError": "albert.runtime.errors",
 }
-__all__ = [*_LATE]  # their types stand in __init__.pyi
+__all__ = [*_LATE]  # pyright: ignore[reportUnsupportedDunderAll] (types stand in __init__.pyi)
 
 
 def __getattr__(name: str) -> object:

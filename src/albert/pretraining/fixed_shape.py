@@ -4,7 +4,7 @@ A step's samples are those of `PretrainingBatches`; they are dealt out to micro-
 Empty rows belong to sequences that count for nothing. A micro-batch is one tensor of int32, so a step is a single copy,
 and the loss is one graph that is compiled once."""
 
-import heapq
+import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,15 +79,15 @@ class FixedShape:
         return empty >= 0 and len(lengths) + fillers <= self.sequences and int(masks.sum()) <= self.predictions
 
     def deal(self, lengths: np.ndarray, masks: np.ndarray) -> list[np.ndarray]:
-        """Which sequences go together: as few micro-batches as there can be, of like size, each in ascending order.
+        """Which sequences go together: as few micro-batches as are found, each in ascending order.
 
         Raises:
             InvalidConfiguration: a sequence is too large for the shape.
         """
         count = max(1, -(-int(lengths.sum()) // self.rows), -(-int(masks.sum()) // self.predictions))
         while count <= len(lengths):
-            parts = _of_like_size(lengths, count)
-            if all(self.holds(lengths[part], masks[part]) for part in parts):
+            parts = _tightly(lengths, self.rows, count)
+            if parts is not None and all(self.holds(lengths[part], masks[part]) for part in parts):
                 return parts
             count += 1
         raise InvalidConfiguration("fixed shape", f"{self} holds no sequence of {int(lengths.max())} tokens")
@@ -127,14 +127,18 @@ class FixedShape:
         )  # fmt: skip
 
 
-def _of_like_size(lengths: np.ndarray, count: int) -> list[np.ndarray]:
-    """Items in so many parts: the longest first, each into the part that has least."""
+def _tightly(lengths: np.ndarray, rows: int, count: int) -> list[np.ndarray] | None:
+    """Items in parts of so many rows: the longest first, each where least room is left; None: they do not fit."""
     parts: list[list[int]] = [[] for _ in range(count)]
-    least = [(0, part) for part in range(count)]
+    rooms = [(rows, part) for part in range(count)]
     for item in np.argsort(-lengths, kind="stable").tolist():
-        total, part = least[0]
+        length = int(lengths[item])
+        place = bisect.bisect_left(rooms, (length, -1))
+        if place == count:
+            return None
+        room, part = rooms.pop(place)
         parts[part].append(item)
-        heapq.heapreplace(least, (total + int(lengths[item]), part))
+        bisect.insort(rooms, (room - length, part))
     return [np.array(sorted(part), dtype=np.int64) for part in parts if part]
 
 

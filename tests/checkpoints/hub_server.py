@@ -1,5 +1,6 @@
 """A Hub of one's own: the few answers that `snapshot_download` needs, over HTTP on this machine."""
 
+import base64
 import hashlib
 import json
 import threading
@@ -26,6 +27,9 @@ class HubServer:
     repositories: Mapping[str, Repository]
     asked: list[str] = field(default_factory=list)
     endpoint: str = ""
+    written: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """What was uploaded: the files of each repository."""
+    private: dict[str, bool] = field(default_factory=dict)
 
 
 @contextmanager
@@ -39,6 +43,18 @@ def hub_server(repositories: Mapping[str, Repository]) -> Iterator[HubServer]:
 
         def do_GET(self) -> None:
             self._answer(with_body=True)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            path = urlsplit(self.path).path.strip("/")
+            hub.asked.append(path)
+            status, content = _written(hub, path, body, self.headers.get("Authorization"))
+            answer = json.dumps(content).encode()
+            self.send_response(status)
+            for name, value in {"Content-Type": "application/json", "Content-Length": str(len(answer))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(answer)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -62,6 +78,37 @@ def hub_server(repositories: Mapping[str, Repository]) -> Iterator[HubServer]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def _written(hub: HubServer, path: str, body: bytes, token: str | None) -> tuple[int, dict[str, object]]:
+    """What the Hub does when a repository is made and files are committed to it; `hf_right` may write for `someone`."""
+    if path == "api/validate-yaml":
+        return 200, {"warnings": [], "errors": []}
+    if token != "Bearer hf_right":
+        return 401, {"error": "Invalid username or password."}
+    if path == "api/repos/create":
+        asked = json.loads(body)
+        name = f"{asked.get('organization', 'someone')}/{asked['name']}"
+        if not name.startswith("someone/"):
+            return 403, {"error": "You don't have the rights to create a model under this namespace"}
+        if name in hub.written:
+            return 409, {"error": "You already created this model repo", "url": f"{hub.endpoint}/{name}"}
+        hub.written[name] = {}
+        hub.private[name] = bool(asked.get("private")) or asked.get("visibility") == "private"
+        return 200, {"url": f"{hub.endpoint}/{name}", "name": name, "id": name}
+    _, _, owner, name, what, *_ = path.split("/")
+    if what == "preupload":
+        files = json.loads(body)["files"]
+        modes = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in files]
+        return 200, {"files": modes}
+    for line in body.splitlines():
+        change = json.loads(line)
+        if change["key"] == "file":
+            content = base64.b64decode(change["value"]["content"])
+            hub.written[f"{owner}/{name}"][change["value"]["path"]] = content
+        elif change["key"] == "deletedFile":
+            del hub.written[f"{owner}/{name}"][change["value"]["path"]]
+    return 200, {"commitUrl": f"{hub.endpoint}/{owner}/{name}/commit/1", "commitOid": "1" * 40, "success": True}
 
 
 def _response(repositories: Mapping[str, Repository], path: list[str]) -> tuple[int, dict[str, str], bytes]:

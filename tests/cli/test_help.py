@@ -33,6 +33,7 @@ COMMANDS = {
     "export onnx": "[OPTIONS] MODEL --output PATH",
     "export sentence-transformers": "[OPTIONS] MODEL --output PATH",
     "quantize": "[OPTIONS] MODEL --output PATH",
+    "push": "[OPTIONS] MODEL REPOSITORY",
     "tables list": "albert tables list",
     "tables plan": "TABLE...",
     "tables run": "TABLE...",

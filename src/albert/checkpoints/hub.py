@@ -16,7 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import constants, snapshot_download
+from huggingface_hub import HfApi, constants, get_token, snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -38,7 +38,7 @@ from albert.runtime.errors import (
     UsageError,
     WriteFailed,
 )
-from albert.runtime.manifest import MANIFEST_NAME
+from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.runtime.progress import progress
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -310,3 +310,82 @@ def _reason(error: Exception, revision: str | None) -> str:
     # huggingface_hub tells the cause in the first line, and what it tried and what to check in the next ones.
     cause = str(error).strip().partition("\n")[0].removeprefix("Got: ").split(". ")[0].rstrip(".:")
     return f"no such directory here, and the Hub cannot be reached ({cause or type(error).__name__})"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A model to the Hub.
+
+_REFUSALS = {
+    401: ("the Hub does not know the token", "make one that may write at huggingface.co/settings/tokens; set HF_TOKEN"),
+    403: ("the token has no right to write there", "name a repository of your own, or take a token that may write"),
+    409: ("exists already on the Hub", "take another name, or --replace"),
+}
+
+
+@dataclass(frozen=True)
+class PushedModel:
+    """A model that was put on the Hub: its address, and the names and bytes of its files."""
+
+    address: str
+    files: dict[str, int]
+
+
+def push_model(
+    path_or_id: str | Path,
+    repository: str,
+    *,
+    private: bool = False,
+    replace: bool = False,
+    revision: str | None = None,
+) -> PushedModel:
+    """Put a model on the Hub: the files of `HUB_FILES` alone, with its card; no journals, checkpoints or other files.
+
+    Args:
+        path_or_id: what `find_model` takes.
+        repository: USER/NAME.
+        private: whether only its owner sees a repository that is made.
+        replace: write into a repository that exists; files of a model that are no longer there are deleted.
+        revision: of a Hub id.
+
+    Raises:
+        UsageError: the name is not USER/NAME.
+        MissingInput, DamagedData: there is no such model, or its files are not those of its manifest.
+        Unavailable: no token, no right, a name that is taken, or no connection.
+    """
+    if repository.count("/") != 1 or not _HUB_ID.fullmatch(repository):
+        raise UsageError(repository, "is not the name of a repository", "give USER/NAME")
+    directory = find_model(path_or_id, revision)
+    files = {
+        file.name: file.stat().st_size
+        for file in sorted(directory.iterdir())
+        if file.is_file() and any(fnmatch(file.name, pattern) for pattern in HUB_FILES)
+    }
+    if "config.json" not in files or not any(name.endswith(".safetensors") for name in files):
+        raise MissingInput(
+            directory, "is not a model: it lacks config.json or weights", "name a model directory or a run"
+        )
+    if MANIFEST_NAME in files:
+        verify_directory(directory)
+    if constants.HF_HUB_OFFLINE:
+        raise Unavailable(repository, "cannot be written while HF_HUB_OFFLINE is set", "unset it")
+    if get_token() is None:
+        raise Unavailable(repository, "there is no token for the Hub", "set HF_TOKEN, or run: hf auth login")
+    hub = HfApi()
+    try:
+        hub.create_repo(repository, private=private, exist_ok=replace)
+        hub.upload_folder(
+            repo_id=repository,
+            folder_path=directory,
+            allow_patterns=list(files),
+            delete_patterns=HUB_FILES if replace else None,
+            commit_message="Upload an ALBERT model",
+        )
+    except _HUB_ERRORS as error:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status in _REFUSALS:
+            raise Unavailable(repository, *_REFUSALS[status]) from error
+        cause = str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
+        raise Unavailable(
+            repository, f"the Hub cannot be written to ({cause})", "try again: the same command"
+        ) from error
+    return PushedModel(f"{constants.ENDPOINT}/{repository}", files)

@@ -1,4 +1,4 @@
-"""`albert convert`, `albert export` and `albert quantize`: a model in another format."""
+"""`albert convert`, `export`, `quantize` and `push`: a model in another format or place."""
 
 import shlex
 from pathlib import Path
@@ -8,7 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from albert.checkpoints.convert import Conversion, ConversionOptions, TokenizerOptions, convert
-from albert.cli.model_commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
+from albert.checkpoints.hub import push_model
+from albert.cli.model_commands import Convert, ExportOnnx, ExportSentenceTransformers, Push, Quantize
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, facts
 from albert.inference.embedding import save_for_sentence_transformers
@@ -165,4 +166,17 @@ def run_quantize(args: Quantize) -> int:
     console = open_console()
     console.print(facts("albert quantize", told))
     console.print(f"next: albert info {shlex.quote(str(args.output))}", markup=False)
+    return 0
+
+
+def run_push(args: Push) -> int:
+    """Run `albert push`."""
+    pushed = push_model(args.model, args.repository, private=args.private, replace=args.replace, revision=args.revision)
+    rows: dict[str, object] = {name: bytes_of(size) for name, size in pushed.files.items()}
+    console = open_console()
+    console.print(facts("albert push", rows))
+    if "README.md" not in pushed.files:
+        console.print("note: the model has no README.md, so it has no card on the Hub", markup=False)
+    console.print(f"{pushed.address} is ready", markup=False)
+    console.print(f"next: albert info {shlex.quote(args.repository)}", markup=False)
     return 0

@@ -109,6 +109,11 @@ COMMANDS: dict[str, Command] = {
         "a model with 8-bit integers for matrices, a quarter of the size",
         "quantize_main",
     ),
+    "push": Command(
+        "albert.cli.model_commands",
+        "a model to the Hugging Face Hub",
+        "push_main",
+    ),
     "tables": Command(
         "albert.cli.tables_commands",
         "the paper's tables and figures, run again, ours beside theirs",

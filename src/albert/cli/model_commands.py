@@ -1,4 +1,4 @@
-"""Options of `albert predict`, `serve`, `convert`, `export`, `quantize`, `analyze`, `info`, `show` and `quickstart`.
+"""Options of `albert predict`, `serve`, `convert`, `export`, `quantize`, `push`, `analyze`, `info`, `show` and others.
 
 They are parsed without torch; the modules that do the work are imported afterwards."""
 
@@ -321,6 +321,38 @@ def quantize_main(arguments: list[str]) -> int:
     """Read the options, and run `albert quantize`."""
     args = parse(Quantize, arguments, "albert quantize")
     return load_command("albert.cli.convert").run_quantize(args)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What `albert push` is asked for.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push:
+    """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
+
+    It needs a token that may write, in HF_TOKEN or from `hf auth login`. A name that is taken is refused without
+    --replace. albert and transformers open the result under its name.
+
+    Example: albert push runs/stars/model someone/stars --private
+    """
+
+    model: Positional[str]
+    """A model directory, a run, or a Hub id."""
+    repository: Positional[str]
+    """USER/NAME, which is made where it does not exist."""
+    private: bool = False
+    """Make a repository that only its owner sees."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    replace: bool = False
+    """Write into a repository that exists."""
+
+
+def push_main(arguments: list[str]) -> int:
+    """Read the options, and run `albert push`."""
+    args = parse(Push, arguments, "albert push")
+    return load_command("albert.cli.convert").run_push(args)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: quickstart install test lint types floors docs notebooks check reliability soak clean
+.PHONY: quickstart install test lint types floors docs notebooks check reliability soak screenshots clean
 .DEFAULT_GOAL := check
 
 quickstart: install
@@ -18,6 +18,10 @@ install: .venv/.installed
 
 test: .venv/.installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS) -rs
+
+# Pictures of the page for docs/; needs a Chromium.
+screenshots: .venv/.installed-dev
+	$(BIN)/python benchmarks/page_screenshots.py
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .

@@ -166,6 +166,7 @@ def test_it_begins_with_an_answer_and_names_model_and_labels(opened, predictors,
     assert page.title() == "classify: calm, storm, wreck · albert"
     assert page.get_by_role("heading", level=1).inner_text() == "classify"
     assert page.locator("#model strong").inner_text() == "calm, storm, wreck"
+    assert page.evaluate("scrollY") == 0
     assert page.locator("#field-text").input_value() and page.locator("#field-pair").count() == 0
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     page.get_by_role("button", name="Copy as curl").click()

@@ -16,7 +16,7 @@ async function begin() {
   theme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   model = await loaded();
   const layers = `${model.depth} layer${model.depth === 1 ? "" : "s"}`;
-  at("model").textContent = `${model.name} · ${layers}, ${model.hidden_size} wide · ${model.precision} · ${model.device}`;
+  at("model").textContent = `${layers}, ${model.hidden_size} wide · ${model.precision} · ${model.device}`;
   const labels = model.labels.slice(0, 8).join(", ") + (model.labels.length > 8 ? ", …" : "");
   document.title = `${model.name}${labels ? `: ${labels}` : ""} · albert`;
   at("title").textContent = model.name;
@@ -30,7 +30,7 @@ async function begin() {
     onclick: () => pick(each),
   }, each.title)));
   pick(offered.find(({ address }) => `#${address.slice(1)}` === location.hash) ?? offered[0]);
-  if (task.examples.length) take(task.examples[0]);
+  if (task.examples.length) take(task.examples[0], false);
 }
 
 /** What `GET /model` says, once it is there. */
@@ -66,12 +66,12 @@ function pick(chosen) {
   forget();
 }
 
-function take(example) {
+function take(example, scroll = true) {
   for (const { name } of task.fields) {
     values[name] = example[name] ?? "";
     at(`field-${name}`).value = values[name];
   }
-  ask();
+  ask(scroll);
 }
 
 function forget() {
@@ -115,7 +115,7 @@ function typed() {
   return Object.fromEntries(task.fields.map(({ name }) => [name, at(`field-${name}`).value]));
 }
 
-async function ask() {
+async function ask(scroll = true) {
   if (!at("form").reportValidity()) return;
   const [asked, given] = [task, typed()];
   at("layers").hidden = true;
@@ -127,7 +127,7 @@ async function ask() {
   at("copied").textContent = "";
   at("latency").textContent = reply.latency;
   at("answer").replaceChildren(...asked.show(asked.all ? reply.results : reply.results[0], given, model));
-  at("answer").scrollIntoView({ block: "nearest" });
+  if (scroll) at("answer").scrollIntoView({ block: "nearest" });
 }
 
 async function look() {

@@ -112,7 +112,8 @@ def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_li
                 why = f"has a row longer than {limit / 1e6:,.0f} MB"
                 raise DamagedData(f"{name}:{line}", why, "look for a quote that nothing closes")
             data = data.removeprefix(_BYTE_ORDER_MARK) if first else data
-            for part in AFTER_LONE_RETURN.split(data) if b"\r" in data else (data,):
+            end = -2 if data.endswith(b"\r\n") else -1
+            for part in AFTER_LONE_RETURN.split(data) if data.find(b"\r", 0, end) >= 0 else (data,):
                 yield part.decode("latin-1")  # a character for a byte: quotes and commas are the same in UTF-8
 
     reader = csv.reader(lines(), strict=True)
@@ -168,7 +169,7 @@ def _json_records(file: CorpusFile, content: BufferedIOBase, keep_empty_lines: b
             continue
         text = decoded(line, where)
         fields = json_object(text, where)
-        if "\\u" in text:
+        if "\\ud" in text or "\\uD" in text:
             _refuse_half_characters(fields, where)
         yield Record(where, fields)
 

@@ -12,10 +12,10 @@ from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
 from albert.finetuning import objective as ways_of_learning
 from albert.finetuning.model import PretrainedEncoder, random_encoder_like, start_model
-from albert.finetuning.options import ArchitectureChanges
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
+from albert.model.config import ArchitectureChanges
 from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.tasks.submission import DECLARED

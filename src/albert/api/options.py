@@ -10,14 +10,13 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
-from albert.finetuning.options import ArchitectureChanges, ThresholdFrom
-from albert.model.config import Activation, Extension
+from albert.model.config import Activation, ArchitectureChanges, Extension
 from albert.pretraining.recipe import RECIPES, Head, PretrainingRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError
 from albert.tasks.table_task import COLUMNS, Kind, OptionLabels, RecipeChanges, TableTask, load_table_task
-from albert.tasks.task import SpanHeadKind
+from albert.tasks.task import SpanHeadKind, ThresholdFrom
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, SlurmSettings
 from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 

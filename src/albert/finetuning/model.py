@@ -17,9 +17,8 @@ from albert.checkpoints.huggingface import Kind, build_model
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import OpenedModel, kind_of, open_model, read_config, tokenizer_of
 from albert.checkpoints.warm_start import outputs_by_name, trained_length, warm_start
-from albert.finetuning.options import ArchitectureChanges
 from albert.model.albert import AlbertModel, run_to_depth
-from albert.model.config import AlbertConfig
+from albert.model.config import AlbertConfig, ArchitectureChanges
 from albert.model.packing import PackedSequences
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration

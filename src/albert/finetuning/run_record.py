@@ -15,7 +15,7 @@ from albert.finetuning.data import PreparedSplit, TaskBatches
 from albert.finetuning.evaluation import Evaluation
 from albert.finetuning.model import Exits, StartedModel, head_kind, n_outputs
 from albert.finetuning.objective import Distillation, Teacher
-from albert.finetuning.options import BY_DEFAULT, LearningPlan, ThresholdFrom
+from albert.finetuning.options import BY_DEFAULT, LearningPlan
 from albert.model.cost import count_parameters
 from albert.optim.recipe import OptimizerRecipe
 from albert.runtime.devices import describe_machine
@@ -26,7 +26,7 @@ from albert.runtime.json_files import decisive, fingerprint_of, read_journal, re
 from albert.tasks.examples import Example
 from albert.tasks.metrics import is_better
 from albert.tasks.table_task import UNNAMED
-from albert.tasks.task import Target, Task, TaskRecipe
+from albert.tasks.task import Target, Task, TaskRecipe, ThresholdFrom
 from albert.training.logging import TrainingResult
 from albert.training.run_folder import RunFolder
 from albert.training.state import other_entry

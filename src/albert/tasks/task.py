@@ -231,6 +231,10 @@ SpanHeadKind = Literal["joint", "independent"]
 independent: start and end logits, both at [CLS] for no answer (what transformers calls question answering)."""
 
 
+ThresholdFrom = Literal["train", "dev"]
+"""Which questions choose the no-answer threshold: some held out of training, or those that are scored."""
+
+
 @dataclass(frozen=True)
 class Span:
     """A piece of the context; `may_be_absent` when a question may have no answer there."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.tasks.examples import is_labelled, read_rows, text_columns, to_examples
-from albert.tasks.glue import AX, COLA, MNLI, RTE, SST2, STSB
+from albert.tasks.glue import AX, COLA, MNLI, RTE, SST2, STSB, TabSeparated
 from albert.tasks.metrics import baseline_scores
 from albert.tasks.race import RACE
 from albert.tasks.squad import SQUAD_1, SQUAD_2, read_questions

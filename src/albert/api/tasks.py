@@ -27,11 +27,12 @@ from albert.experiments.depth_curve import (
 from albert.finetuning.evaluation import EvaluatedModels, evaluate_models, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
 from albert.finetuning.objective import Distillation
-from albert.finetuning.options import ArchitectureChanges, recipe_basis
+from albert.finetuning.options import recipe_basis
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_benchmark, finetune_seeds
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
+from albert.model.config import ArchitectureChanges
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.masking import MaskingRecipe
 from albert.runtime.devices import pick_device

@@ -24,7 +24,10 @@ def reviews(tmp_path):
     return tmp_path / "my.csv"
 
 
-def test_a_run_says_how_it_learns_first_and_what_it_did_not_beat_last(reviews, pretrained, tmp_path, capsys):
+def test_a_run_says_how_it_learns_first_and_what_it_did_not_beat_last(
+    reviews, pretrained, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("albert.cli.finetune.default_precision", lambda device: "bf16")
     command = ["finetune", "--train", str(reviews), "--text", "review", "--label", "poor", "--model", str(pretrained)]
     small = ["--learning-rate", "1e-9", "--steps", "9", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
     assert run([*command, "--output", str(tmp_path / "run"), *small]) == 0
@@ -36,6 +39,7 @@ def test_a_run_says_how_it_learns_first_and_what_it_did_not_beat_last(reviews, p
     assert linear["method"] == LINEAR and linear["scores"]["accuracy"] == 100.0 and linear["train_examples"] == 36
     assert report["baseline"] == pytest.approx({"accuracy": 50.0, "f1": 200 / 3})
     assert f"(best constant answer: 50.00; {LINEAR}: 100.00)" in said
+    assert report["computed_in"] == "fp32" and "scores computed in fp32; albert evaluate, predict and serve" in said
     assert report["advice"] in said and f"that of {LINEAR}, 100.00: try more --epochs" in report["advice"]
     card = (tmp_path / "run/model/README.md").read_text()
     assert f"accuracy, {LINEAR} | 100 |" in card and "f1, the best constant answer | 66.67 |" in card

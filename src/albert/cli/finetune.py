@@ -24,6 +24,7 @@ from albert.finetuning.seeds import (
     SeedsResult,
     TaskOutcome,
 )
+from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import world
 from albert.tasks.task import Option, Pair, Published, QuestionInContext, Single, Task, Words
 
@@ -69,6 +70,12 @@ def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
         console.print(report["selection"]["note"], markup=False)
     for line in scores_table(task, result.scores, report["baseline"], report.get("linear_baseline")):
         console.print(line, markup=False)
+    computed_in, usual = report.get("computed_in"), default_precision(pick_device())
+    if computed_in not in (None, usual):
+        others = f"albert evaluate, predict and serve compute in {usual} on this machine"
+        console.print(
+            f"scores computed in {computed_in}; {others}, with --precision {computed_in} as here", markup=False
+        )
     if report.get("advice"):
         console.print(report["advice"], markup=False)
     console.print(f"[bold]{escape(str(result.model_directory))}[/bold] is ready")

@@ -180,6 +180,7 @@ class TaskRun:
             "linear_baseline": linear,
             "advice": advice(evaluation.scores, evaluation.baseline, linear),
             "selection": selection.to_json(),
+            "computed_in": self.computing.precision,
             "further_scores": {split: dict(each.scores) for split, each in further.items()},
             "identity": identity,
         }

@@ -389,7 +389,7 @@ def _model(**values):
         (_model(vocab={"[PAD]": 0, "[UNK]": 2}), "without a gap"),
         (_model(vocab={"[PAD]": "0"}), "no pieces with their ids"),
         (_model(vocab={"[PAD]": 10**12}), "without a gap"),
-        (_model(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "\ud800": 5}), "no text"),
+        (_model(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "\ud800": 5}), "not text"),
         (_model(unk_token="<unk>"), "BERT with"),
         (_model(continuing_subword_prefix="@@"), "BERT with"),
         (lambda content: content.update(added_tokens=[{"id": 7, "content": "[NEW]"}]), r"added tokens .*\[NEW\]"),

@@ -61,6 +61,8 @@ def test_pretraining_takes_them_for_the_values_of_its_recipe(capsys):
         ("tokenizer convert", "s --output o --lower-case", {"case": "lower"}),
         ("prepare", "--tokenizer t --output o --corpus a b", {"corpus": ("a", "b")}),
         ("prepare", "a --tokenizer t --output o --text body", {"text_field": "body"}),
+        ("prepare", "a --tokenizer t --output o --held-out-share 0.2", {"held_out": 0.2}),
+        ("finetune", "--train a --model m --held-out 0.2", {"held_out_share": 0.2}),
         ("quantize", "--model-name-or-path m --output o --overwrite-output-dir", {"model": "m", "replace": True}),
     ],
 )
@@ -86,6 +88,9 @@ def test_options_inside_of_others_have_a_short_name():
         ("finetune --model m --lernrate 1", "--lernrate: unknown option; did you mean '--learning-rate'?"),
         ("finetune --model m --num-epoch 1", "--num-epoch: unknown option; did you mean '--epochs'?"),
         ("finetune --model m --max_sequence_len 1", "unknown option; did you mean '--max-length'?"),
+        ("pretrain small --data d --output o --num-train-epochs 3", "pre-training counts updates: --steps"),
+        ("pretrain small --data d --output o --warmup-ratio 0.1", "pre-training counts updates: --warmup-steps"),
+        ("quantize m --output o --fp16", "--fp16: unknown option; --help shows the usual options"),
         ("finetune --model m --fp16", "--fp16: unknown option; --precision bf16"),
         ("finetune --model m --gradient_accumulation_steps 2", "--micro-batch-tokens (finetune)"),
         ("pretrain small --data d --output o --hiden-size 3", "unknown option; did you mean '--hidden-size'?"),

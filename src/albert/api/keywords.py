@@ -3,9 +3,9 @@
 The signature, its types, its defaults and its documentation are made from those fields, and what is given is checked as
 a recipe in a file is. Rows, as data frames or lists of dicts, are taken where a command takes a file."""
 
-import ast
 import copy
 import dataclasses
+import difflib
 import functools
 import hashlib
 import inspect
@@ -17,7 +17,7 @@ import shutil
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
@@ -25,6 +25,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from albert.runtime.errors import AlbertError, MissingInput, UsageError, did_you_mean, without_inner_frames
 from albert.runtime.files import write_text
 from albert.runtime.json_files import from_json, to_json
+from albert.runtime.toml_files import field_docs
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ class Keyword:
 def keywords_of(shape: type) -> list[Keyword]:
     """Every field of a dataclass; those of a group of options stand beside the others, as on the command line."""
     hints = typing.get_type_hints(shape, include_extras=True)
-    texts = _documented_fields(shape)
+    texts = field_docs(shape)
     found: list[Keyword] = []
     for field in dataclasses.fields(shape):
         hint, *markers = typing.get_args(hints[field.name]) if _is_marked(hints[field.name]) else (hints[field.name],)
@@ -85,19 +86,109 @@ def _is_marked(hint: Any) -> bool:
     return typing.get_origin(hint) is typing.Annotated
 
 
-def _documented_fields(shape: type) -> dict[str, str]:
-    """The strings below the fields of a dataclass and of those that it inherits from."""
-    found: dict[str, str] = {}
-    for each in reversed(shape.__mro__):
-        if not dataclasses.is_dataclass(each):
-            continue
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        assert isinstance(definition, ast.ClassDef)
-        for field, below in zip(definition.body, definition.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-                found[field.target.id] = " ".join(str(below.value.value).split()) if is_text else ""  # type: ignore[union-attr]
-    return found
+# --------------------------------------------------------------------------------------------------------------------
+# Names of options that are known from elsewhere, the same for the command line and for keywords.
+
+TRANSFORMERS_NAMES = {
+    "--lr": "--learning-rate",
+    "--num-train-epochs": "--epochs",
+    "--max-steps": "--steps",
+    "--per-device-train-batch-size": "--batch-size",
+    "--train-batch-size": "--batch-size",
+    "--max-seq-length": "--max-length",
+    "--max-seq-len": "--max-length",
+    "--block-size": "--max-length",
+    "--warmup-ratio": "--warmup-share",
+    "--output-dir": "--output",
+    "--overwrite-output-dir": "--replace",
+    "--model-name-or-path": "--model",
+    "--model-revision": "--revision",
+    "--tokenizer-name": "--tokenizer",
+    "--task-name": "--task",
+    "--data-dir": "--data",
+    "--train-file": "--train",
+    "--validation-file": "--dev",
+    "--text-column-name": "--text",
+    "--label-column-name": "--label",
+    "--adam-beta1": "--beta1",
+    "--adam-beta2": "--beta2",
+    "--adam-epsilon": "--eps",
+    "--max-grad-norm": "--clip-norm",
+    "--mlm-probability": "--share",
+    "--gradient-checkpointing": "--activation-checkpointing",
+    "--dataloader-num-workers": "--workers",
+    "--preprocessing-num-workers": "--workers",
+    "--logging-steps": "--log-every",
+    "--eval-steps": "--evaluate-every",
+    "--save-steps": "--checkpoint-every",
+    "--save-total-limit": "--keep-checkpoints",
+    "--max-train-samples": "--max-train-examples",
+    "--doc-stride": "--stride",
+    "--max-query-length": "--question-length",
+    "--optim": "--optimizer",
+}
+"""Names that users of transformers type -> ours."""
+SAME_THING = {
+    "--steps": ("--schedule.total-steps",),
+    "--warmup-steps": ("--schedule.warmup-steps",),
+    "--optimizer": ("--optimizer.kind",),
+    "--model": ("--init",),
+    "--text": ("--text-field",),
+    "--pair": ("--pair-field",),
+    "--text-field": ("--text",),
+    "--pair-field": ("--pair",),
+    "--question-field": ("--question",),
+    "--context-field": ("--context",),
+    "--options-field": ("--options",),
+    "--num-hidden-layers": ("--depth",),
+    "--depth": ("--num-hidden-layers",),
+    "--held-out": ("--held-out-share",),
+    "--held-out-share": ("--held-out",),
+}
+"""An option of some commands -> what another command calls it."""
+SETTINGS = {
+    "--bf16": ("--precision", "bf16"),
+    "--fp32": ("--precision", "fp32"),
+    "--use-cpu": ("--device", "cpu"),
+    "--no-cuda": ("--device", "cpu"),
+    "--load-best-model-at-end": ("--select", "best"),
+    "--lower-case": ("--case", "lower"),
+    "--no-lower-case": ("--case", "keep"),
+    "--keep-accents": ("--accents", "keep"),
+}
+"""Switches of transformers and of other commands -> an option and its value."""
+EARLIER_NAMES = {"--second-release": "--v2-recipe", "--ask": "--task", "--sequence-length": "--max-length"}
+"""Names that options had before; they work, with a note."""
+NO_SUCH_OPTION = {
+    "--fp16": "--precision bf16 needs half the memory, too, and no loss scaling",
+    "--gradient-accumulation-steps": "--batch-size is that of an update; what fits into memory at once is set by "
+    "--micro-batch-size (pretrain) or --micro-batch-tokens (finetune)",
+    "--per-device-eval-batch-size": "leave it out; evaluation chooses its batches, see --micro-batch-tokens",
+    "--do-train": "leave it out; albert finetune trains and evaluates",
+    "--do-eval": "leave it out; albert evaluate evaluates",
+    "--do-predict": "leave it out; albert predict predicts",
+    "--epochs": "pre-training counts updates: --steps",
+    "--warmup-share": "pre-training counts updates: --warmup-steps",
+}
+"""Options of transformers' scripts that albert has not -> what to do."""
+
+
+def usual_name(name: str, known: Collection[str]) -> str | None:
+    """What is meant by the name of an option, among those that a command has; None where it has no such one."""
+    usual = TRANSFORMERS_NAMES.get(name, name)
+    names = (name, usual, *SAME_THING.get(usual, ()), EARLIER_NAMES.get(name))
+    return next((each for each in names if each in known), None)
+
+
+def nearest_name(name: str, known: Collection[str]) -> str | None:
+    """What to do about a name that no option has: the one that was probably meant; None where there is none."""
+    told = NO_SUCH_OPTION.get(TRANSFORMERS_NAMES.get(name, name))
+    if told is not None and (not (said := re.findall(r"--[a-z-]+", told)) or any(each in known for each in said)):
+        return told
+    others = {other for other in (*TRANSFORMERS_NAMES, *SAME_THING) if usual_name(other, known)}
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
+    close = close or difflib.get_close_matches(name, sorted({*known, *others}), n=1, cutoff=0.6)
+    return f"did you mean {usual_name(close[0], known)!r}?" if close else None
 
 
 # --------------------------------------------------------------------------------------------------------------------

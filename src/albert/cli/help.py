@@ -4,7 +4,6 @@ Everything is read from the dataclass of the options: names, types, defaults, an
 `COMMON` says which options `--help` shows of a command that has many; `--help-all` shows all."""
 
 import dataclasses
-import difflib
 import inspect
 import re
 import shutil
@@ -21,6 +20,7 @@ from typing import Any
 import tyro
 from tyro.conf import Positional
 
+from albert.api.keywords import EARLIER_NAMES, SAME_THING, SETTINGS, nearest_name, usual_name
 from albert.runtime.errors import UsageError
 from albert.runtime.toml_files import field_docs
 
@@ -44,85 +44,6 @@ COMMON = {
     "albert info": "what compare max-length measure memory memory-limit batch-size device precision json",
 }
 """Command -> the options that --help shows; of other commands it shows all."""
-
-TRANSFORMERS_NAMES = {
-    "--lr": "--learning-rate",
-    "--num-train-epochs": "--epochs",
-    "--max-steps": "--steps",
-    "--per-device-train-batch-size": "--batch-size",
-    "--train-batch-size": "--batch-size",
-    "--max-seq-length": "--max-length",
-    "--max-seq-len": "--max-length",
-    "--block-size": "--max-length",
-    "--warmup-ratio": "--warmup-share",
-    "--output-dir": "--output",
-    "--overwrite-output-dir": "--replace",
-    "--model-name-or-path": "--model",
-    "--model-revision": "--revision",
-    "--tokenizer-name": "--tokenizer",
-    "--task-name": "--task",
-    "--data-dir": "--data",
-    "--train-file": "--train",
-    "--validation-file": "--dev",
-    "--text-column-name": "--text",
-    "--label-column-name": "--label",
-    "--adam-beta1": "--beta1",
-    "--adam-beta2": "--beta2",
-    "--adam-epsilon": "--eps",
-    "--max-grad-norm": "--clip-norm",
-    "--mlm-probability": "--share",
-    "--gradient-checkpointing": "--activation-checkpointing",
-    "--dataloader-num-workers": "--workers",
-    "--preprocessing-num-workers": "--workers",
-    "--logging-steps": "--log-every",
-    "--eval-steps": "--evaluate-every",
-    "--save-steps": "--checkpoint-every",
-    "--save-total-limit": "--keep-checkpoints",
-    "--max-train-samples": "--max-train-examples",
-    "--doc-stride": "--stride",
-    "--max-query-length": "--question-length",
-    "--optim": "--optimizer",
-}
-"""Names that users of transformers type -> ours."""
-SAME_THING = {
-    "--steps": ("--schedule.total-steps",),
-    "--warmup-steps": ("--schedule.warmup-steps",),
-    "--optimizer": ("--optimizer.kind",),
-    "--model": ("--init",),
-    "--text": ("--text-field",),
-    "--pair": ("--pair-field",),
-    "--text-field": ("--text",),
-    "--pair-field": ("--pair",),
-    "--question-field": ("--question",),
-    "--context-field": ("--context",),
-    "--options-field": ("--options",),
-    "--num-hidden-layers": ("--depth",),
-    "--depth": ("--num-hidden-layers",),
-}
-"""An option of some commands -> what another command calls it."""
-SETTINGS = {
-    "--bf16": ("--precision", "bf16"),
-    "--fp32": ("--precision", "fp32"),
-    "--use-cpu": ("--device", "cpu"),
-    "--no-cuda": ("--device", "cpu"),
-    "--load-best-model-at-end": ("--select", "best"),
-    "--lower-case": ("--case", "lower"),
-    "--no-lower-case": ("--case", "keep"),
-    "--keep-accents": ("--accents", "keep"),
-}
-"""Switches of transformers and of other commands -> an option and its value."""
-EARLIER_NAMES = {"--second-release": "--v2-recipe", "--ask": "--task", "--sequence-length": "--max-length"}
-"""Names that options had before; they work, with a note."""
-NO_SUCH_OPTION = {
-    "--fp16": "--precision bf16 needs half the memory, too, and no loss scaling",
-    "--gradient-accumulation-steps": "--batch-size is that of an update; what fits into memory at once is set by "
-    "--micro-batch-size (pretrain) or --micro-batch-tokens (finetune)",
-    "--per-device-eval-batch-size": "leave it out; evaluation chooses its batches, see --micro-batch-tokens",
-    "--do-train": "leave it out; albert finetune trains and evaluates",
-    "--do-eval": "leave it out; albert evaluate evaluates",
-    "--do-predict": "leave it out; albert predict --input FILE predicts",
-}
-"""Options of transformers' scripts that albert has not -> what to do."""
 
 METAVARS = {"model": "MODEL", "init": "MODEL", "teacher": "MODEL", "intermediate": "MODEL", "revision": "REVISION"}
 """Fields of text -> what stands for it in the help."""
@@ -286,6 +207,7 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
     models = next((option for option in options if not option.long and option.field in _POSITIONAL_MODELS), None)
     if models is not None:
         places.setdefault("--model", models)
+    known = {*names, *places}
     words: list[str] = []
     first: list[str] = []
     rest = list(arguments)
@@ -299,13 +221,16 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
             continue
         name, equals, value = word.partition("=")
         name = name.replace("_", "-")
-        found = _known_name(name, names, places)
-        if found is None and name in SETTINGS and (settled := _known_name(SETTINGS[name][0], names, places)):
-            words += [settled, SETTINGS[name][1]]
+        found = usual_name(name, known)
+        if found is not None and found == EARLIER_NAMES.get(name):
+            print(f"albert: note: {name} is now called {found}", file=sys.stderr)
+        if found is None and name in SETTINGS and (settled := usual_name(SETTINGS[name][0], known)):
+            words += [names[settled], SETTINGS[name][1]]
         elif found is None:
-            raise UsageError(f"{program}: {name}", "unknown option", _meant(name, {*names, *places}))
-        elif found in names.values():
-            words.append(found + equals + value)
+            remedy = nearest_name(name, known) or "--help shows the usual options, --help-all all of them"
+            raise UsageError(f"{program}: {name}", "unknown option", remedy)
+        elif found in names:
+            words.append(names[found] + equals + value)
         else:  # a positional argument by its name: its values go to the front, where no option takes them
             several = places[found].metavar.rstrip("]").endswith("...")
             values = [value] if equals else []
@@ -313,36 +238,6 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
                 values.append(rest.pop(0))
             first += values
     return [*first, *words]
-
-
-def _known_name(name: str, names: dict[str, str], places: dict[str, Option]) -> str | None:
-    """An option as tyro has it, or the name of a positional argument; None where the command has no such one."""
-    usual = TRANSFORMERS_NAMES.get(name, name)
-    if name not in names and name not in places and EARLIER_NAMES.get(name) in {*names, *places}:
-        usual = EARLIER_NAMES[name]
-        print(f"albert: note: {name} is now called {usual}", file=sys.stderr)
-    for each in (name, usual, *SAME_THING.get(usual, ())):
-        if each in names:
-            return names[each]
-        if each in places:
-            return each
-    return None
-
-
-def _meant(name: str, known: set[str]) -> str:
-    if name in NO_SUCH_OPTION:
-        return NO_SUCH_OPTION[name]
-    others = {other for other in (*TRANSFORMERS_NAMES, *SAME_THING) if _usual_in(other, known)}
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
-    close = close or difflib.get_close_matches(name, sorted(known | others), n=1, cutoff=0.6)
-    if not close:
-        return "--help shows the usual options, --help-all all of them"
-    return f"did you mean {close[0] if close[0] in known else _usual_in(close[0], known)!r}?"
-
-
-def _usual_in(name: str, known: set[str]) -> str | None:
-    usual = TRANSFORMERS_NAMES.get(name, name)
-    return next((each for each in (usual, *SAME_THING.get(usual, ())) if each in known), None)
 
 
 def check_required(shape: type[Any], words: Sequence[str], program: str) -> None:

@@ -52,7 +52,6 @@ BATCH_SIZES = {"albert-base": 64, "albert-large": 32, "albert-xlarge": 16, "albe
 COLUMNS = ("model", "length", "batch_size", "precision", "system", "tokens_per_second", "matmul_share", "peak_gb",
            "times_transformers", "least", "most")  # fmt: skip
 Form = Literal["compiled", "sdpa", "eager"]
-WARM_UP = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +67,8 @@ class Benchmark:
     """Presets; their vocabulary is that of the corpus."""
     layers: int | None = None
     """In place of the preset's: to try this script."""
+    hidden_size: int | None = None
+    """In place of the preset's, with heads of 64: to try this script."""
     max_length: int = 512
     batch_size: int | None = None
     """Sequences of a step, which is one micro-batch; by default what 80 GB hold of the padded system."""
@@ -76,7 +77,9 @@ class Benchmark:
     cuda_graphs: bool = False
     """Measure ours with CUDA graphs too."""
     rounds: int = 10
-    """Steps of each system, taken in turns, after three that warm up."""
+    """Steps of each system, taken in turns, after those that warm up."""
+    skipped_steps: int = 3
+    """Steps that warm up."""
     precision: Precision = "bf16"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     compiler: str = "inductor"
@@ -111,6 +114,10 @@ def main(arguments: list[str]) -> None:
         for name in asked.models:
             config = replace(PRESETS[name], vocab_size=corpus.vocab_size)
             config = replace(config, num_hidden_layers=asked.layers or config.num_hidden_layers)
+            if asked.hidden_size:
+                heads, inner = max(1, asked.hidden_size // 64), 4 * asked.hidden_size
+                config = replace(config, hidden_size=asked.hidden_size, num_attention_heads=heads,
+                                 intermediate_size=inner)  # fmt: skip
             batch_size = asked.batch_size or BATCH_SIZES.get(name, 8)
             steps = measure(config, samples, batch_size, asked, device)
             rows += [[name, asked.max_length, batch_size, asked.precision, *row] for row in _rows(steps, rate)]
@@ -132,7 +139,7 @@ def measure(
     for form in asked.systems:
         systems[f"transformers, {form}"] = _theirs(config, samples, batch_size, form, asked, device)
     found: dict[str, list[Step]] = {name: [] for name in systems}
-    for number in range(WARM_UP + asked.rounds):
+    for number in range(asked.skipped_steps + asked.rounds):
         batch = [samples.numbered(number * batch_size + i) for i in range(batch_size)]
         lengths = [len(sample.token_ids) for sample in batch]
         flops = pretraining_flops(config, lengths, sum(len(sample.masked_labels) for sample in batch))
@@ -151,7 +158,7 @@ def measure(
             _wait(device)
             seconds = time.perf_counter() - started
             peak = system.held_bytes() + torch.cuda.max_memory_allocated(device) - before if before else None
-            if number >= WARM_UP:
+            if number >= asked.skipped_steps:
                 found[name].append(Step(seconds, peak, sum(lengths), flops))
     return found
 

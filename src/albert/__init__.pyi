@@ -196,6 +196,7 @@ def finetune(
     head_dropout: float | None = None,
     optimizer: Literal['adamw', 'lamb'] = "adamw",
     seed: int = 0,
+    page_examples: int = 5,
     seeds: int | None = None,
     intermediate: str | None = None,
     select: Literal['last', 'best'] = "last",

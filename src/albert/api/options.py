@@ -391,6 +391,9 @@ class Finetune:
     """The optimiser."""
     seed: int = 0
     """Seed of the new head, order of the rows and dropout."""
+    page_examples: int = 5
+    """Short rows of the development set that are kept, without their labels, in the model's folder (examples.json), as
+    examples on the page of albert serve; 0 keeps none."""
     seeds: int | None = None
     """So many runs with the seeds from --seed on, in OUTPUT/seed-0 and so on: their median and spread are told."""
     intermediate: str | None = None

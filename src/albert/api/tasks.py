@@ -252,6 +252,7 @@ def _settings(args: Finetune) -> FinetuningSettings:
         workers=args.workers,
         exits=args.exits,
         freeze_encoder=args.freeze_encoder,
+        page_examples=args.page_examples,
         distillation=_distillation(args),
     )
 

@@ -215,6 +215,7 @@ def _checked(archive: Path, members: Iterator[_Member]) -> list[_Member]:
     return wanted
 
 
+EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
 HUB_FILES = [
     "config.json",
     "model*.safetensors",
@@ -226,6 +227,7 @@ HUB_FILES = [
     "special_tokens_map.json",
     "added_tokens.json",
     MANIFEST_NAME,
+    EXAMPLES_NAME,
     "README.md",
 ]
 """All that a model directory of ours or of transformers consists of; never a pickle, never code."""

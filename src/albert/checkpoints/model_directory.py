@@ -1,11 +1,11 @@
 """Hugging Face model directories: written whole, opened checked, with their configuration and tokenizer.
 
 `config.json`, `model.safetensors`, the tokenizer's files and `README.md`; from `save_model_directory` also
-`MANIFEST.json`, against which `open_model` checks every file."""
+`MANIFEST.json`, against which `open_model` checks every file, and `examples.json` where it is given examples."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from pathlib import Path
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from albert.checkpoints.card import ModelCard
-from albert.checkpoints.hub import find_model
+from albert.checkpoints.hub import EXAMPLES_NAME, find_model
 from albert.checkpoints.huggingface import (
     ARCHITECTURES,
     BACKBONE_PREFIX,
@@ -334,6 +334,7 @@ def save_model_directory(
     *,
     extra: Mapping[str, Any] | None = None,
     card: str | None = None,
+    examples: Sequence[Mapping[str, str]] = (),
     replace: bool = False,
 ) -> None:
     """`write_model` into a new directory that is whole or absent, with a manifest of every file.
@@ -343,9 +344,9 @@ def save_model_directory(
         WriteFailed: the disk is full or failed; nothing is left behind.
     """
     with new_directory(path, replace=replace) as directory:
-        named = architecture_named(model, sentence_objective(model, extra or {}))
-        text = card if card is not None else _short_card(path.name, named, model)
-        write_model(directory, model, tokenizer_directory, extra=extra, card=text)
+        write_model(directory, model, tokenizer_directory, extra=extra, card=card)
+        if examples:
+            save_json(directory / EXAMPLES_NAME, {"examples": examples})
 
 
 def open_model(

@@ -32,6 +32,7 @@ from albert.finetuning.run_record import (
     FinetuningSettings,
     complete_run,
     optimizer_of,
+    page_examples,
     refuse_another_run,
     run_card,
     run_identity,
@@ -184,8 +185,9 @@ class TaskRun:
             "further_scores": {split: dict(each.scores) for split, each in further.items()},
             "identity": identity,
         }
-        card = run_card(self.run.path.name, self.task, self.started, self.recipe, evaluation, selection, linear)
-        self._write(evaluation, further, report, card)
+        name, shown = self.run.path.name, page_examples(self.task, self.dev_split.examples, self.settings.page_examples)
+        card = run_card(name, self.task, self.started, self.recipe, evaluation, selection, linear, len(shown))
+        self._write(evaluation, further, report, {"card": card, "examples": shown})
         wait_for_all(self.ranks)
         return FinetuningResult(evaluation.scores, report, self.run.model_path)
 
@@ -285,7 +287,7 @@ class TaskRun:
             )
         return tuple(told)
 
-    def _write(self, evaluation: Evaluation, further: dict[str, Evaluation], report: dict, card: str) -> None:
+    def _write(self, evaluation: Evaluation, further: dict[str, Evaluation], report: dict, saved: dict) -> None:
         for split, each in {"dev": evaluation, **further}.items():
             write_predictions(self.run.path / f"predictions-{split}.jsonl", each)
         save_model_directory(
@@ -293,7 +295,7 @@ class TaskRun:
             self.model,
             self.started.tokenizer_directory,
             extra=self._extra() | (evaluation.threshold.keys if evaluation.threshold else {}),
-            card=card,
+            **saved,
             replace=True,
         )
         save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete

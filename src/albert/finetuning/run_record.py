@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ from albert.runtime.json_files import decisive, fingerprint_of, read_journal, re
 from albert.tasks.examples import Example
 from albert.tasks.metrics import is_better
 from albert.tasks.table_task import UNNAMED
-from albert.tasks.task import Target, Task, TaskRecipe, ThresholdFrom
+from albert.tasks.task import QuestionInContext, Score, Target, Task, TaskRecipe, ThresholdFrom, Words
 from albert.training.logging import TrainingResult
 from albert.training.run_folder import RunFolder
 from albert.training.state import other_entry
@@ -126,7 +127,7 @@ def selection_of(by: SelectedBy, scores: Mapping[str, float | None], journal: Pa
 
 RESULTS_NAME = "results.json"
 _FREE_TO_CHANGE = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
-_SINCE_THE_FIRST_RUNS: dict[str, Any] = {"exits": None, "freeze_encoder": False, "distillation": None}
+_SINCE_THE_FIRST_RUNS = {"exits": None, "freeze_encoder": False, "distillation": None, "page_examples": 5}
 """Values that mean what settings without such a field meant: they are not recorded, and older runs go on."""
 
 
@@ -140,7 +141,7 @@ class FinetuningSettings:
     kept back from training, or, as the reference has it, the scored ones. `select` says which model is the result, the
     last or the best of all evaluations. `evaluate_every` and `checkpoint_every` are steps. `exits` are the layers after
     which the head learns to answer, None the last alone; `freeze_encoder` lets only pooler and head learn;
-    `distillation` names a teacher.
+    `distillation` names a teacher; `page_examples` is how many rows of the development set `examples.json` may hold.
     """
 
     seed: int = 0
@@ -157,14 +158,14 @@ class FinetuningSettings:
     exits: Exits | None = None
     freeze_encoder: bool = False
     distillation: Distillation | None = None
+    page_examples: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("max_train_examples", "evaluate_every", "checkpoint_every", "micro_batch_tokens"):
+        counts = {"max_train_examples": 1, "evaluate_every": 1, "checkpoint_every": 1, "micro_batch_tokens": 1}
+        for name, least in (counts | {"workers": 0, "page_examples": 0}).items():
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidConfiguration(name, f"is {value}, at least 1 is needed")
-        if self.workers < 0:
-            raise InvalidConfiguration("workers", f"is {self.workers}, at least 0 is needed")
+            if value is not None and value < least:
+                raise InvalidConfiguration(name, f"is {value}, at least {least} is needed")
 
     @property
     def evaluation_interval(self) -> int | None:
@@ -340,12 +341,14 @@ def run_card(
     evaluation: Evaluation,
     selection: Selection,
     linear: Mapping[str, Any] | None = None,
+    page_examples: int = 0,
 ) -> str:
-    """The model card; `linear` is a `LinearBaseline` as plain values."""
+    """The model card; `linear` is a `LinearBaseline` as plain values, `page_examples` the rows in `examples.json`."""
     head = sum(p.numel() for n, p in started.model.named_parameters() if not n.startswith("albert."))
     parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
     parts.pop("pretraining", None)
     own_table = task.name == UNNAMED
+    kept = [f"examples.json holds {page_examples} rows of the development set, without labels"] if page_examples else []
     return ModelCard(
         name=name,
         location="path/to/this/directory",
@@ -359,6 +362,7 @@ def run_card(
             f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}",
             *started.changed,
             selection.note,
+            *kept,
         ],
         versions={"torch": torch.__version__},
     ).render()
@@ -378,3 +382,25 @@ def _compared_scores(evaluation: Evaluation, linear: Mapping[str, Any] | None) -
             if value is not None and "thresh" not in metric
         }
     return rows
+
+
+def page_examples(task: Task, examples: Sequence[Example], count: int) -> list[dict[str, str]]:
+    """At most so many short examples as the page's fields, without labels: of each label in turn, of numbers from low
+    to high. They depend on the examples and their order alone."""
+    names = ("question", "context", "options") if isinstance(task.inputs, QuestionInContext) else ("text", "pair")
+    found: dict[tuple[str, ...], Any] = {}
+    for each in examples:
+        texts = (" ".join(each.texts),) if isinstance(task.inputs, Words) else each.texts
+        needed = (*each.texts[1:], *each.options) if each.options else texts  # a choice may have no question
+        texts += ("\n".join(each.options),) if each.options else ()
+        short = all(len(text) <= (1000 if name == "context" else 300) for name, text in zip(names, texts, strict=False))
+        printable = "".join("".join(texts).split()).isprintable() and "\n" not in "".join(each.options)
+        if short and printable and all(map(str.strip, needed)):
+            kinds = -len(set(each.target)) if isinstance(each.target, tuple) else 0
+            found[texts] = (not each.answers, kinds, each.target)
+    fitting = sorted(found, key=found.__getitem__)
+    if isinstance(task.target, Score):
+        found = {texts: place * count // len(fitting) for place, texts in enumerate(fitting)}
+    groups = [list(group) for _, group in groupby(fitting, key=found.__getitem__)]
+    chosen = [texts for turn in zip_longest(*groups) for texts in turn if texts is not None]
+    return [dict(zip(names, texts, strict=False)) for texts in chosen[:count]]

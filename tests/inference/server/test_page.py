@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -175,6 +176,31 @@ def test_it_begins_with_an_answer_and_names_model_and_labels(opened, predictors,
     page.get_by_role("button", name="Copy as JSON").click()
     page.wait_for_function("window.copied.startsWith('[')")
     assert len(json.loads(page.evaluate("window.copied"))[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("classify", {"text": "the sea is calm", "pair": "and the ship " + "sails " * 40}),
+        ("answer", {"question": "Who sails?", "context": "The captain sails."}),
+        ("choose", {"question": "", "context": "The captain sails.", "options": "a ship\na storm"}),
+        ("tag", {"text": "the captain of the ship"}),
+    ],
+)
+def test_the_examples_are_rows_that_the_model_keeps(kind, row, opened, predictors):
+    kept = Path(predictors(kind).name) / "examples.json"
+    kept.write_text(json.dumps({"examples": [row, {**row, "context" if "context" in row else "text": "x" * 200}]}))
+    try:
+        page = opened(kind)
+        page.wait_for_selector("#answer .bars, #answer .passage")
+    finally:
+        kept.unlink()
+    for name, value in row.items():
+        assert page.locator(f"#field-{name}").input_value() == value
+    names = page.locator("#examples button").all_inner_texts()
+    assert len(names) == 2 and all(0 < len(name) <= 80 for name in names) and page.locator("#error").is_hidden()
+    page.get_by_role("tab", name="Compare").click()
+    assert "A storm at sea." in page.locator("#examples button").all_inner_texts()
 
 
 def test_a_csv_file_is_answered_and_comes_back(opened, classifier):

@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from albert import __version__
+from albert.checkpoints.hub import EXAMPLES_NAME
 from albert.inference.abilities import (
     ABILITIES,
     ABOUT_FIELDS,
@@ -52,6 +53,7 @@ from albert.inference.server.batching import (
 from albert.inference.server.batching import Request as Accepted
 from albert.inference.server.limits import Limits
 from albert.runtime.errors import UsageError
+from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED
 from albert.tasks.table_task import table_task_of
 from albert.tasks.task import Pair
@@ -542,7 +544,7 @@ _TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/
 _NAMES = {"index.html": "/", "documentation.html": "/docs"}
 
 
-def page_routes() -> APIRouter:
+def page_routes(service: Service) -> APIRouter:
     """An address for each file."""
     router = APIRouter(include_in_schema=False)
 
@@ -560,6 +562,12 @@ def page_routes() -> APIRouter:
     async def tasks() -> Response:
         tabs = [{"address": f"/{each.name}", **each.page} for each in ABILITIES.values() if each.page]
         return JSONResponse(sorted(tabs, key=lambda tab: tab["address"] != "/fill-mask"))
+
+    @router.get("/page/examples.json")
+    async def examples() -> Response:
+        refuse_unready(service)
+        kept = Path(service.predictor.name) / EXAMPLES_NAME
+        return JSONResponse(read_json_object(kept) if kept.is_file() else {"examples": []})
 
     return router
 
@@ -613,7 +621,7 @@ def application(service: Service) -> Gate:
     app = _Documented(
         service, title="albert", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
     )
-    for routes in (ability_routes(service), report_routes(service), page_routes()):
+    for routes in (ability_routes(service), report_routes(service), page_routes(service)):
         app.include_router(routes)
     _add_errors(app, service)
     return Gate(app, service, frozenset(f"/{name}" for name in ABILITIES))

@@ -25,6 +25,7 @@ async function begin() {
   for (const each of offered) {
     each.fields = each.fields.filter(({ only_pairs }) => !only_pairs || model.pairs !== false);
   }
+  await takeOwnExamples();
   at("tasks").replaceChildren(...offered.map((each) => element("button", {
     type: "button", role: "tab", id: `task${each.address.replace("/", "-")}`, "aria-controls": "panel",
     onclick: () => pick(each),
@@ -41,6 +42,25 @@ async function loaded() {
     at("model").textContent = (await reply.json()).error;
     await new Promise((later) => setTimeout(later, 1000));
   }
+}
+
+/** In place of a task's examples, the rows that the model's folder keeps with the fields of that task. */
+async function takeOwnExamples() {
+  const reply = await fetch("/page/examples.json");
+  const own = reply.ok ? (await reply.json()).examples : [];
+  for (const each of offered) {
+    const names = each.fields.map(({ name }) => name);
+    const needed = each.fields.filter(({ optional }) => !optional).map(({ name }) => name);
+    const fitting = own.filter((row) => needed.every((name) => row[name])
+      && Object.keys(row).every((name) => names.includes(name)));
+    if (fitting.length) each.examples = fitting;
+  }
+}
+
+/** What a button says of an example: its question, or its first text, as far as there is room. */
+function nameOf(example) {
+  const text = example.question || Object.values(example).find(Boolean);
+  return text.length > 80 ? `${text.slice(0, 79)}…` : text;
 }
 
 function pick(chosen) {
@@ -62,7 +82,7 @@ function pick(chosen) {
     return [element("label", { for: field.id }, label + when), field];
   }));
   at("examples").lastElementChild.replaceChildren(...task.examples.map((example) =>
-    element("button", { type: "button", onclick: () => take(example) }, Object.values(example)[0])));
+    element("button", { type: "button", onclick: () => take(example) }, nameOf(example))));
   forget();
 }
 

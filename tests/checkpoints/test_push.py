@@ -57,6 +57,13 @@ def test_a_run_s_model_is_put_on_the_hub_with_its_card_and_nothing_else(hub, mod
     assert "someone/mine: exists already on the Hub; take another name, or --replace" in said
 
 
+def test_the_example_rows_of_a_model_go_with_it(hub, model, push):
+    (model / "MANIFEST.json").unlink()
+    (model / "examples.json").write_text('{"examples": [{"text": "the ship"}]}')
+    assert push(str(model), "someone/mine")[0] == 0
+    assert "examples.json" in hub.written["someone/mine"]
+
+
 @pytest.mark.parametrize(
     ("repository", "token", "code", "line"),
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 from albert.api import functions
 
 PLACE = Path(__file__).parents[1] / "src" / "albert" / "__init__.pyi"
-FUNCTIONS = ("prepare", "pretrain", "finetune", "evaluate")
+FUNCTIONS = ("prepare", "pretrain", "finetune", "evaluate", "push")
 HEAD = '''\
 # Written by scripts/write_stub.py from the options of the commands: change those, and run it again.
 import os
@@ -32,6 +32,7 @@ IMPORTS = {
     "albert.api.pretraining": ("PretrainResult",),
     "albert.api.results": ("EvaluateResult", "FinetuneResult"),
     "albert.api.text": ("PrepareResult", "TokenizerResult"),
+    "albert.checkpoints.hub": ("PushedModel",),
     "albert.inference.embedding": ("AlbertEmbedding",),
     "albert.inference.predictor": ("Predictor",),
     "albert.model.config": ("AlbertConfig",),

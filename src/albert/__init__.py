@@ -1,9 +1,9 @@
 """ALBERT, whole: from a pile of text to a pre-trained, fine-tuned and measured encoder.
 
-`albert.tokenizer.train`, `albert.prepare`, `albert.pretrain`, `albert.finetune` and `albert.evaluate` do what the
-commands of these names do, with the same keywords, defaults and files. `albert.load` opens a trained model to be asked.
-For a training loop of one's own there are `albert.open_model` and `albert.pack`; `albert.AlbertEmbedding` is a step of
-a scikit-learn pipeline. Each is loaded when it is first used.
+`albert.tokenizer.train`, `prepare`, `pretrain`, `finetune`, `evaluate` and `push` do what the commands of these names
+do, with the same keywords, defaults and files. `albert.load` opens a trained model to be asked. For a training loop of
+one's own there are `albert.open_model` and `albert.pack`; `albert.AlbertEmbedding` is a step of a scikit-learn
+pipeline. Each is loaded when it is first used.
 """
 
 import importlib
@@ -26,6 +26,7 @@ _LATE = {
     "pretrain": "albert.api.functions",
     "finetune": "albert.api.functions",
     "evaluate": "albert.api.functions",
+    "push": "albert.api.functions",
     "load": "albert.api.models",
     "open_model": "albert.api.models",
     "pack": "albert.api.models",

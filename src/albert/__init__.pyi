@@ -8,6 +8,7 @@ from albert.api.models import open_model as open_model, pack as pack
 from albert.api.pretraining import PretrainResult
 from albert.api.results import EvaluateResult, FinetuneResult
 from albert.api.text import PrepareResult, TokenizerResult
+from albert.checkpoints.hub import PushedModel
 from albert.inference.embedding import AlbertEmbedding as AlbertEmbedding
 from albert.inference.predictor import Predictor
 from albert.model.config import AlbertConfig
@@ -129,13 +130,15 @@ def pretrain(
 ) -> PretrainResult:
     """Pre-train an ALBERT encoder with n-gram masking and sentence order.
 
-    The same as `albert pretrain`, with the same files. The same call goes on with a run that was stopped. The parts of
-    the recipe are dicts of what is to change: `schedule={"total_steps": 2000}, model={"hidden_size": 192}`.
+    The same as `albert pretrain`, with the same files. The same call goes on with a run that was stopped. Values
+    of the recipe have the names that the command has: `steps=2000, hidden_size=192`; or stand in dicts, as in a file:
+    `schedule={"total_steps": 2000}, model={"hidden_size": 192}`.
     """
 
 def finetune(
     task: str | None = None,
     *,
+    recipe: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     model: str | os.PathLike[str],
     revision: str | None = None,
     output: str | os.PathLike[str] | None = None,
@@ -262,4 +265,17 @@ def evaluate(
     """Score a model, or several together, with a task's official metrics, beside a constant answer.
 
     The same as `albert evaluate`.
+    """
+
+def push(
+    model: str | os.PathLike[str],
+    repository: str,
+    *,
+    private: bool = False,
+    revision: str | None = None,
+    replace: bool = False,
+) -> PushedModel:
+    """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
+
+    The same as `albert push`: a token that may write stands in HF_TOKEN or comes from `hf auth login`.
     """

@@ -1,6 +1,8 @@
 """The functions of the package beside the commands: the same keywords, results and files; and what only Python has."""
 
+import dataclasses
 import inspect
+import json
 import subprocess
 import sys
 
@@ -10,14 +12,19 @@ from tests.api.conftest import files_of, make_reviews
 
 import albert
 from albert.api import options
+from albert.api.keywords import by_keyword, keywords_of
 from albert.cli.help import options_of
 from albert.cli.main import run
+from albert.cli.options import option_file, parse
+from albert.cli.task_commands import FinetuneCommand
+from albert.pretraining.recipe import read_recipe
 
 FUNCTIONS = {
     "finetune": (albert.finetune, options.Finetune),
     "evaluate": (albert.evaluate, options.Evaluate),
     "prepare": (albert.prepare, options.Prepare),
     "pretrain": (albert.pretrain, options.Pretrain),
+    "push": (albert.push, options.Push),
     "tokenizer.train": (albert.tokenizer.train, options.TrainTokenizer),
 }
 PRINTING = {"evaluate": {"json", "csv"}}
@@ -45,7 +52,7 @@ def test_a_function_has_the_keywords_and_defaults_of_its_command(name):
     signature = inspect.signature(function).parameters
     names = (option.long.removeprefix("--") or option.field for option in options_of(shape))
     typed = {name.split(".")[0].replace("-", "_") for name in names}
-    more = {"recipe"} if name == "pretrain" else set()  # the command's first word
+    more = {"recipe"} if name in ("pretrain", "finetune") else set()  # a file
     assert set(signature) - more == typed - PRINTING.get(name, set())
     fields = {field.name: field for field in options.fields(shape)}
     for parameter in signature.values():
@@ -62,8 +69,8 @@ def test_the_types_that_editors_see_are_those_of_the_options():
 
 def test_what_is_public_is_seen_and_nothing_else():
     public = ["AlbertEmbedding", "AlbertError", "evaluate", "finetune", "load", "open_model", "pack", "prepare"]
-    assert dir(albert) == sorted([*public, "pretrain", "tokenizer", "__version__"])
-    assert sorted(albert.__all__) == sorted([*public, "pretrain", "tokenizer"])
+    assert dir(albert) == sorted([*public, "pretrain", "push", "tokenizer", "__version__"])
+    assert sorted(albert.__all__) == sorted([*public, "pretrain", "push", "tokenizer"])
     help_text = inspect.getdoc(albert.finetune)
     assert help_text is not None
     assert "    held_out_share: Your own tables without dev: the share" in help_text
@@ -107,3 +114,71 @@ def test_both_doors_write_the_same_bytes(reviews, tmp_path, monkeypatch, clock):
     assert set(by_command) == set(by_python)
     assert [name for name in by_command if by_command[name] != by_python[name]] == []
     assert len(by_command) > 40
+
+
+def test_every_short_name_of_the_command_is_a_keyword():
+    for name, (_, shape) in FUNCTIONS.items():
+        known = {one.name: one for one in keywords_of(shape)}
+        for option in options_of(shape):
+            word, (outer, _, inner) = option.name.replace("-", "_"), option.long[2:].replace("-", "_").partition(".")
+            if "." in word:  # another part has such a field, so it has no short name
+                continue
+            taken = by_keyword([(word, "1")], known, name)
+            assert taken == ({outer: {inner: "1"}} if inner else {word: "1"})
+
+
+def test_values_of_a_recipe_are_taken_by_the_names_that_the_command_takes():
+    known = {one.name: one for one in keywords_of(options.Pretrain)}
+    given = {"lr": 1e-3, "hidden_size": 8, "steps": 7, "optimizer": "adamw", "bf16": True, "model_name_or_path": "m"}
+    taken = by_keyword([*given.items(), ("schedule", {"warmup_steps": 2}), ("output_dir", "o")], known, "")
+    assert taken == {
+        "optimizer": {"learning_rate": 1e-3, "kind": "adamw"},
+        "model": {"hidden_size": 8},
+        "schedule": {"warmup_steps": 2, "total_steps": 7},
+        "precision": "bf16",
+        "init": "m",
+        "output": "o",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"lr": 1, "optimizer": {"learning_rate": 2}}, "lr: and optimizer say the same thing twice; give one of them"),
+        ({"learning_rate": 1, "lr": 2}, "lr: and learning_rate say the same thing twice; give one of them"),
+        ({"recipe": "base"}, "recipe: and recipe say the same thing twice; give one of them"),
+        ({"num_train_epochs": 3}, "num_train_epochs: unknown keyword; pre-training counts updates: steps"),
+        ({"fp16": True}, "fp16: unknown keyword; precision bf16 needs half the memory, too, and no loss scaling"),
+        ({"hiden_size": 3}, "hiden_size: unknown keyword; did you mean 'hidden_size'?"),
+        ({"bf16": "yes"}, "bf16: is 'yes', True or False is expected"),
+        ({"steps": "many"}, "schedule: total_steps: is a string, int is expected"),
+    ],
+)
+def test_a_name_that_is_wrong_or_given_twice_is_answered_with_the_right_one(given, line, tmp_path):
+    with pytest.raises(albert.AlbertError) as caught:
+        albert.pretrain("small", **{"data": tmp_path, "output": tmp_path / "run", **given})
+    assert str(caught.value) == f"albert.pretrain: {line}"
+
+
+def test_a_recipe_is_a_file_or_a_dict_as_for_the_command(reviews, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("albert.api.tasks.run_finetune", lambda args: asked.append(args))
+    monkeypatch.setattr("albert.api.pretraining.run_pretrain", lambda args: asked.append(args))
+    recipe = {"train": str(reviews), "text": "review", "model": "tiny", "learning_rate": 0.5, "depth": 1}
+    (tmp_path / "mine.json").write_text(json.dumps(recipe))
+    (tmp_path / "mine.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in recipe.items()))
+    for given in (tmp_path / "mine.toml", str(tmp_path / "mine.json"), recipe):
+        albert.finetune(recipe=given, lr=0.25, output=tmp_path / "out")
+        words = ["--recipe", str(tmp_path / "mine.toml"), "--lr", "0.25", "--output", str(tmp_path / "out")]
+        by_command = parse(options.Finetune, words[2:], "", None, option_file(FinetuneCommand, words))
+        assert vars(asked.pop()) == vars(by_command)
+    (tmp_path / "pre.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n")
+    for given in (tmp_path / "pre.toml", {"batch_size": 64, "optimizer": {"learning_rate": 1}}):
+        albert.pretrain(recipe=given, data=["corpus"], output="run", batch_size=32)
+        expected = dataclasses.replace(read_recipe(tmp_path / "pre.toml"), batch_size=32)
+        assert asked.pop().recipe == expected
+    (tmp_path / "bad.toml").write_text("learning_rat = 3\n")
+    with pytest.raises(albert.AlbertError, match=r"bad.toml: learning_rat: unknown key; did you mean 'learning_rate'"):
+        albert.finetune(recipe=tmp_path / "bad.toml", output=tmp_path / "out")
+    with pytest.raises(albert.AlbertError, match="recipe: learning_rat: unknown keyword; did you mean 'learning_rate'"):
+        albert.finetune(recipe={"learning_rat": 3}, output=tmp_path / "out")

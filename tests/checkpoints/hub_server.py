@@ -62,7 +62,14 @@ def hub_server(repositories: Mapping[str, Repository]) -> Iterator[HubServer]:
         def _answer(self, with_body: bool) -> None:
             parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
             hub.asked.append("/".join(parts))
-            status, headers, body = _response(hub.repositories, parts)
+            uploaded = hub.written.get("/".join(parts[2:4])) if parts[4:5] in (["tree"], ["revision"]) else None
+            if uploaded is None:
+                status, headers, body = _response(hub.repositories, parts)
+            elif parts[4] == "tree":
+                entries = [{"type": "file", "path": name, "size": len(uploaded[name]), "oid": "0"} for name in uploaded]
+                status, headers, body = _json(entries)
+            else:
+                status, headers, body = _json({"id": "/".join(parts[2:4]), "sha": "1" * 40, "siblings": []})
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)

@@ -7,6 +7,7 @@ import pytest
 from huggingface_hub import constants
 from tests.checkpoints.hub_server import HubServer, hub_server
 
+import albert
 from albert.cli.main import run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +63,23 @@ def test_the_example_rows_of_a_model_go_with_it(hub, model, push):
     (model / "examples.json").write_text('{"examples": [{"text": "the ship"}]}')
     assert push(str(model), "someone/mine")[0] == 0
     assert "examples.json" in hub.written["someone/mine"]
+
+
+def test_a_model_is_put_on_the_hub_from_python_and_replaced(hub, model, push):
+    push(str(model), "someone/other")  # sets the environment
+    pushed = albert.push(model.parent, "someone/mine", private=True)
+    assert pushed.address == f"{hub.endpoint}/someone/mine" and hub.private["someone/mine"]
+    assert hub.written["someone/mine"] == hub.written["someone/other"]
+    assert set(pushed.files) == set(hub.written["someone/mine"])
+    with pytest.raises(albert.AlbertError, match="exists already on the Hub; take another name, or replace$"):
+        albert.push(model, "someone/mine")
+    for replace in (
+        lambda: albert.push(model=model, repository="someone/mine", replace=True),
+        lambda: push(str(model), "someone/mine", "--replace"),
+    ):
+        hub.written["someone/mine"]["README.md"] = b"an older card"
+        replace()
+        assert hub.written["someone/mine"] == hub.written["someone/other"]
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,23 @@ import shutil
 import textwrap
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from albert.runtime.errors import AlbertError, MissingInput, UsageError, did_you_mean, without_inner_frames
+from albert.runtime.errors import (
+    AlbertError,
+    InvalidConfiguration,
+    MissingInput,
+    UsageError,
+    did_you_mean,
+    without_inner_frames,
+)
 from albert.runtime.files import write_text
-from albert.runtime.json_files import from_json, to_json
-from albert.runtime.toml_files import field_docs
+from albert.runtime.json_files import convert_value, from_json, to_json
+from albert.runtime.toml_files import field_docs, read_object
 
 T = TypeVar("T")
 
@@ -89,62 +97,29 @@ def _is_marked(hint: Any) -> bool:
 # --------------------------------------------------------------------------------------------------------------------
 # Names of options that are known from elsewhere, the same for the command line and for keywords.
 
-TRANSFORMERS_NAMES = {
-    "--lr": "--learning-rate",
-    "--num-train-epochs": "--epochs",
-    "--max-steps": "--steps",
-    "--per-device-train-batch-size": "--batch-size",
-    "--train-batch-size": "--batch-size",
-    "--max-seq-length": "--max-length",
-    "--max-seq-len": "--max-length",
-    "--block-size": "--max-length",
-    "--warmup-ratio": "--warmup-share",
-    "--output-dir": "--output",
-    "--overwrite-output-dir": "--replace",
-    "--model-name-or-path": "--model",
-    "--model-revision": "--revision",
-    "--tokenizer-name": "--tokenizer",
-    "--task-name": "--task",
-    "--data-dir": "--data",
-    "--train-file": "--train",
-    "--validation-file": "--dev",
-    "--text-column-name": "--text",
-    "--label-column-name": "--label",
-    "--adam-beta1": "--beta1",
-    "--adam-beta2": "--beta2",
-    "--adam-epsilon": "--eps",
-    "--max-grad-norm": "--clip-norm",
-    "--mlm-probability": "--share",
-    "--gradient-checkpointing": "--activation-checkpointing",
-    "--dataloader-num-workers": "--workers",
-    "--preprocessing-num-workers": "--workers",
-    "--logging-steps": "--log-every",
-    "--eval-steps": "--evaluate-every",
-    "--save-steps": "--checkpoint-every",
-    "--save-total-limit": "--keep-checkpoints",
-    "--max-train-samples": "--max-train-examples",
-    "--doc-stride": "--stride",
-    "--max-query-length": "--question-length",
-    "--optim": "--optimizer",
-}
+
+def _pairs(text: str) -> dict[str, str]:
+    return {f"--{name}": f"--{ours}" for name, ours in (pair.split("=") for pair in text.split())}
+
+
+TRANSFORMERS_NAMES = _pairs("""
+    lr=learning-rate num-train-epochs=epochs max-steps=steps per-device-train-batch-size=batch-size
+    train-batch-size=batch-size max-seq-length=max-length max-seq-len=max-length block-size=max-length
+    warmup-ratio=warmup-share output-dir=output overwrite-output-dir=replace model-name-or-path=model
+    model-revision=revision tokenizer-name=tokenizer task-name=task data-dir=data train-file=train
+    validation-file=dev text-column-name=text label-column-name=label adam-beta1=beta1 adam-beta2=beta2
+    adam-epsilon=eps max-grad-norm=clip-norm mlm-probability=share gradient-checkpointing=activation-checkpointing
+    dataloader-num-workers=workers preprocessing-num-workers=workers logging-steps=log-every
+    eval-steps=evaluate-every save-steps=checkpoint-every save-total-limit=keep-checkpoints
+    max-train-samples=max-train-examples doc-stride=stride max-query-length=question-length optim=optimizer
+""")
 """Names that users of transformers type -> ours."""
-SAME_THING = {
-    "--steps": ("--schedule.total-steps",),
-    "--warmup-steps": ("--schedule.warmup-steps",),
-    "--optimizer": ("--optimizer.kind",),
-    "--model": ("--init",),
-    "--text": ("--text-field",),
-    "--pair": ("--pair-field",),
-    "--text-field": ("--text",),
-    "--pair-field": ("--pair",),
-    "--question-field": ("--question",),
-    "--context-field": ("--context",),
-    "--options-field": ("--options",),
-    "--num-hidden-layers": ("--depth",),
-    "--depth": ("--num-hidden-layers",),
-    "--held-out": ("--held-out-share",),
-    "--held-out-share": ("--held-out",),
-}
+SAME_THING = _pairs("""
+    steps=schedule.total-steps warmup-steps=schedule.warmup-steps optimizer=optimizer.kind model=init
+    text=text-field pair=pair-field text-field=text pair-field=pair question-field=question context-field=context
+    options-field=options num-hidden-layers=depth depth=num-hidden-layers held-out=held-out-share
+    held-out-share=held-out
+""")
 """An option of some commands -> what another command calls it."""
 SETTINGS = {
     "--bf16": ("--precision", "bf16"),
@@ -176,7 +151,7 @@ NO_SUCH_OPTION = {
 def usual_name(name: str, known: Collection[str]) -> str | None:
     """What is meant by the name of an option, among those that a command has; None where it has no such one."""
     usual = TRANSFORMERS_NAMES.get(name, name)
-    names = (name, usual, *SAME_THING.get(usual, ()), EARLIER_NAMES.get(name))
+    names = (name, usual, SAME_THING.get(usual), EARLIER_NAMES.get(name))
     return next((each for each in names if each in known), None)
 
 
@@ -189,6 +164,67 @@ def nearest_name(name: str, known: Collection[str]) -> str | None:
     close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
     close = close or difflib.get_close_matches(name, sorted({*known, *others}), n=1, cutoff=0.6)
     return f"did you mean {usual_name(close[0], known)!r}?" if close else None
+
+
+def places_of(known: Mapping[str, Keyword]) -> dict[str, tuple[str, ...]]:
+    """Option -> the keyword that it is, or a keyword and the field inside of it that has the name to itself."""
+    inside = {name: one.hint for name, one in known.items() if dataclasses.is_dataclass(one.hint)}
+    parts = [(outer, field.name) for outer, hint in inside.items() for field in dataclasses.fields(hint)]
+    times = Counter([*(name for _, name in parts), *known])
+    found = {_option(name): (name,) for name in known if name not in inside}
+    found |= {_option(name): (outer, name) for outer, name in parts if times[name] == 1}
+    dotted = {_option(".".join(place)): place for place in parts}
+    return found | {short: dotted[long] for short, long in SAME_THING.items() if long in dotted}
+
+
+def _option(keyword: str) -> str:
+    return "--" + keyword.replace("_", "-")
+
+
+def by_keyword(given: Iterable[tuple[str, Any]], known: Mapping[str, Keyword], name: str) -> dict[str, Any]:
+    """What is given under any name, by keyword; UsageError where a name is unknown, or two are of one thing."""
+    places, found = places_of(known), dict[tuple[str, ...], tuple[str, Any]]()
+    for word, value in given:
+        option, is_text = _option(word), isinstance(value, str | os.PathLike)
+        usual = usual_name(option, places)
+        if word in known and not (usual and is_text and dataclasses.is_dataclass(known[word].hint)):
+            place = (word,)
+        elif usual is not None:
+            place = places[usual]
+        elif option in SETTINGS and (usual := usual_name(SETTINGS[option][0], places)):
+            if not isinstance(value, bool):
+                raise UsageError(f"{name}: {word}", f"is {value!r}, True or False is expected")
+            place, value = places[usual], SETTINGS[option][1] if value else ...
+        else:
+            nearest = re.sub(r"--([a-z-]+)", lambda it: it[1].replace("-", "_"), nearest_name(option, places) or "")
+            raise UsageError(f"{name}: {word}", "unknown keyword", nearest or did_you_mean(word, known))
+        if place in found:
+            raise UsageError(f"{name}: {word}", f"and {found[place][0]} say the same thing twice", "give one of them")
+        if value is not ...:
+            found[place] = (word, value)
+    taken = {place[0]: value for place, (_, value) in found.items() if len(place) == 1}
+    for (outer, *inner), (word, value) in found.items():
+        if inner:
+            part = plain_value(taken.get(outer, {}))
+            if not isinstance(part, dict) or inner[0] in part:
+                raise UsageError(f"{name}: {word}", f"and {outer} say the same thing twice", "give one of them")
+            taken[outer] = {**part, inner[0]: value}
+    return taken
+
+
+def read_options(shape: type, path: Path, leave_out: Collection[str] = ()) -> dict[str, Any]:
+    """The options in a TOML or JSON file, by keyword.
+
+    Raises:
+        MissingInput, DamagedData: the file cannot be read.
+        InvalidConfiguration: an unknown key, or a wrong type.
+    """
+    known = {one.name: one.hint for one in keywords_of(shape) if one.name not in leave_out}
+    values = read_object(path)
+    for key in values:
+        if key not in known:
+            raise InvalidConfiguration(f"{path}: {key}", "unknown key", did_you_mean(key, known))
+    return {key: convert_value(known[key], value, f"{path}: {key}") for key, value in values.items()}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -211,6 +247,8 @@ def spelled(hint: Any) -> str:
         return " | ".join(dict.fromkeys(spelled(part) for part in parts))
     if origin is Literal:
         return f"Literal[{', '.join(map(repr, parts))}]"
+    if origin is Mapping:
+        return f"Mapping[{', '.join(map(spelled, parts))}]"
     if origin is tuple:
         items = [spelled(part) for part in parts if part is not Ellipsis]
         return f"Sequence[{items[0]}]" if len(items) < len(parts) else f"tuple[{', '.join(items)}]"
@@ -233,15 +271,16 @@ def _single_item(hint: Any) -> Any:
 # What is given, as plain values, and as what is asked.
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """Dicts, lists and scalars, of paths, dataclasses, sets, and numbers of NumPy as well."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return to_json(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple | range | set | frozenset):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     return value.item() if getattr(value, "shape", None) == () else value  # type: ignore[union-attr] (of NumPy)
 
 
@@ -269,7 +308,7 @@ def asked(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> 
     for keyword, value in given.items():
         if value is ...:
             continue
-        value, one = _plain(value), known[keyword]
+        value, one = plain_value(value), known[keyword]
         several = _single_item(one.hint) is not None and not isinstance(value, list) and value is not None
         if several and not (isinstance(value, str) and f"'{value}'" in spelled(one.hint)):
             value = [value]
@@ -381,7 +420,7 @@ def in_python(text: str, known: Iterable[str]) -> str:
 
     text = re.sub(r"--([a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)", keyword, text)
     text = re.sub(r"see albert ([a-z]+) --help", r"see help(albert.\1)", text)
-    return re.sub(r"^albert (finetune|evaluate|pretrain|prepare)\b", r"albert.\1", text)
+    return re.sub(r"^albert (finetune|evaluate|pretrain|prepare|push)\b", r"albert.\1", text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -427,7 +466,7 @@ class Call:
 def takes(
     shape: type,
     name: str,
-    first: str,
+    first: Sequence[str],
     rows: Sequence[str] = (),
     without: Sequence[str] = (),
     more: Sequence[Keyword] = (),
@@ -437,25 +476,24 @@ def takes(
     Args:
         shape: the dataclass.
         name: what the function is called, "albert.finetune" say.
-        first: the keyword that may be given without its name.
+        first: the keywords that may be given without their names, in their order.
         rows: keywords that take rows in memory, too.
         without: fields that only a command line has: how to print.
         more: keywords that are no fields.
     """
     known = {one.name: one for one in (*more, *keywords_of(shape)) if one.name not in without}
-    ordered = sorted(known.values(), key=lambda one: one.name != first)
+    ordered = sorted(known.values(), key=lambda one: first.index(one.name) if one.name in first else len(first))
 
     def made(function: Callable[[Call], T]) -> Callable[..., T]:
         @functools.wraps(function)
         @without_inner_frames
         def called(*positional: Any, **given: Any) -> T:
-            if len(positional) > 1:
-                raise UsageError(name, f"{len(positional)} values have no keyword", f"only {first} may be given so")
-            call = Call(shape, name, dict(zip((first,), positional, strict=False)) | given, rows)
+            if len(positional) > len(first):
+                only = f"only {' and '.join(first)} may be given so"
+                raise UsageError(name, f"{len(positional)} values have no keyword", only)
+            named = [*zip(first, positional, strict=False), *given.items()]
+            call = Call(shape, name, by_keyword(named, known, name), rows)
             try:
-                for keyword in call.given:
-                    if keyword not in known:
-                        raise UsageError(f"{name}: {keyword}", "unknown keyword", did_you_mean(keyword, known))
                 return function(call)
             except AlbertError as error:
                 raise call.in_words_of_python(error, known) from error
@@ -463,7 +501,7 @@ def takes(
         parameters = [
             inspect.Parameter(
                 one.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD if one.name == first else inspect.Parameter.KEYWORD_ONLY,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD if one.name in first else inspect.Parameter.KEYWORD_ONLY,
                 default=inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default,
                 annotation=_shown_type(one, one.name in rows),
             )

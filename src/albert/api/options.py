@@ -479,3 +479,29 @@ class Evaluate:
     fails (exit 4)."""
     tolerance: float = 0.5
     """Points by which another precision may move the first score."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert push`.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push:
+    """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
+
+    It needs a token that may write, in HF_TOKEN or from `hf auth login`. A name that is taken is refused without
+    --replace. albert and transformers open the result under its name.
+
+    Example: albert push runs/stars/model someone/stars --private
+    """
+
+    model: Positional[str]
+    """A model directory, a run, or a Hub id."""
+    repository: Positional[str]
+    """USER/NAME, which is made where it does not exist."""
+    private: bool = False
+    """Make a repository that only its owner sees."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    replace: bool = False
+    """Write into a repository that exists."""

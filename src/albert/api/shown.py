@@ -65,12 +65,6 @@ class Shown:
         return "<div>" + "\n".join(parts) + "</div>"
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    first, *others = zip(row, widths, strict=True)
-    cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
-    return "  " + "  ".join(cells).rstrip()
-
-
 def _html_row(cells: Sequence[str], tag: str) -> str:
     aligned = (f'<{tag} style="text-align:{"right" if place else "left"}">' for place in range(len(cells)))
     return "<tr>" + "".join(f"{a}{html.escape(c)}</{tag}>" for a, c in zip(aligned, cells, strict=True)) + "</tr>"

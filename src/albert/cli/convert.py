@@ -7,9 +7,10 @@ import torch
 from rich.markup import escape
 from rich.table import Table
 
+from albert.api.options import Push
 from albert.checkpoints.convert import Conversion, ConversionOptions, TokenizerOptions, convert
 from albert.checkpoints.hub import push_model
-from albert.cli.model_commands import Convert, ExportOnnx, ExportSentenceTransformers, Push, Quantize
+from albert.cli.model_commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, facts
 from albert.inference.embedding import save_for_sentence_transformers

@@ -93,7 +93,7 @@ def options_of(shape: type[Any]) -> list[Option]:
     found = list(_walk(shape, None, ""))
     inner = Counter(option.long.rpartition(".")[2].removeprefix("--") for option in found)
     outer = {option.long for option in found}
-    renamed = {long: short for short, longs in SAME_THING.items() for long in longs if short not in outer}
+    renamed = {long: short for short, long in SAME_THING.items() if short not in outer}
     options = []
     for option in found:
         last = option.long.rpartition(".")[2]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from tyro.conf import Positional
 
+from albert.api.options import Push
 from albert.cli.main import load_command
 from albert.cli.options import dispatch, parse
 from albert.inference.abilities import ABILITIES
@@ -325,28 +326,6 @@ def quantize_main(arguments: list[str]) -> int:
 
 # --------------------------------------------------------------------------------------------------------------------
 # What `albert push` is asked for.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Push:
-    """Put a model on the Hugging Face Hub: weights, configuration, tokenizer and card, and no other file.
-
-    It needs a token that may write, in HF_TOKEN or from `hf auth login`. A name that is taken is refused without
-    --replace. albert and transformers open the result under its name.
-
-    Example: albert push runs/stars/model someone/stars --private
-    """
-
-    model: Positional[str]
-    """A model directory, a run, or a Hub id."""
-    repository: Positional[str]
-    """USER/NAME, which is made where it does not exist."""
-    private: bool = False
-    """Make a repository that only its owner sees."""
-    revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
-    replace: bool = False
-    """Write into a repository that exists."""
 
 
 def push_main(arguments: list[str]) -> int:

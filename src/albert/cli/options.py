@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 import tyro
 from rich.console import Console
 
+from albert.api.keywords import keywords_of, read_options
 from albert.cli.help import HELP_WORDS, check_required, missing_positional, show_help, usual_words
-from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean
-from albert.runtime.json_files import convert_value
-from albert.runtime.toml_files import read_object
+from albert.runtime.errors import UsageError, did_you_mean
 
 # --------------------------------------------------------------------------------------------------------------------
 # How wide the output is: as the terminal on a terminal, and without any wrapping where it goes to a file or a pipe.
@@ -138,18 +137,10 @@ def option_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
     path = given_value(arguments, "--recipe")
     if path is None:
         return {}
-    places: dict[str, tuple[str | None, Any]] = {}
-    for name, hint in typing.get_type_hints(shape).items():
-        if name in flat_parts(shape):
-            places |= {inner: (name, each) for inner, each in typing.get_type_hints(hint).items()}
-        elif name not in ABOUT_RECIPES:
-            places[name] = (None, hint)
+    groups = {one.name: one.group for one in keywords_of(shape)}
     defaults: dict[str, Any] = {}
-    for key, value in read_object(Path(path)).items():
-        if key not in places:
-            raise InvalidConfiguration(f"{path}: {key}", "unknown key", did_you_mean(key, places))
-        part, hint = places[key]
-        value = convert_value(hint, value, f"{path}: {key}")
+    for key, value in read_options(shape, Path(path), ABOUT_RECIPES).items():
+        part = groups[key]
         if part is None:
             defaults[key] = value
         else:

@@ -35,7 +35,6 @@ PART = tuple(
         "cli/test_verify",
         "cli/test_show",
         "runtime/test_durable_files",
-        "runtime/test_file_locks",
     )
 )
 """Of the tests, those that print tables with paths and those that write."""

@@ -339,7 +339,7 @@ TASKS = [
         "not UTF-8",
         TUNED,
         65,
-        r"{here}/train\.csv:2: not UTF-8 \(byte 13\)",
+        r"{here}/train\.csv:2: is not UTF-8: byte 0; convert",
         {"train.csv": b"review,stars\n\xff,positive\n"},
     ),
     Case(

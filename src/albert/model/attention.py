@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.attention.varlen
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -17,6 +16,7 @@ from torch.nn import functional
 from albert.model.config import AlbertConfig, attends_at_once, block_size, covers, n_blocks
 from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, to_rectangles
 from albert.runtime.devices import linear
+from albert.runtime.environment import load_by_name
 
 # --------------------------------------------------------------------------------------------------------------------
 # Attention as plain products, with its gradients written out: on a CPU faster than torch's fused kernel.
@@ -244,6 +244,10 @@ def _block_mask(
 # [CLS]: for these all sequences are gathered into one padded rectangle, which is made on the device.
 
 
+_KERNELS = "torch.nn.attention.varlen"
+"""Registers the kernels; it imports torch's compiler, which nobody needs on a CPU."""
+
+
 @torch.library.custom_op("albert::varlen_attention", mutates_args=())
 def varlen_attention(
     query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor, longest: int, scale: float
@@ -260,6 +264,7 @@ def varlen_attention(
         [rows heads head_size] and float32 [heads rows].
     """
     if query.device.type == "cuda":
+        load_by_name(_KERNELS)
         mixed, normalizers, _ = torch.ops.torch_attn._varlen_attn(
             query, key, value, boundaries, boundaries, longest, longest, False, scale
         )
@@ -289,6 +294,7 @@ def varlen_attention_backward(
     """The gradients of query, key and value."""
     if query.device.type == "cuda":
         unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # of dropout, which there is not
+        load_by_name(_KERNELS)
         gradients = torch.ops.torch_attn._varlen_attn_backward(
             of_mixed.contiguous(), query, key, value, mixed, normalizers, boundaries, boundaries, longest, longest,
             False, unused, scale,

@@ -26,26 +26,28 @@ def run(asked: Asked) -> Outcome:
     """Damage the kinds in turn; a try is one damage to one directory."""
     tries = _Tries(Scene(asked.folder / "scene"), asked.folder / "victims", asked.seed, asked.count)
     kinds: Counter[str] = Counter()
-    failures: list[str] = []
+    broken: dict[int, str] = {}
     seconds: list[float] = []
     started = time.monotonic()
     for verdict in confined(tries.work, asked.count, Limits(asked.folder, SECONDS)):
         asked.report(1)
         seconds.append(verdict.seconds)
         if verdict.failure:
-            failures.append(f"{tries.describe(verdict.number)}: {verdict.failure}")
+            broken[verdict.number] = verdict.failure
         else:
             kinds[verdict.kind] += 1
+    # Described once the other process has ended: to describe a try is to damage its directory again.
+    failures = [f"{tries.describe(number)}: {failure}" for number, failure in list(broken.items())[:FAILURES_TOLD]]
     return Outcome(
         tried=asked.count,
-        failed=len(failures),
+        failed=len(broken),
         what=f"corruptions of {len(tries.names)} kinds of directories: " + ", ".join(tries.names),
         details={
             **dict(sorted(kinds.items())),
             "slowest_refusal_seconds": round(max(seconds), 3),
             "seconds_for_all": round(time.monotonic() - started, 1),
         },
-        failures=tuple(failures[:FAILURES_TOLD]),
+        failures=tuple(failures),
     )
 
 

@@ -82,7 +82,7 @@ ARCHIVES: tuple[Hostile, ...] = (
         "tar that unpacks to 80 MB", _tar(_file("m.index", bytes(80_000_000))), TAR, 65, "do not unpack it", ("out",)
     ),
     Hostile(
-        "tar of pickles alone", _tar(_file("pytorch_model.bin", PICKLE)), TAR, 65, "holds no file of a model", ("out",)
+        "tar of pickles alone", _tar(_file("pytorch_model.bin", PICKLE)), TAR, 65, "holds no model files", ("out",)
     ),
     Hostile("tar that is a pickle", lambda p: p.write("a.tar.gz", PICKLE), TAR, 65, "not a whole archive", ("out",)),
     Hostile("zip with ..", _zip("../evil.index"), ZIP, 65, OUTSIDE, ("../evil.index", "out")),

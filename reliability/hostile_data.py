@@ -111,14 +111,14 @@ DATA: tuple[Hostile, ...] = (
         _file("task.json", '{"train": "\\ud800.csv"}'),
         FINETUNE,
         78,
-        "no name that a file can",
+        "is not a valid file name",
     ),
     Hostile(
         "table with NUL in its name",
         _file("task.json", '{"train": "a\\u0000.csv"}'),
         FINETUNE,
         78,
-        "no name that a file can",
+        "is not a valid file name",
     ),
     Hostile(
         "input with half a character", _file("in.jsonl", '{"text": "\\ud800"}\n'), ASK, 65, "surrogate", ("out.jsonl",)

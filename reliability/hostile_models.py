@@ -144,9 +144,9 @@ MODELS: tuple[Hostile, ...] = (
         _weights(header({"a": _tensor(0, 8, [2**40, 2**40])}, bytes(8))),
         OPEN,
         65,
-        "that are none",
+        "has invalid sizes",
     ),
-    Hostile("negative shape", _weights(header({"a": _tensor(0, 8, [-2])}, bytes(8))), OPEN, 65, "sizes that are none"),
+    Hostile("negative shape", _weights(header({"a": _tensor(0, 8, [-2])}, bytes(8))), OPEN, 65, "has invalid sizes"),
     Hostile("name of a tensor twice", _weights(header(_NAMED_TWICE, bytes(8))), OPEN, 65, "occurs twice"),
     Hostile(
         "number type that nobody knows",
@@ -195,6 +195,10 @@ MODELS: tuple[Hostile, ...] = (
         "model by a path out of the hub", lambda p: None, "predict ../../x --fill-mask [MASK]", 66, "no such directory"
     ),
     Hostile(
-        "revision that leads out", lambda p: None, "predict a/b --revision ../../x --fill-mask [MASK]", 2, "no branch"
+        "revision that leads out",
+        lambda p: None,
+        "predict a/b --revision ../../x --fill-mask [MASK]",
+        2,
+        "is not a branch, tag or commit",
     ),
 )

@@ -145,7 +145,7 @@ def test_the_commands_of_the_documents_run(a_users_folder, capsys, monkeypatch):
                 del arguments[place : place + 2]
         assert not run([*kept, *arguments, *extra]), line
     assert "11,683,584" in capsys.readouterr().out  # of `albert info albert-base`
-    shorter = {"schedule": {"total_steps": 3, "warmup_steps": 1}, "batch_size": 4, "evaluation_sequences": 8}
+    shorter = {"steps": 3, "warmup_steps": 1, "batch_size": 4, "evaluation_sequences": 8}
     shorter |= {"precision": "fp32", "model": {"num_hidden_layers": 2}}
     monkeypatch.setattr(albert, "finetune", partial(albert.finetune, steps=3), raising=False)
     monkeypatch.setattr(albert, "prepare", partial(albert.prepare, held_out=0.2), raising=False)

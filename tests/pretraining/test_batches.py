@@ -1,5 +1,8 @@
 """A step's batch: counts, positions, and the same samples for any number of micro-batches, ranks and workers."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
@@ -101,6 +104,21 @@ def test_worker_processes_make_the_same_batches(samples, workers):
     expected = [all_rows(source.micro_batches(step, 0, 1)) for step in range(3, 13)]
     made = [all_rows(batches) for batches in load_batches(source, world(), range(3, 13), workers)]
     assert made == expected
+
+
+def test_a_worker_that_is_still_starting_leaves_signals_to_its_parent(samples, monkeypatch):
+    """Torch lets SIGTERM end a worker; the parent is then told of a crash and cannot save."""
+    signal_handling = torch.utils.data._utils.signal_handling
+    set_handlers = signal_handling._set_worker_signal_handlers
+
+    def signalled_then() -> None:
+        set_handlers()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(signal_handling, "_set_worker_signal_handlers", signalled_then)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert len(list(load_batches(PretrainingBatches(samples, 8, 4), world(), range(3), workers=1))) == 3
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")

@@ -254,7 +254,7 @@ def test_torchrun_brings_back_a_run_whose_process_was_killed(fork_server, recipe
         _, said = process.communicate(timeout=240)
     assert process.returncode == 0, said
     assert killed_at < 100
-    assert "lost another one" in said
+    assert "lost another one" in said, said
     assert final_files(run.path) == final_files(tmp_path / "undisturbed")
 
 

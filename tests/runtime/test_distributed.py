@@ -57,6 +57,8 @@ def two_processes(monkeypatch):
     [
         RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:20372: Connection reset by peer. GLHF!"),
         RuntimeError("[gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:20372"),
+        RuntimeError("[gloo/transport/tcp/pair.cc:300] writev [127.0.0.1]:20372: Broken pipe"),
+        RuntimeError("[gloo/transport/tcp/pair.cc:391] Socket closed [127.0.0.1]:20372"),
         RuntimeError("[gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation"),
         torch.distributed.DistNetworkError("The client socket has failed to connect"),
     ],

@@ -24,7 +24,7 @@ import albert
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Ranks, world
 from albert.runtime.errors import InvalidConfiguration, TryAgain
 
-_PEER_LOST = re.compile("by peer|time(d )?out", re.IGNORECASE)
+_PEER_LOST = re.compile("by peer|broken pipe|socket closed|time(d )?out", re.IGNORECASE)
 
 
 _GRACE_SECONDS = 5.0

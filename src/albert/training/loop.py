@@ -7,6 +7,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -141,10 +142,11 @@ def load_batches(
         sampler=numbers,
         num_workers=workers,
         collate_fn=JoinedBatches.of if workers or device.type == "cuda" else _as_is,
-        worker_init_fn=_leave_signals_to_the_parent,
         generator=torch.Generator(),  # or a draw from the global generator would shift every later one
     )
-    for made in loader if device.type != "cuda" else _sent_ahead(loader, device):
+    with _signals_left_to_the_parent():
+        steps = iter(loader)  # starts the workers
+    for made in steps if device.type != "cuda" else _sent_ahead(steps, device):
         yield made.batches() if isinstance(made, JoinedBatches) else made
 
 
@@ -182,10 +184,17 @@ class _BatchDataset(Dataset[Sequence[Batch]]):
         return self._source.micro_batches(number, self._here.rank, self._here.size)
 
 
-def _leave_signals_to_the_parent(_: int) -> None:
-    """Signals often go to all processes of a job; a worker that ended would keep the parent from its last step."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+@contextmanager
+def _signals_left_to_the_parent() -> Iterator[None]:
+    """Processes started in the block never see SIGTERM and SIGINT; this one sees them after the block.
+
+    Signals often go to all processes of a job; a worker that ended would keep the parent from its last step.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _as_is(batches: Sequence[Batch]) -> Sequence[Batch]:

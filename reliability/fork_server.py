@@ -23,7 +23,7 @@ from reliability.durable_calls import Fault, Faults
 TOLD = 1
 COMMANDS = ("pretrain", "finetune", "evaluate", "prepare", "tokenizer")
 WORK = (
-    *("albert.cli.finetune", "albert.cli.evaluate", "albert.pretraining.run_identity"),
+    *("albert.cli.tasks", "albert.pretraining.run_identity"),
     *("torch._dynamo", "torch.profiler", "typeguard"),  # which torch's optimisers and tyro load when they are used
 )
 """Imported before the first child is made: what reads the options, and what is loaded when there is work."""

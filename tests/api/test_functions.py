@@ -13,9 +13,8 @@ from tests.api.conftest import files_of, make_reviews
 import albert
 from albert.api import options
 from albert.api.keywords import by_keyword, keywords_of
-from albert.cli.help import options_of
 from albert.cli.main import run
-from albert.cli.options import option_file, parse
+from albert.cli.options import option_file, options_of, parse
 from albert.cli.task_commands import FinetuneCommand
 from albert.pretraining.recipe import read_recipe
 

@@ -9,8 +9,8 @@ from rich.console import Console
 
 import albert
 from albert.api.tasks import check_precisions
-from albert.cli.evaluate import precision_table
 from albert.cli.main import run
+from albert.cli.tasks import precision_table
 from albert.experiments.depth_curve import PrecisionScore
 from albert.finetuning.evaluation import Evaluation
 from albert.inference.engine import check_int8

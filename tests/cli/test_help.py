@@ -8,7 +8,7 @@ import typing
 
 import pytest
 
-from albert.cli import help as help_table
+from albert.cli import options as help_table
 from albert.cli.main import dispatch, run
 from albert.cli.options import DESCRIBE, CommandOptions
 

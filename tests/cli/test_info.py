@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from albert.cli.info import bytes_from
+from albert.cli.info import bytes_from, find
 from albert.cli.main import run
-from albert.cli.named_things import find
 from albert.model.config import PRESETS
 from albert.model.cost import count_training_memory
 from albert.runtime.errors import Unavailable

@@ -27,7 +27,7 @@ def reviews(tmp_path):
 def test_a_run_says_how_it_learns_first_and_what_it_did_not_beat_last(
     reviews, pretrained, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("albert.cli.finetune.default_precision", lambda device: "bf16")
+    monkeypatch.setattr("albert.cli.tasks.default_precision", lambda device: "bf16")
     command = ["finetune", "--train", str(reviews), "--text", "review", "--label", "poor", "--model", str(pretrained)]
     small = ["--learning-rate", "1e-9", "--steps", "9", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
     assert run([*command, "--output", str(tmp_path / "run"), *small]) == 0

@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 import tyro
 from tyro.conf import Positional
 
-from albert.cli.help import Option, options_of
 from albert.cli.main import COMMANDS, dispatch
-from albert.cli.options import DESCRIBE, CommandOptions, CommandParts, parse
+from albert.cli.options import DESCRIBE, CommandOptions, CommandParts, Option, options_of, parse
 from albert.model.config import PRESETS
 from albert.pretraining.recipe import RECIPES
 from albert.tasks.submission import BENCHMARKS, DECLARED

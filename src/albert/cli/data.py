@@ -1,11 +1,13 @@
 """`albert prepare`, `albert merge`, `albert verify` and `albert plot`."""
 
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional
@@ -14,14 +16,14 @@ from albert.api.options import Prepare
 from albert.api.text import preparation_rows, run_prepare
 from albert.cli.main import load_command
 from albert.cli.options import open_console, parse
-from albert.runtime.environment import load_by_name
+from albert.pretraining.recipe import RECIPES
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
 from albert.text.assembly import SHOWN_NAME, merge_corpora
 from albert.text.duplicates import ALIKE, EQUAL
-from albert.text.prepare import NO_TOKENS, PreparationReport
+from albert.text.prepare import NO_TOKENS, PreparationEstimate, PreparationReport
 from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
 from albert.training.run_folder import RunFolder
 
@@ -32,7 +34,7 @@ def prepare_main(arguments: list[str]) -> int:
     console = open_console()
     result = run_prepare(options)
     if result.estimate is not None:
-        load_by_name("albert.cli.preparation_plan").show_plan(console, result.estimate, options.output)
+        show_plan(console, result.estimate, options.output)
         return 0
     report = result.report
     assert report is not None
@@ -248,3 +250,49 @@ def plot_main(arguments: list[str]) -> None:
         where = f"{last['step']:,} steps, {last['tokens']:,} tokens, {last['seconds'] / 60:,.1f} minutes"
         console.print(f"{run.name}: {where}", markup=False)
     console.print(" and ".join(str(path) for path in (options.output, options.csv) if path), markup=False)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `albert prepare --plan`: what preparing a corpus will take and give, before it starts.
+
+FULL = 0.75
+"""How full sequences are, of the longest: documents are halved until they fit."""
+
+
+def show_plan(console: Console, estimate: PreparationEstimate, output: Path) -> None:
+    """Print the estimate, and how often the named recipes would see the corpus."""
+    free = shutil.disk_usage(_existing(output)).free
+    table = Table(title="a plan; nothing is written", title_justify="left", show_header=False)
+    table.add_row("files", f"{estimate.files:,}, {_size(estimate.bytes_on_disk)} on disk")
+    table.add_row("sample read for it", f"{_size(estimate.sample_bytes)} of text")
+    table.add_row("text", f"about {_size(estimate.text_bytes)}, {estimate.documents:,.0f} documents")
+    table.add_row("sentences, tokens", f"about {estimate.sentences:,.0f}, {estimate.tokens:,.0f}")
+    table.add_row("prepared corpus", f"about {_size(estimate.output_bytes)} ({_size(free)} are free there)")
+    processes = "1 process" if estimate.workers == 1 else f"{estimate.workers} processes"
+    table.add_row("time, here", f"about {_duration(estimate.seconds)} with {processes}")
+    console.print(table)
+    epochs = Table("recipe", "updates", "tokens seen, about", "epochs", title="how often a recipe sees it")
+    for name, recipe in RECIPES.items():
+        seen = recipe.schedule.total_steps * recipe.batch_size * recipe.sequences.max_length * FULL
+        times = f"{seen / estimate.tokens:,.1f}"
+        epochs.add_row(name, f"{recipe.schedule.total_steps:,}", f"{seen:,.0f}", times)
+    for column in epochs.columns[1:]:
+        column.justify = "right"
+    console.print(epochs)
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() or path == path.parent else _existing(path.parent)
+
+
+def _size(count: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count / 1e3:,.1f} kB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 60:,.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"

@@ -1,11 +1,12 @@
-"""`albert info`: presets, models, corpora and this machine; comparisons and memory as tables."""
+"""`albert info`: presets, models, corpora and this machine; comparisons, memory and speed as tables."""
 
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from rich.console import Console
@@ -13,8 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from albert import __version__
+from albert.checkpoints.hub import find_model
+from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.cli.model_commands import Info
-from albert.cli.named_things import Found, find
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, facts, group_of, in_millions, other_names, show_presets, show_size, table
 from albert.experiments.directory_reports import (
@@ -28,19 +30,67 @@ from albert.experiments.directory_reports import (
 from albert.experiments.sizes import (
     ComparedFigure,
     Comparison,
+    Measurement,
     MemoryPlan,
     SizeReport,
     compare,
+    measure_throughput,
     memory_plan,
     size_report,
 )
 from albert.inference.self_check import SelfCheck, check_settings
-from albert.model.config import OTHER_NAMES, PRESETS, AlbertConfig, sharing_plan
+from albert.model.config import OTHER_NAMES, PRESETS, AlbertConfig, preset_name, sharing_plan
 from albert.model.cost import TrainingMemory, count_parameters
 from albert.runtime.devices import default_precision, describe_machine, free_memory, pick_device
-from albert.runtime.environment import load_by_name
-from albert.runtime.errors import UsageError
+from albert.runtime.environment import Precision
+from albert.runtime.errors import AlbertError, UsageError, did_you_mean
 from albert.runtime.json_files import to_json
+from albert.text.shards import DESCRIPTION_NAME
+from albert.text.tokenizer_loading import vocabulary_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a name stands for.
+
+    Args:
+        kind: what it is.
+        name: the preset's own name, or the name as it was typed.
+        directory: where it is, of all but presets.
+        config: the architecture, of presets and models.
+    """
+
+    kind: Literal["preset", "model", "corpus", "tokenizer"]
+    name: str
+    directory: Path = Path()
+    config: AlbertConfig | None = None
+
+
+def find(what: str, revision: str | None = None) -> Found:
+    """What a name stands for: what is here goes before a preset, a preset before a repository of the Hub.
+
+    Raises:
+        MissingInput, Unavailable: it is nothing.
+        InvalidConfiguration: it is a model, but not an ALBERT.
+    """
+    here = Path(what)
+    preset = None if here.is_dir() else preset_name(what)
+    if preset is not None:
+        return Found(kind="preset", name=preset, config=PRESETS[preset])
+    if (here / DESCRIPTION_NAME).is_file():
+        return Found(kind="corpus", name=what, directory=here)
+    try:
+        directory = find_model(what, revision)
+    except AlbertError as error:
+        if here.exists():
+            raise
+        nearest = did_you_mean(what, [*PRESETS, *OTHER_NAMES])
+        remedy = nearest if nearest.startswith("did") else "`albert info` lists the presets"
+        raise type(error)(error.subject, f"is no preset; {error.why}", remedy) from error
+    if not (directory / CONFIG_NAME).is_file() and vocabulary_file(directory).is_file():
+        return Found(kind="tokenizer", name=what, directory=directory)
+    return Found(kind="model", name=what, directory=directory, config=read_config(directory)[0])
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # Two architectures side by side, and what is said of them.
@@ -388,7 +438,7 @@ def _measured_length(args: Info, configs: Iterable[AlbertConfig]) -> int:
 
 def _measure(args: Info, architectures: dict[str, AlbertConfig], length: int, console: Console) -> dict[str, Any]:
     device = pick_device(args.device)
-    measurement = load_by_name("albert.cli.throughput_table").show_throughput(
+    measurement = show_throughput(
         console,
         architectures,
         sequence_length=length,
@@ -451,3 +501,38 @@ def _refuse_options(args: Info, found: Found, *options: str) -> None:
         if getattr(args, option):
             flag = f"--{option.replace('_', '-')}"
             raise UsageError(flag, f"goes with a model, {found.name} is a {found.kind}", "see albert info --help")
+
+
+def show_throughput(
+    console: Console,
+    architectures: Mapping[str, AlbertConfig],
+    *,
+    sequence_length: int,
+    batch_size: int | None,
+    device: torch.device,
+    precision: Precision,
+) -> Measurement:
+    """Measure, then show speeds and how they were measured (`measure_throughput` has the arguments and errors)."""
+    measurement = measure_throughput(
+        architectures, sequence_length=sequence_length, batch_size=batch_size, device=device, precision=precision
+    )
+    _show(console, measurement)
+    return measurement
+
+
+def _show(console: Console, measurement: Measurement) -> None:
+    first = next(iter(measurement.results.values()))
+    where = f"{measurement.device.upper().replace('CUDA', 'GPU')}, {measurement.precision}"
+    if measurement.device == "cpu":
+        where += f", {measurement.threads} thread{'s' if measurement.threads > 1 else ''}"
+    batch = f"{first.batch_size} × {first.sequence_length} tokens"
+    console.print(f"[bold]Measured here[/bold]: {where}, {batch}, medians of {first.rounds} rounds, random weights")
+    made = table(None, "", "tokens/s", "sequences/s", "a batch")
+    several = len(measurement.results) > 1
+    for name, found in measurement.results.items():
+        for kind, seconds in (("inference", found.inference_seconds), ("training step", found.training_seconds)):
+            label = f"  {name}, {kind}" if several else f"  {kind}"
+            rates = (f"{number / seconds:,.1f}" for number in (found.tokens, found.batch_size))
+            made.add_row(escape(label), *rates, f"{seconds:,.3f} s")
+    console.print(made)
+    console.print("  [dim]inference: the encoder forward; training step: forward, both losses, backward, LAMB[/dim]")

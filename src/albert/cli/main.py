@@ -115,8 +115,9 @@ COMMANDS: dict[str, Command] = {
         "push_main",
     ),
     "tables": Command(
-        "albert.cli.tables_commands",
+        "albert.cli.task_commands",
         "the paper's tables and figures, run again, ours beside theirs",
+        "tables_main",
     ),
     "info": Command(
         "albert.cli.model_commands",

@@ -1,23 +1,366 @@
-"""Parsing of command lines with tyro, terminal width, and commands of several parts."""
+"""Command lines: options read from dataclasses by tyro, their help, terminal width, commands of several parts."""
 
 import contextlib
 import dataclasses
+import inspect
 import io
 import os
 import re
+import shutil
 import sys
+import textwrap
+import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
 from rich.console import Console
+from tyro.conf import Positional
 
-from albert.api.keywords import keywords_of, read_options
-from albert.cli.help import HELP_WORDS, check_required, missing_positional, show_help, usual_words
+from albert.api.keywords import EARLIER_NAMES, SAME_THING, SETTINGS, keywords_of, nearest_name, read_options, usual_name
 from albert.runtime.errors import UsageError, did_you_mean
+from albert.runtime.toml_files import field_docs
+
+COMMON = {
+    "albert pretrain": """data output recipe print-recipe init device max-minutes steps batch-size learning-rate
+        warmup-steps max-length objective max-ngram hidden-size num-hidden-layers num-attention-heads
+        hidden-dropout-prob precision seed""",
+    "albert finetune": """task model output data train dev text pair label regression multi-label epochs learning-rate
+        batch-size max-length seed seeds select statistics-only recipe device""",
+    "albert evaluate": """task model data dev split text label predictions submission results max-length depth precision
+        device revision""",
+    "albert predict": """model classify pair fill-mask question context tag choose order input output text-field task
+        top-k precision depth device json""",
+    "albert serve": "model host port allowed-host precision depth patience device threads revision texts queue-texts",
+    "albert prepare": """corpus tokenizer output text-field documents language held-out workers seed duplicates
+        append replace plan engine""",
+    "albert show": "corpus number first epoch seed split count max-length objective share max-ngram keep-pairs",
+    "albert tokenizer train": """corpus output vocab-size lower-case keep-accents text-field documents language
+        megabytes seed replace""",
+    "albert convert": "source output tokenizer without-tokenizer lower-case hidden-act labels dtype revision replace",
+    "albert info": "what compare max-length measure memory memory-limit batch-size device precision json",
+}
+"""Command -> the options that --help shows; of other commands it shows all."""
+
+METAVARS = {"model": "MODEL", "init": "MODEL", "teacher": "MODEL", "intermediate": "MODEL", "revision": "REVISION"}
+"""Fields of text -> what stands for it in the help."""
+
+_POSITIONAL = typing.get_args(Positional[str])[1]
+_NO_OFF_SWITCH = typing.get_args(tyro.conf.FlagCreatePairsOff[bool])[1]
+_POSITIONAL_MODELS = ("model", "models", "what", "source")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option or positional argument of a command.
+
+    Attributes:
+        field: its field's name.
+        long: `--outer.inner`, as tyro calls it; "" of positional arguments.
+        short: the name without the outer one where no other option has it, else `long`.
+        off: `--no-...` of switches, else "".
+        metavar: what stands for its value; "" of switches.
+        choices: the values that it takes, where they are few.
+        doc: its docstring, in one line.
+        default: in words; "" where there is nothing to say.
+        section: the field of the dataclass that it is in, "" of those of the command itself.
+        is_path, is_required: whether it takes a path; whether it must be given.
+    """
+
+    field: str
+    long: str
+    short: str
+    off: str
+    metavar: str
+    choices: tuple[str, ...]
+    doc: str
+    default: str
+    section: str
+    is_path: bool
+    is_required: bool
+
+    @property
+    def name(self) -> str:
+        """How the table `COMMON` calls it."""
+        return self.short.removeprefix("--") or self.field
+
+
+def options_of(shape: type[Any]) -> list[Option]:
+    """Every option of a dataclass, positional arguments first."""
+    found = list(_walk(shape, None, ""))
+    inner = Counter(option.long.rpartition(".")[2].removeprefix("--") for option in found)
+    outer = {option.long for option in found}
+    renamed = {long: short for short, long in SAME_THING.items() if short not in outer}
+    options = []
+    for option in found:
+        last = option.long.rpartition(".")[2]
+        unique = "." in option.long and inner[last] == 1 and f"--{last}" not in outer
+        short = renamed.get(option.long) if "." in option.long else None
+        options.append(dataclasses.replace(option, short=short or (f"--{last}" if unique else option.long)))
+    return sorted(options, key=lambda option: option.long != "")
+
+
+def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Iterator[Option]:
+    hints, docs = typing.get_type_hints(shape, include_extras=True), field_docs(shape)
+    for field in dataclasses.fields(shape):
+        hint, markers = hints[field.name], ()
+        if typing.get_origin(hint) is typing.Annotated:
+            hint, *markers = typing.get_args(hint)
+        renamed = next((m.name for m in markers if getattr(m, "name", None) is not None), field.name)
+        long = ".".join(part for part in (prefix, renamed.replace("_", "-")) if part)
+        default = getattr(value, field.name) if value is not None else field.default
+        if default is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if dataclasses.is_dataclass(hint):
+            yield from _walk(typing.cast(type, hint), default, field.name if long else section, long)
+            continue
+        is_switch = hint is bool
+        outer, _, last = long.rpartition(".")
+        metavar = next((m.metavar for m in markers if getattr(m, "metavar", None)), None) or _metavar(hint)
+        doc = docs.get(field.name, "auto takes a GPU where there is one." if field.name == "device" else "")
+        if metavar.startswith("STR"):
+            metavar = metavar.replace("STR", METAVARS.get(field.name, "STR"))
+        positional = _POSITIONAL in markers
+        if positional and metavar in ("STR", "PATH", "MODEL"):
+            metavar = field.name.upper() if default is dataclasses.MISSING else f"[{field.name.upper()}]"
+        yield Option(
+            field=field.name,
+            long="" if positional else f"--{long}",
+            short="",
+            off="" if not is_switch or _NO_OFF_SWITCH in markers else f"--{outer and outer + '.'}no-{last}",
+            metavar="" if is_switch else metavar,
+            choices=_choices(hint),
+            doc=doc,
+            default=_in_words(default, is_switch),
+            section=section,
+            is_path=_has_path(hint),
+            is_required=default is dataclasses.MISSING,
+        )
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
+def _metavar(hint: Any) -> str:
+    names = []
+    for part in _parts(hint):
+        args = typing.get_args(part)
+        if typing.get_origin(part) is typing.Literal:
+            names.append(str(args[0]) if len(args) == 1 else "{" + ",".join(map(str, args)) + "}")
+        elif typing.get_origin(part) is tuple:
+            several = len(args) == 2 and args[1] is Ellipsis
+            names.append(f"{_metavar(args[0])}..." if several else " ".join(map(_metavar, args)))
+        elif part is bool:
+            names.append("{True,False}")
+        elif part is not type(None):
+            names.append("PATH" if part is Path else part.__name__.upper())
+    return "|".join(names)
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    found: list[str] = []
+    for part in _parts(hint):
+        if typing.get_origin(part) is typing.Literal:
+            found += map(str, typing.get_args(part))
+        elif typing.get_origin(part) is tuple:
+            found += _choices(typing.get_args(part)[0])
+        elif part is bool and hint is not bool:
+            found += ["True", "False"]
+    return tuple(found)
+
+
+def _has_path(hint: Any) -> bool:
+    return any(part is Path or (typing.get_args(part) and _has_path(typing.get_args(part)[0])) for part in _parts(hint))
+
+
+def _in_words(default: Any, is_switch: bool) -> str:
+    if default is dataclasses.MISSING or default is None or default == () or (is_switch and not default):
+        return ""
+    if is_switch:
+        return "on"
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The words of a command line under the names that tyro knows.
+
+
+def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> list[str]:
+    """The arguments with every name of an option as tyro has it, and positional arguments without theirs.
+
+    Raises:
+        UsageError: an option that the command has not, with the one that was probably meant.
+    """
+    options = options_of(shape)
+    names = {name: option.long for option in options for name in (option.long, option.short) if name}
+    for option in options:
+        if option.off:
+            outer, _, last = option.long.removeprefix("--").rpartition(".")
+            names |= {option.off: option.off}
+            if option.short != option.long:
+                names |= {f"--no-{option.short.removeprefix('--')}": f"--{outer}.no-{last}"}
+    places = {f"--{option.field.replace('_', '-')}": option for option in options if not option.long}
+    models = next((option for option in options if not option.long and option.field in _POSITIONAL_MODELS), None)
+    if models is not None:
+        places.setdefault("--model", models)
+    known = {*names, *places}
+    words: list[str] = []
+    first: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            words += [word, *rest]
+            break
+        if not re.match(r"--?[A-Za-z]", word):
+            words.append(word)
+            continue
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        found = usual_name(name, known)
+        if found is not None and found == EARLIER_NAMES.get(name):
+            print(f"albert: note: {name} is now called {found}", file=sys.stderr)
+        if found is None and name in SETTINGS and (settled := usual_name(SETTINGS[name][0], known)):
+            words += [names[settled], SETTINGS[name][1]]
+        elif found is None:
+            remedy = nearest_name(name, known) or "--help shows the usual options, --help-all all of them"
+            raise UsageError(f"{program}: {name}", "unknown option", remedy)
+        elif found in names:
+            words.append(names[found] + equals + value)
+        else:  # a positional argument by its name: its values go to the front, where no option takes them
+            several = places[found].metavar.rstrip("]").endswith("...")
+            values = [value] if equals else []
+            while not equals and rest and not re.match(r"--?[A-Za-z]", rest[0]) and (several or not values):
+                values.append(rest.pop(0))
+            first += values
+    return [*first, *words]
+
+
+def check_required(shape: type[Any], words: Sequence[str], program: str) -> None:
+    """Raises UsageError when an option is missing that must be given."""
+    given = {word.partition("=")[0] for word in words}
+    for option in options_of(shape):
+        if option.is_required and option.long and option.long not in given:
+            raise UsageError(
+                option.long,
+                "is missing",
+                f"it is {_lower(_first_sentence(option.doc)).rstrip('.')}; see {program} --help",
+            )
+
+
+def missing_positional(shape: type[Any]) -> str:
+    """The positional arguments that must be given, as the usage names them."""
+    return " ".join(option.metavar for option in options_of(shape) if option.is_required and not option.long)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The help.
+
+HELP_WORDS = ("-h", "--help", "--help-all")
+_LEFT = 26
+"""Columns of the names."""
+MOST_LINES = 60
+"""Of --help, at `_WIDTH` columns."""
+_WIDTH, _WIDEST = 80, 100
+"""Columns where there is no terminal, and the most on one."""
+
+
+def show_help(shape: type[Any], program: str, description: str | None, is_all: bool) -> None:
+    """Print the help of a command: what it does, one example, and the common options; or everything."""
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDTH
+    about, examples = split_description(description or inspect.getdoc(shape) or "")
+    options = options_of(shape)
+    common = COMMON.get(_without_recipe(program))
+    chosen = options if is_all or common is None else _chosen(options, common.split())
+    head = textwrap.wrap(_usage(options, program), width, subsequent_indent=" " * 8)
+    examples = examples if is_all else examples[:1]
+    lines = ["", "Examples:" if len(examples) > 1 else "Example:", *(line for each in examples for line in each)]
+    sections = list(dict.fromkeys(option.section for option in chosen)) if is_all else [""]
+    for section in sections:
+        lines += ["", f"{section.replace('_', ' ').capitalize()}:" if section else "Options:"]
+        for option in chosen:
+            if not is_all or option.section == section:
+                lines += _rows(option, width, is_all)
+        if is_all and section == sections[0]:
+            lines += ["  -h, --help, --help-all".ljust(_LEFT - 1) + " Show the usual options; show all."]
+    if not is_all and len(chosen) < len(options):
+        lines += ["", f"{len(options) - len(chosen)} more options: {program} --help-all"]
+    for paragraph in about:
+        wrapped = textwrap.wrap(paragraph, width)
+        if not is_all and paragraph != about[0] and len(head) + len(wrapped) + 1 + len(lines) > MOST_LINES:
+            break
+        head += ["", *wrapped]
+    print("\n".join(head + lines))
+
+
+def split_description(description: str) -> tuple[list[str], list[list[str]]]:
+    """The paragraphs of a description in one line each, and its examples as their lines."""
+    about: list[str] = []
+    examples: list[list[str]] = []
+    for paragraph in inspect.cleandoc(description).split("\n\n"):
+        head, _, rest = paragraph.partition("\n")
+        if head.startswith("Example:") and head != "Example:":
+            examples.append(["  " + " ".join(paragraph.removeprefix("Example:").split())])
+        elif head in ("Example:", "Examples:"):
+            for line in rest.split("\n"):
+                if line.startswith("    ") and examples:
+                    examples[-1].append(line)
+                else:
+                    examples.append([line])
+        else:
+            about.append(" ".join(paragraph.split()))
+    return about, examples
+
+
+def _without_recipe(program: str) -> str:
+    return "albert pretrain" if program.startswith("albert pretrain") else program
+
+
+def _chosen(options: list[Option], names: list[str]) -> list[Option]:
+    by_name = {option.name: option for option in options}
+    return [by_name[name] for name in names]
+
+
+def _usage(options: list[Option], program: str) -> str:
+    words = [option.metavar for option in options if not option.long]
+    required = [f"{option.long} {option.metavar}" for option in options if option.long and option.is_required]
+    return " ".join(["usage:", program, "[OPTIONS]", *words, *required])
+
+
+def _rows(option: Option, width: int, is_all: bool) -> list[str]:
+    """The lines of one option: its names, then its first sentence, or all of its help with --help-all."""
+    names = [option.short]
+    if is_all:
+        names = list(dict.fromkeys([option.short, option.long, option.off]))
+    elif option.default == "on":
+        names = ["--[no-]" + option.short.removeprefix("--")]
+    left = "  " + " ".join(part for part in (", ".join(filter(None, names)), option.metavar) if part)
+    doc = re.sub(r"(^|\. )None:", r"\1Not set:", option.doc).replace("None:", "not set:")
+    doc = doc if is_all else _first_sentence(doc)
+    notes = ["(required)" if option.is_required else f"(default: {option.default})" if option.default else ""]
+    text = textwrap.wrap(" ".join(filter(None, [doc, *notes])), width - _LEFT, break_on_hyphens=False) or [""]
+    indented = [" " * _LEFT + line for line in text]
+    if len(left) < _LEFT - 1:
+        return [(left.ljust(_LEFT) + text[0]).rstrip(), *indented[1:]]
+    if len(left) <= width:
+        return [left, *indented]
+    return [*textwrap.wrap(left.replace(",", ", "), width, initial_indent="  ", subsequent_indent=" " * 6), *indented]
+
+
+def _first_sentence(doc: str) -> str:
+    match = re.search(r"(?<!e\.g)(?<!i\.e)\.(?= (?!When not set)|$)", doc)
+    return doc if match is None else doc[: match.end()]
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == " " else sentence
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # How wide the output is: as the terminal on a terminal, and without any wrapping where it goes to a file or a pipe.

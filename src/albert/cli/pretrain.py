@@ -11,8 +11,7 @@ from rich.table import Table
 
 from albert.api.options import Pretrain
 from albert.api.pretraining import CONTINUE, init_of, recipe_of, run_pretrain, scaled
-from albert.cli.help import HELP_WORDS
-from albert.cli.options import DESCRIBE, given_value, open_console, parse
+from albert.cli.options import DESCRIBE, HELP_WORDS, given_value, open_console, parse
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import float_info
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -26,7 +27,15 @@ from albert.inference.int8 import (
     output_differences,
     sample_batches,
 )
-from albert.inference.onnx_graph import HIGHEST_OPSET, INPUTS, LOWEST_OPSET, ExportedGraph, OnnxPrecision, export_graph
+from albert.inference.onnx_graph import (
+    HIGHEST_OPSET,
+    INPUTS,
+    LOWEST_OPSET,
+    Axes,
+    ExportedGraph,
+    OnnxPrecision,
+    export_graph,
+)
 from albert.inference.predictor import TrainedModel, open_trained
 from albert.model.albert import run_to_depth
 from albert.runtime.environment import load_by_name
@@ -58,13 +67,9 @@ class Exported:
     Args:
         kind: which head it has.
         left_out: the head that is not in it because nobody trained it; empty when there is none.
-        precision: of products with weights.
-        opset: the version of ONNX's operators.
-        depth: layers that are applied.
         window: tokens to either side that a token sees, where that is not all of them.
         outputs: name -> axes.
-        bytes: of the file.
-        weight_bytes: of the parameters in float32.
+        bytes, weight_bytes: of the file, and of the parameters in float32.
         checks: one for each runtime that was there.
     """
 
@@ -74,7 +79,7 @@ class Exported:
     opset: int
     depth: int
     window: int | None
-    outputs: dict[str, tuple[str | int, ...]]
+    outputs: dict[str, Axes]
     bytes: int
     weight_bytes: int
     checks: tuple[Checked, ...]
@@ -106,15 +111,7 @@ _USE_FOR_CHOICES = _USE.replace(
 
 
 def onnx_card(name: str, source: str, report: Exported, has_tokenizer: bool, next_sentence: bool) -> str:
-    """The card as Markdown.
-
-    Args:
-        name: of the directory.
-        source: what the model was called.
-        report: what was written and checked.
-        has_tokenizer: whether there is one beside the file.
-        next_sentence: whether a sentence head tells next sentences, and not their order.
-    """
+    """The card as Markdown, of a directory and the model that it was made of."""
     axes = {output: "[" + ", ".join(map(str, shape)) + "]" for output, shape in report.outputs.items()}
     if "sentence_logits" in axes:
         meaning = "0 the next segment, 1 a foreign one" if next_sentence else "0 in order, 1 swapped"
@@ -134,14 +131,12 @@ def onnx_card(name: str, source: str, report: Exported, has_tokenizer: bool, nex
         limits=_limits(report),
         tags=("onnx",),
         location="path/to/this/directory",
-        use=_use(report, has_tokenizer),
+        use=_USE_WITHOUT_TOKENIZER
+        if not has_tokenizer
+        else _USE_FOR_CHOICES
+        if report.kind == "multiple_choice"
+        else _USE,
     ).render()
-
-
-def _use(report: Exported, has_tokenizer: bool) -> str:
-    if not has_tokenizer:
-        return _USE_WITHOUT_TOKENIZER
-    return _USE_FOR_CHOICES if report.kind == "multiple_choice" else _USE
 
 
 def usual_differences(check: Checked) -> str:
@@ -194,7 +189,15 @@ def runtimes(file: Path) -> Iterator[tuple[str, Run]]:
         lambda given: dict(zip(names, session.run(names, given), strict=True)),  # type: ignore[arg-type]
     )
     if importlib.util.find_spec("openvino") is not None:
-        yield load_by_name("albert.inference.openvino_runtime").opened(file, names)
+        openvino: Any = load_by_name("openvino")
+        # left to itself it computes in bfloat16 where the processor can
+        compiled = openvino.Core().compile_model(str(file), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+
+        def run(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            found = compiled(given)
+            return {name: found[name] for name in names}
+
+        yield f"OpenVINO {openvino.__version__.split('-')[0]}", run
 
 
 def padded(batch: SampleBatch, kind: Kind) -> dict[str, np.ndarray]:
@@ -209,16 +212,8 @@ def padded(batch: SampleBatch, kind: Kind) -> dict[str, np.ndarray]:
     return dict(zip(INPUTS, arrays, strict=True))
 
 
-def by_sequence(
-    given: Mapping[str, np.ndarray], axes: Mapping[str, tuple[str | int, ...]], lengths: Sequence[int]
-) -> Outputs:
-    """What the file gave for each sequence, without what it gave for padding.
-
-    Args:
-        given: its outputs.
-        axes: of each output.
-        lengths: tokens of each sequence.
-    """
+def by_sequence(given: Mapping[str, np.ndarray], axes: Mapping[str, Axes], lengths: Sequence[int]) -> Outputs:
+    """The file's outputs for each sequence of these lengths, without those of padding."""
     outputs: Outputs = {}
     for name, values in given.items():
         rows = values.reshape(-1) if "choices" in axes[name] else values
@@ -227,8 +222,6 @@ def by_sequence(
         outputs[name] = [row[:length] if per_token else row for row, length in pairs]
     return outputs
 
-
-__all__ = ["ExportSettings", "export_onnx", "usual_differences"]
 
 MODEL_NAME = "model.onnx"
 EXPORT_KEY = "albert_onnx"
@@ -262,10 +255,10 @@ def export_onnx(
 
     Args:
         source: a model directory, a run, or a Hub id.
-        output: where.
-        settings: what.
+        output: where to write.
+        settings: what is written.
         revision: a branch, tag or commit of a Hub repository.
-        replace: whether an existing output may give way.
+        replace: replace an existing output.
 
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened, or not be written so.

@@ -122,6 +122,33 @@ def test_rows_are_filled_and_the_shape_is_a_function_of_the_data(tiny_corpus):
     assert sum(batch.n_tokens for step in steps for batch in step) >= 0.97 * chosen[0].rows * sum(map(len, steps))
 
 
+class Lengths:
+    """Lengths spread as those of English text in sequences of 512 tokens are."""
+
+    def __init__(self, seed: int) -> None:
+        drawn = np.random.default_rng(seed).normal(340, 105, 1 << 18)
+        self._all = drawn.astype(np.int64).clip(16, 512)
+        self.per_epoch, self.preferred_batch = len(drawn), 64
+
+    def lengths(self, numbers):
+        return self._all[numbers]
+
+    def batch(self, numbers):
+        raise AssertionError("a shape is chosen by lengths alone")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("batch_size", [256, 4096])
+def test_rows_of_steps_that_were_not_looked_at_are_filled_too(seed, batch_size):
+    """Batches of 512 tokens as those of the recipes "one-gpu" and "base"."""
+    source, masks = Lengths(seed), MaskingRecipe().budgets
+    shape = choose_shape(source, masks, batch_size, 64, 1, 512)
+    later = source.lengths(np.arange(1 << 17, 1 << 18)).reshape(-1, batch_size)[:256]
+    rows = sum(len(shape.deal(step, masks(step))) for step in later) * shape.rows
+    assert shape.rows <= 64 * 512
+    assert int(later.sum()) >= 0.97 * rows
+
+
 def test_lengths_of_a_mixture_are_those_of_its_samples(samples):
     mixture = MixedSamples([samples, samples], [1, 2])
     numbers = np.arange(40)

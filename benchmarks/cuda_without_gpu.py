@@ -4,8 +4,9 @@ Operations of a micro-batch, and of an update, are counted on torch's meta devic
 before is the path of a CPU on such a device (groups of like length, the streamed vocabulary loss), after is the fixed
 shape, not compiled: torch.compile joins most of its element-wise operations. An operation that reads a number back, or
 takes an index from the CPU, would make a GPU wait. Graphs are compiled by "aot_eager", over real batches of a small
-model. The rate of the pipeline is that of batches alone, without a model, in processor seconds of one process and by
-the clock. The share of the data sheet's rate (MFU) is an estimate from a formula, which `estimated_mfu` spells out.
+model, and by "inductor" for the CPU, whose losses and gradients are compared. The rate of the pipeline is that of
+batches alone, without a model, in processor seconds of one process and by the clock. The share of the data sheet's
+rate (MFU) is an estimate from a formula, which `estimated_mfu` spells out.
 
     python benchmarks/cuda_without_gpu.py --data corpus
 """
@@ -36,6 +37,7 @@ from albert.model.packing import AttentionGroup, PackedSequences
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import PretrainingBatch, PretrainingBatches, pretraining_objective
 from albert.pretraining.fixed_shape import (
+    PLANNED_SEQUENCES,
     TERMS,
     FixedBatches,
     FixedShape,
@@ -75,7 +77,10 @@ class Benchmark:
     toy: bool = False
     """Two layers of 32 in place of the recipe's model: to try this script."""
     compiled_batches: int = 200
-    pipeline_steps: int = 4
+    inductor_batches: int = 40
+    """So many go through machine code as well, which takes a C++ compiler and minutes; 0: none."""
+    pipeline_steps: int = 64
+    """Steps whose rows are counted, behind those that the shape was chosen from, and whose rate is measured."""
     workers: tuple[int, ...] = (1, 2)
     output: Path = Path("results/benchmark-cuda-without-gpu.csv")
 
@@ -205,30 +210,40 @@ def graph_rows(called: PretrainingLoss, batches: Sequence[Any]) -> Iterator[dict
         yield {"what": name, "of": "loss", "value": value, "note": note}
 
 
-def agreement_rows(
-    model: AlbertForPreTraining, called: PretrainingLoss, packed: Sequence[Any], fixed: Sequence[Any]
-) -> Iterator[dict[str, object]]:
-    """Relative differences of losses and gradients from the path of a CPU, in float32."""
+def learned(
+    model: AlbertForPreTraining, objective: Callable[..., Sums], module: nn.Module, batches: Sequence[Any]
+) -> tuple[Tensor, Tensor]:
+    """Sums of both losses, and all gradients as one vector."""
+    model.zero_grad()
+    total = torch.zeros(2, dtype=torch.float64)
+    for batch in batches:
+        losses = objective(module, batch).losses
+        sums = torch.stack([losses[name] for name in TERMS])
+        sums.sum().backward()
+        total += sums.detach().double()
+    return total, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
-    def of(objective: Callable[..., Sums], module: nn.Module, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        model.zero_grad()
-        total = torch.zeros(2, dtype=torch.float64)
-        for batch in batches:
-            losses = objective(module, batch).losses
-            sums = torch.stack([losses[name] for name in TERMS])
-            sums.sum().backward()
-            total += sums.detach().double()
-        return total, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
-    (losses, gradients), (others, others_gradients) = (
-        of(pretraining_objective, model, packed), of(fixed_objective, called, fixed))  # fmt: skip
+def difference_rows(of: str, expected: Sequence[Tensor], found: Sequence[Tensor], note: str) -> Iterator[dict]:
+    """Relative differences of losses and gradients."""
+    (losses, gradients), (others, others_gradients) = expected, found
     apart = {
         "losses": float(((losses - others) / losses).abs().max()),
         "gradients": float((gradients - others_gradients).norm() / gradients.norm()),
     }
     for name, value in apart.items():
-        note = "float32, relative, one step"
-        yield {"what": f"difference of {name}", "of": "fixed shape", "value": f"{value:.1e}", "note": note}
+        yield {"what": f"difference of {name}", "of": of, "value": f"{value:.1e}", "note": f"float32, relative, {note}"}
+
+
+def inductor_rows(
+    model: AlbertForPreTraining, called: PretrainingLoss, batches: Sequence[Any]
+) -> Iterator[dict[str, object]]:
+    """What machine code of torch.compile's own backend, made for this CPU, gives; it needs a C++ compiler."""
+    expected = learned(model, fixed_objective, called, batches)
+    torch._dynamo.reset()
+    called.compile_graph("inductor")
+    found = learned(model, fixed_objective, called, batches)
+    yield from difference_rows("inductor on a CPU", expected, found, f"{len(batches)} batches, from not compiled")
 
 
 def pipeline_rows(fixed: FixedBatches, steps: int, workers: Sequence[int]) -> Iterator[dict[str, object]]:
@@ -273,10 +288,11 @@ def measure(asked: Benchmark, recipe: PretrainingRecipe, samples: PretrainingSam
     fixed = FixedBatches(samples, recipe.batch_size, shape)
     yield {"what": "shape", "of": asked.recipe, "value": f"{shape.rows} rows",
            "note": f"{shape.sequences} sequences, {shape.predictions} masked tokens"}  # fmt: skip
-    steps = [fixed.micro_batches(step, 0, 1) for step in range(asked.pipeline_steps)]
+    behind = -(-PLANNED_SEQUENCES // recipe.batch_size)
+    steps = [fixed.micro_batches(step, 0, 1) for step in range(behind, behind + asked.pipeline_steps)]
     batches = [batch for step in steps for batch in step]
     filling = sum(batch.n_tokens for batch in batches) / (shape.rows * len(batches))
-    note = f"{len(batches)} micro-batches of {len(steps)} steps"
+    note = f"{len(batches)} micro-batches of {len(steps)} steps that the shape was not chosen from"
     yield {"what": "filled rows", "of": asked.recipe, "value": f"{filling:.4f}", "note": note}
     yield from operation_rows(recipe.model, packed.micro_batches(0, 0, 1)[0], fixed, shape, recipe.clip_norm)
     lengths, masked = batches[0].lengths, batches[0].counts["masked_tokens"]
@@ -291,10 +307,14 @@ def measure(asked: Benchmark, recipe: PretrainingRecipe, samples: PretrainingSam
     model = AlbertForPreTraining(small)
     called, few = PretrainingLoss(model, tight), FixedBatches(samples, 16, tight)
     alike = PretrainingBatches(samples, 16, 4).micro_batches(0, 0, 1)
-    yield from agreement_rows(model, called, alike, few.micro_batches(0, 0, 1))
+    expected = learned(model, pretraining_objective, model, alike)
+    found = learned(model, fixed_objective, called, few.micro_batches(0, 0, 1))
+    yield from difference_rows("fixed shape", expected, found, "one step, from the path of a CPU")
     real: list[Any] = []
     while len(real) < asked.compiled_batches:
         real += few.micro_batches(len(real), 0, 1)
+    if asked.inductor_batches:
+        yield from inductor_rows(model, PretrainingLoss(model, tight), real[: asked.inductor_batches])
     yield from graph_rows(called, real[: asked.compiled_batches])
     yield from pipeline_rows(fixed, asked.pipeline_steps, asked.workers)
 

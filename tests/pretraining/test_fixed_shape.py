@@ -149,6 +149,12 @@ def test_rows_of_steps_that_were_not_looked_at_are_filled_too(seed, batch_size):
     assert int(later.sum()) >= 0.97 * rows
 
 
+def test_a_small_batch_is_not_cut_into_tiny_micro_batches():
+    """Of 64 sequences fewer than 97 % of the rows are filled, unless micro-batches have a few sequences each."""
+    shape = choose_shape(Lengths(0), MaskingRecipe().budgets, 64, 64, 1, 512)
+    assert 4096 <= shape.rows <= 64 * 512
+
+
 def test_lengths_of_a_mixture_are_those_of_its_samples(samples):
     mixture = MixedSamples([samples, samples], [1, 2])
     numbers = np.arange(40)

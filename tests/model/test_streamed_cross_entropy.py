@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from albert.model import heads as kernel
 from albert.model.heads import streamed_cross_entropy
@@ -62,3 +63,22 @@ def test_no_more_logits_than_a_piece_are_kept():
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
         streamed_cross_entropy(*parts, labels)
     assert max(tensor.numel() for tensor in kept) == parts[1].numel()
+
+
+def test_nothing_lies_on_another_device():
+    """An index on the CPU would make a GPU wait."""
+
+    class Devices(TorchDispatchMode):
+        mixed = ()
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+            if len({leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()}) > 1:
+                self.mixed = (*self.mixed, func)
+            return func(*args, **(kwargs or {}))
+
+    parts, labels = operands(5, 30, torch.float32)
+    there = [part.detach().to("meta").requires_grad_() for part in parts]
+    with Devices() as devices:
+        streamed_cross_entropy(*there, labels.to("meta"))[0].sum().backward()
+    assert devices.mixed == ()

@@ -11,6 +11,7 @@ from albert.runtime.devices import (
     default_precision,
     describe_machine,
     deterministic_kernels,
+    finetuning_precision,
     pick_device,
     seed_torch,
 )
@@ -62,7 +63,8 @@ def test_bf16_is_taken_where_the_processor_multiplies_it(monkeypatch, instructio
 @pytest.mark.parametrize(("supported", "precision"), [(True, "bf16"), (False, "fp32")])
 def test_bf16_is_taken_where_the_gpu_multiplies_it(monkeypatch, supported, precision):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
-    assert default_precision(torch.device("cuda")) == precision
+    assert default_precision(torch.device("cuda")) == finetuning_precision(torch.device("cuda")) == precision
+    assert finetuning_precision(CPU) == "fp32"
 
 
 def test_every_door_takes_the_same_precision(monkeypatch):

@@ -412,7 +412,7 @@ class Finetune:
     """Tokens that go through the model at once; less needs less memory and changes no result."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Precision | None = None
-    """bf16 on a GPU and fp32 on a CPU when not set."""
+    """bf16 on a GPU that multiplies it, else fp32, when not set."""
     workers: int = 0
     """Processes that make batches."""
 

@@ -43,9 +43,9 @@ from albert.finetuning.run_record import (
 from albert.model.albert import EXITS_KEY
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import warmup_then_linear
-from albert.runtime.devices import pick_device
+from albert.runtime.devices import finetuning_precision, pick_device
 from albert.runtime.distributed import process_group, wait_for_all
-from albert.runtime.environment import Precision, Ranks, load_by_name, world
+from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.files import remove_directory
 from albert.runtime.json_files import read_json_object, save_json
@@ -396,7 +396,7 @@ def finetune(
         remedy = "albert evaluate scores a model of another task on it"
         raise InvalidConfiguration(task.name, "has no training set", remedy)
     device = pick_device(settings.device, world().local_rank)
-    precision: Precision = settings.precision or ("bf16" if device.type == "cuda" else "fp32")
+    precision = settings.precision or finetuning_precision(device)
     computing = Computing(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
         started = start_model(start, task.target, basis.recipe, settings.seed)

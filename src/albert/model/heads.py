@@ -72,7 +72,7 @@ class _StreamedCrossEntropy(torch.autograd.Function):
         of_words, of_bias = (torch.zeros_like(weight, dtype=_exact(weight)) for weight in (words, bias))
         for part in _parts(transformed, words):
             of_logits = _logits((transformed, words, bias), part).sub_(normalizers[part, None]).exp_()
-            of_logits[torch.arange(len(of_logits)), labels[part]] -= 1
+            of_logits[torch.arange(len(of_logits), device=of_logits.device), labels[part]] -= 1
             of_bias.addmv_(of_logits.t(), of_losses[part])
             narrow, weights = of_logits.to(words.dtype), of_losses[part, None]  # weigh E columns instead of V
             of_transformed[part] = product(narrow, words.t()) * weights

@@ -145,6 +145,11 @@ def default_precision(device: torch.device) -> Precision:
     return "bf16" if multiplies_bf16(device) else "fp32"
 
 
+def finetuning_precision(device: torch.device) -> Precision:
+    """What fine-tuning computes in when nothing is said: bf16 on a GPU that multiplies it, else fp32."""
+    return default_precision(device) if device.type == "cuda" else "fp32"
+
+
 def multiplies_bf16(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 numbers in hardware; without that they are slower than float32.
 

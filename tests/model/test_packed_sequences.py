@@ -1,15 +1,27 @@
 """Packed sequences give what each gives alone; none sees another; padding inside attention has no effect."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from albert.inference.engine import PackedModel
 from albert.model import packing as packed_sequences
-from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
+from albert.model.albert import (
+    AlbertForMultipleChoice,
+    AlbertForPreTraining,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+    AlbertModel,
+)
 from albert.model.attention import AttentionBlock, plain_attention
-from albert.model.packing import FREE_SCORES, LENGTH_STEP, WASTE, pack
+from albert.model.packing import FREE_SCORES, LENGTH_STEP, WASTE, PackedSequences, pack
+
+CPU = torch.device("cpu")
 
 LENGTHS = [(7,), (5, 5, 5), (1, 40, 2, 39, 17, 16, 15, 1), (3, 20, 4, 19, 4), (12, 11, 10, 9)]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -195,3 +207,53 @@ def test_a_gpu_gives_what_the_cpu_gives(config, sequences_of):
     assert_close(there.detach().cpu(), here, 1e-10)
     for name, parameter in model.named_parameters():
         assert_close(parameter.grad.cpu(), gradients[name], 1e-9)
+
+
+@pytest.fixture(params=[None, 4], ids=["dense", "window"])
+def windowed(request, config):
+    return replace(config, attention_window=request.param)
+
+
+TASK_MODELS = {
+    "order": AlbertForPreTraining,
+    "words": lambda config: AlbertForTokenClassification(config, 3),
+    "sentences": lambda config: AlbertForSequenceClassification(config, 3),
+    "choices": AlbertForMultipleChoice,
+    "answers": AlbertForQuestionAnswering,
+}
+
+
+def as_one(found):
+    """All numbers of a head."""
+    found = [part for part in found if part is not None] if isinstance(found, tuple) else [found]
+    return torch.cat([part.flatten() for part in found])
+
+
+@pytest.mark.parametrize("name", TASK_MODELS)
+def test_fine_tuning_by_boundaries_is_that_by_groups(windowed, sequences_of, name):
+    """What a GPU does: outputs and gradients of every head."""
+    torch.manual_seed(0)
+    model = TASK_MODELS[name](windowed).eval()
+    packed = pack(*sequences_of((1, 40, 2, 39, 17, 16, 15, 1)))
+    found = []
+    for batch in (packed, packed.without_groups(CPU)):
+        model.zero_grad()
+        more = (torch.tensor([3, 41, 50]),) if name == "order" else ()
+        out = as_one(model(batch, *more))
+        (out * torch.linspace(-1, 1, len(out))).sum().backward()
+        gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+        found.append((out.detach(), torch.cat(gradients)))
+    for one, other in zip(*found, strict=True):
+        assert_close(other, one, 1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_answers_by_boundaries_are_those_by_groups(monkeypatch, windowed, sequences_of, precision):
+    """What a GPU does, with the fast encoder."""
+    torch.manual_seed(0)
+    model, batch = AlbertForSequenceClassification(windowed, 3), sequences_of((1, 40, 2, 39, 17, 16, 15, 1))
+    packed_model = PackedModel(model, CPU, precision=precision)
+    by_groups = torch.from_numpy(np.stack(packed_model.rows(*batch)))
+    monkeypatch.setattr(PackedSequences, "to", PackedSequences.without_groups)
+    by_boundaries = torch.from_numpy(np.stack(packed_model.rows(*batch)))
+    assert_close(by_boundaries, by_groups, 1e-5 if precision == "fp32" else 2e-2)

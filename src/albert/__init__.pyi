@@ -147,7 +147,7 @@ def finetune(
     keep_head: bool = False,
     train: Rows | None = None,
     dev: Rows | None = None,
-    held_out_share: float | None = None,
+    held_out: float | None = None,
     statistics_only: bool = False,
     task_file: str | os.PathLike[str] | None = None,
     text: str | None = None,

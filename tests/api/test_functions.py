@@ -72,7 +72,7 @@ def test_what_is_public_is_seen_and_nothing_else():
     assert sorted(albert.__all__) == sorted([*public, "pretrain", "push", "tokenizer"])
     help_text = inspect.getdoc(albert.finetune)
     assert help_text is not None
-    assert "    held_out_share: Your own tables without dev: the share" in help_text
+    assert "    held_out: Your own tables without dev: the share" in help_text
 
 
 def test_importing_the_package_loads_nothing_heavy():

@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from albert.api.keywords import usual_name
 from albert.api.options import Finetune
-from albert.cli.main import dispatch, run
+from albert.cli.main import COMMANDS, dispatch, run
 from albert.cli.model_commands import Predict, Serve
-from albert.cli.options import DESCRIBE, CommandOptions, parse
+from albert.cli.options import DESCRIBE, CommandOptions, options_of, parse, usual_words
 from albert.cli.pretrain import PretrainCommand
+from albert.runtime.errors import UsageError
+
+WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "analyze", "export", "tables")]
+WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "analyze layers", "export onnx", "tables run"]
 
 
 def test_the_names_that_users_of_transformers_type_are_taken():
@@ -62,8 +67,12 @@ def test_pretraining_takes_them_for_the_values_of_its_recipe(capsys):
         ("prepare", "--tokenizer t --output o --corpus a b", {"corpus": ("a", "b")}),
         ("prepare", "a --tokenizer t --output o --text body", {"text_field": "body"}),
         ("prepare", "a --tokenizer t --output o --held-out-share 0.2", {"held_out": 0.2}),
-        ("finetune", "--train a --model m --held-out 0.2", {"held_out_share": 0.2}),
+        ("finetune", "--train a --model m --held-out-share 0.2", {"held_out": 0.2}),
         ("quantize", "--model-name-or-path m --output o --overwrite-output-dir", {"model": "m", "replace": True}),
+        ("quantize", "m --output o --force", {"replace": True}),
+        ("predict", "m --fill-mask x --cpu", {"device": "cpu"}),
+        ("evaluate", "pretraining --model m --evaluation-sequences 5", {"sequences": 5}),
+        ("evaluate", "pretraining --model m --evaluation-objectives sop nsp", {"objective": ("sop", "nsp")}),
     ],
 )
 def test_one_thing_has_one_name_in_all_commands(command, words, expected):
@@ -94,6 +103,14 @@ def test_options_inside_of_others_have_a_short_name():
         ("finetune --model m --fp16", "--fp16: unknown option; --precision bf16"),
         ("finetune --model m --gradient_accumulation_steps 2", "--micro-batch-tokens (finetune)"),
         ("pretrain small --data d --output o --hiden-size 3", "unknown option; did you mean '--hidden-size'?"),
+        ("quantize m --OUTPUT o", "did you mean '--output'?"),
+        ("finetune --model m --max-eval-samples 3", "leave it out; an evaluation takes all rows of its file"),
+        ("finetune --model m --resume-from-checkpoint c", "the same command goes on from the last checkpoint"),
+        ("finetune --model m --tokenizer-name t", "leave it out; the tokenizer lies in the directory of --model"),
+        ("pretrain small --lr-scheduler-type linear", "leave it out; the rate rises, then falls linearly to 0"),
+        ("pretrain small --fsdp full_shard", "--parallelism sharded divides the model over processes"),
+        ("finetune --model m --report-to none", "leave it out; the run's folder holds TensorBoard events"),
+        ("finetune --model m --push-to-hub", "albert push MODEL USER/NAME does that"),
         ("quantize m --output o --zzz", "unknown option; --help shows the usual options"),
         (
             "finetune sst-2",
@@ -107,6 +124,43 @@ def test_what_is_wrong_is_answered_with_the_right_option(words, line, capsys):
     assert run(words.split()) == 2
     said = capsys.readouterr().err
     assert line in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], None),
+        (["--compile"], True),
+        (["--no-compile"], False),
+        (["--compile=False"], False),
+        (["--compile", "True"], True),
+        (["--torch-compile"], True),
+    ],
+)
+def test_a_switch_that_may_be_left_unset_is_said_as_any_other(words, expected):
+    asked = parse(PretrainCommand, ["--data", "d", *words, "--output", "o"], "albert pretrain")
+    assert asked.recipe.compile is expected and str(asked.output) == "o"
+
+
+def test_no_near_miss_of_an_option_is_left_without_an_answer():
+    """Each option of each command without its last letter, and in capitals."""
+    shapes = []
+    for words in WITH_OPTIONS:
+        with pytest.raises(CommandOptions) as told:
+            dispatch([*words.split(), DESCRIBE])
+        shapes.append(told.value.shape)
+    tried = 0
+    for shape in shapes:
+        options = [option for option in options_of(shape) if option.long]
+        known = {name for option in options for name in (option.short, option.long)}
+        for option in options:
+            for typed in {option.short[:-1], option.short.upper()} - known:
+                if len(option.short) < 7 or usual_name(typed, known):
+                    continue
+                with pytest.raises(UsageError, match="did you mean"):
+                    usual_words(shape, [typed, "1"], "albert")
+                tried += 1
+    assert tried > 600
 
 
 @pytest.mark.parametrize("words", [["--model", "m"], ["--model=m"], ["--model-name-or-path", "m"], ["m"]])

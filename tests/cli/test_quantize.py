@@ -1,9 +1,12 @@
 """`albert quantize` on models without a projection between embeddings and layers: reopened, they answer as before."""
 
+import shutil
+
 import pytest
 
 import albert
 from albert.cli.main import run
+from albert.runtime.manifest import verify_directory
 
 TEXTS = ["The capital of France is [MASK].", "She opened the [MASK] and went into the house.", "He was born in [MASK]."]
 
@@ -19,13 +22,21 @@ def test_the_model_that_comes_along_is_quantised_and_answers_alike(checkout, tmp
             assert found[token] == pytest.approx(score, abs=0.05)
 
 
-def test_a_classifier_made_of_it_is_quantised_and_answers_alike(checkout, scene, tmp_path, capsys):
+def test_a_classifier_made_of_it_is_quantised_or_converted_with_its_examples_and_answers_alike(
+    checkout, scene, tmp_path, capsys
+):
     model = tmp_path / "run" / "model"
     rows = ("--train", str(scene.tables / "train.csv"), "--dev", str(scene.tables / "dev.csv"))
     flags = ("--text", "review", "--label", "stars", "--device", "cpu", "--epochs", "2", "--batch-size", "4")
     base = ("--model", str(checkout / "models" / "tiny"), "--output", str(tmp_path / "run"))
     assert run(["finetune", *base, *rows, *flags]) == 0
     assert run(["quantize", str(model), "--output", str(tmp_path / "int8")]) == 0
+    shutil.make_archive(str(tmp_path / "packed"), "gztar", model)
+    for source, made in ((model, "copy"), (tmp_path / "packed.tar.gz", "unpacked")):
+        assert run(["convert", str(source), "--output", str(tmp_path / made)]) == 0
+    for made in ("int8", "copy", "unpacked"):
+        assert (tmp_path / made / "examples.json").read_bytes() == (model / "examples.json").read_bytes()
+        verify_directory(tmp_path / made)
     assert run(["evaluate", "--model", str(tmp_path / "int8"), *rows[2:], *flags[:6]]) == 0
     assert "accuracy" in capsys.readouterr().out
     whole, small = (albert.load(path, "cpu", precision="fp32") for path in (model, tmp_path / "int8"))

@@ -112,13 +112,17 @@ TRANSFORMERS_NAMES = _pairs("""
     dataloader-num-workers=workers preprocessing-num-workers=workers logging-steps=log-every
     eval-steps=evaluate-every save-steps=checkpoint-every save-total-limit=keep-checkpoints
     max-train-samples=max-train-examples doc-stride=stride max-query-length=question-length optim=optimizer
+    torch-compile=compile full-determinism=deterministic dataset=data hub-private-repo=private
+    num-warmup-steps=warmup-steps max-predictions-per-seq=max-predictions masked-lm-prob=share init-checkpoint=init
+    do-lower-case=lower-case albert-config-file=config spm-model-file=tokenizer vocab-file=tokenizer
+    force=replace overwrite=replace layers=num-hidden-layers heads=num-attention-heads
 """)
-"""Names that users of transformers type -> ours."""
+"""Names that users of transformers, or of the reference's scripts, type -> ours."""
 SAME_THING = _pairs("""
     steps=schedule.total-steps warmup-steps=schedule.warmup-steps optimizer=optimizer.kind model=init
     text=text-field pair=pair-field text-field=text pair-field=pair question-field=question context-field=context
-    options-field=options num-hidden-layers=depth depth=num-hidden-layers held-out=held-out-share
-    held-out-share=held-out
+    options-field=options num-hidden-layers=depth depth=num-hidden-layers held-out-share=held-out
+    evaluation-sequences=sequences sequences=evaluation-sequences evaluation-objectives=objective
 """)
 """An option of some commands -> what another command calls it."""
 SETTINGS = {
@@ -126,6 +130,9 @@ SETTINGS = {
     "--fp32": ("--precision", "fp32"),
     "--use-cpu": ("--device", "cpu"),
     "--no-cuda": ("--device", "cpu"),
+    "--cpu": ("--device", "cpu"),
+    "--gpu": ("--device", "cuda"),
+    "--cuda": ("--device", "cuda"),
     "--load-best-model-at-end": ("--select", "best"),
     "--lower-case": ("--case", "lower"),
     "--no-lower-case": ("--case", "keep"),
@@ -138,14 +145,34 @@ NO_SUCH_OPTION = {
     "--fp16": "--precision bf16 needs half the memory, too, and no loss scaling",
     "--gradient-accumulation-steps": "--batch-size is that of an update; what fits into memory at once is set by "
     "--micro-batch-size (pretrain) or --micro-batch-tokens (finetune)",
-    "--per-device-eval-batch-size": "leave it out; evaluation chooses its batches, see --micro-batch-tokens",
+    **dict.fromkeys(
+        ("--per-device-eval-batch-size", "--eval-batch-size", "--predict-batch-size"),
+        "leave it out; batches of an evaluation are made by their tokens",
+    ),
+    **dict.fromkeys(
+        ("--max-eval-samples", "--max-predict-samples"), "leave it out; an evaluation takes all rows of its file"
+    ),
+    **dict.fromkeys(
+        ("--lr-scheduler-type", "--lr-scheduler"), "leave it out; the rate rises, then falls linearly to 0"
+    ),
+    **dict.fromkeys(("--fsdp", "--deepspeed"), "--parallelism sharded divides the model over processes (pretrain)"),
+    **dict.fromkeys(("--push-to-hub", "--hub-model-id", "--hub-token"), "albert push MODEL USER/NAME does that"),
+    "--resume-from-checkpoint": "leave it out; the same command goes on from the last checkpoint",
+    "--report-to": "leave it out; the run's folder holds TensorBoard events",
+    "--test-file": "albert evaluate --dev FILE scores any file",
+    "--tokenizer": "leave it out; the tokenizer lies in the directory of --model",
+    "--activation-checkpointing": "leave it out; fewer --micro-batch-tokens need less memory",
+    "--cache-dir": "set HF_HOME to the folder for files of the Hub",
+    "--fp16-opt-level": "leave it out; --precision bf16 needs no such thing",
+    "--dupe-factor": "leave it out; masks are drawn anew in every epoch",
+    "--early-stopping-patience": "--select best keeps the best model of all evaluations",
     "--do-train": "leave it out; albert finetune trains and evaluates",
     "--do-eval": "leave it out; albert evaluate evaluates",
     "--do-predict": "leave it out; albert predict predicts",
     "--epochs": "pre-training counts updates: --steps",
     "--warmup-share": "pre-training counts updates: --warmup-steps",
 }
-"""Options of transformers' scripts that albert has not -> what to do."""
+"""Options of transformers' and the reference's scripts that albert has not -> what to do."""
 
 
 def usual_name(name: str, known: Collection[str]) -> str | None:
@@ -161,9 +188,13 @@ def nearest_name(name: str, known: Collection[str]) -> str | None:
     if told is not None and (not (said := re.findall(r"--[a-z-]+", told)) or any(each in known for each in said)):
         return told
     others = {other for other in (*TRANSFORMERS_NAMES, *SAME_THING) if usual_name(other, known)}
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
-    close = close or difflib.get_close_matches(name, sorted({*known, *others}), n=1, cutoff=0.6)
-    return f"did you mean {usual_name(close[0], known)!r}?" if close else None
+    # Without the dashes, which are alike in all of them.
+    plain = {each[2:]: each for each in sorted({*known, *others})}
+    typed = name.strip("-").lower()
+    close = difflib.get_close_matches(typed, sorted(each[2:] for each in known), n=1, cutoff=0.75)
+    close = close or difflib.get_close_matches(typed, plain, n=1, cutoff=0.7)
+    close = close or difflib.get_close_matches(typed, sorted(each[2:] for each in known), n=1, cutoff=0.6)
+    return f"did you mean {usual_name(plain[close[0]], known)!r}?" if close else None
 
 
 def places_of(known: Mapping[str, Keyword]) -> dict[str, tuple[str, ...]]:
@@ -220,11 +251,15 @@ def read_options(shape: type, path: Path, leave_out: Collection[str] = ()) -> di
         InvalidConfiguration: an unknown key, or a wrong type.
     """
     known = {one.name: one.hint for one in keywords_of(shape) if one.name not in leave_out}
-    values = read_object(path)
-    for key in values:
-        if key not in known:
+    options = {_option(name): name for name in known}
+    values = {}
+    for key, value in read_object(path).items():
+        if (usual := usual_name(_option(key), options)) is None:
             raise InvalidConfiguration(f"{path}: {key}", "unknown key", did_you_mean(key, known))
-    return {key: convert_value(known[key], value, f"{path}: {key}") for key, value in values.items()}
+        if options[usual] in values:
+            raise InvalidConfiguration(f"{path}: {key}", f"says the same as {options[usual]}", "give one of them")
+        values[options[usual]] = convert_value(known[options[usual]], value, f"{path}: {key}")
+    return values
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -411,7 +446,7 @@ def rows_as_files(rows: Mapping[str, Any], folder: Path, keep: bool) -> Iterator
 
 
 def in_python(text: str, known: Iterable[str]) -> str:
-    """A line for the command line with options as keywords: `--held-out-share` becomes `held_out_share`."""
+    """A line for the command line with options as keywords: `--max-length` becomes `max_length`."""
     names = set(known)
 
     def keyword(match: re.Match[str]) -> str:

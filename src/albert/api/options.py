@@ -335,7 +335,7 @@ class Finetune:
     """The training file; with TASK, instead of the official one and in its layout."""
     dev: Path | None = None
     """The development file; for your own tables a part of the training rows when not set."""
-    held_out_share: float | None = None
+    held_out: float | None = None
     """Your own tables without --dev: the share of the training rows that is kept back for it; 0.1 when not set."""
     statistics_only: bool = False
     """Show how the rows are read, how long and how balanced they are, and stop there."""

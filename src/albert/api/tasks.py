@@ -151,7 +151,7 @@ def _finetune_benchmark(args: Finetune, name: str) -> FinetuneResult:
 def _declared_task(args: Finetune) -> Task:
     assert args.task is not None
     files = {split: path for split, path in (("train", args.train), ("dev", args.dev)) if path is not None}
-    given = args.table.given() + (["--held-out-share"] if args.held_out_share is not None else [])
+    given = args.table.given() + (["--held-out"] if args.held_out is not None else [])
     if given:
         raise UsageError(given[0], f"goes with your own tables, the task {args.task} has its own columns")
     if args.data is None and len(files) < 2:
@@ -167,9 +167,9 @@ def _own_task(args: Finetune) -> ReadTask:
     if table.train is None:
         remedy = "name a declared task, or your own file with --train"
         raise UsageError("albert finetune", "no training file" if args.table.given() else "no task", remedy)
-    if table.dev is not None and args.held_out_share is not None:
-        raise UsageError("--held-out-share", "goes without --dev", "give one of them")
-    share = table.held_out.share if args.held_out_share is None else args.held_out_share
+    if table.dev is not None and args.held_out is not None:
+        raise UsageError("--held-out", "goes without --dev", "give one of them")
+    share = table.held_out.share if args.held_out is None else args.held_out
     read = read_task(replace(table, held_out=HeldOut(share=share, seed=args.seed)))
     return replace(read, task=replace(read.task, target=_target(read.task, args)))
 

@@ -36,6 +36,7 @@ from albert.checkpoints.model_directory import (
     CONFIG_NAME,
     FINGERPRINT_KEY,
     config_to_json,
+    copy_examples,
     describe_model,
     open_model,
     refuse_foreign_tokenizer,
@@ -90,6 +91,7 @@ class ConversionSource:
         unexpected: tensors that have no place, each with the reason.
         tokenizer: a vocabulary, or a directory that holds one; None where there is none.
         steps: checkpoints in the same place, of which this is the newest.
+        directory: of a Hugging Face model; None for a TensorFlow checkpoint.
     """
 
     kind: str
@@ -106,6 +108,7 @@ class ConversionSource:
     tokenizer: Path | None
     steps: int = 1
     card: str | None = None
+    directory: Path | None = None
 
 
 def read_source(source: str, options: ConversionOptions) -> ConversionSource:
@@ -203,6 +206,7 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
         notes=model.notes,
         tokenizer=directory if vocabulary_file(directory).is_file() else None,
         card=card.read_text(encoding="utf-8") if card.is_file() and QUANTIZATION_KEY not in extra else None,
+        directory=directory,
     )
 
 
@@ -309,6 +313,8 @@ def _convert(
         save_json(directory / CONFIG_NAME, content)
         write_tensors(directory / WEIGHTS_NAME, tensors)
         write_text(directory / CARD_NAME, source.card or _card(output.name, source, parameters))
+        if source.directory is not None:
+            copy_examples(source.directory, directory)
         # They are on the disk now: what is opened is the only copy in memory.
         tensors.clear()
         source.tensors.clear()

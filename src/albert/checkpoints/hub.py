@@ -45,6 +45,7 @@ from albert.runtime.progress import progress
 # A released archive, unpacked for a moment: its names, kinds and sizes are checked before anything is written.
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
+EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
 # The files of a model, TensorFlow's or Hugging Face's; nothing else is written.
 WANTED = (
     "*.index",
@@ -56,6 +57,7 @@ WANTED = (
     "*.safetensors",
     "*.safetensors.index.json",
     "tokenizer.json",
+    EXAMPLES_NAME,
 )
 _MOST_MEMBERS = 10_000
 _MOST_EXPANSION, _ALWAYS_ALLOWED = 50, 2**26
@@ -215,7 +217,6 @@ def _checked(archive: Path, members: Iterator[_Member]) -> list[_Member]:
     return wanted
 
 
-EXAMPLES_NAME = "examples.json"  # of a fine-tuned model, for the page of `albert serve`
 HUB_FILES = [
     "config.json",
     "model*.safetensors",

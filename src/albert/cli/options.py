@@ -70,6 +70,7 @@ class Option:
         default: in words; "" where there is nothing to say.
         section: the field of the dataclass that it is in, "" of those of the command itself.
         is_path, is_required: whether it takes a path; whether it must be given.
+        may_be_unset: a switch that is neither on nor off where it is not given.
     """
 
     field: str
@@ -83,6 +84,7 @@ class Option:
     section: str
     is_path: bool
     is_required: bool
+    may_be_unset: bool
 
     @property
     def name(self) -> str:
@@ -119,7 +121,7 @@ def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Itera
         if dataclasses.is_dataclass(hint):
             yield from _walk(typing.cast(type, hint), default, field.name if long else section, long)
             continue
-        is_switch = hint is bool
+        is_switch = hint in (bool, bool | None)
         outer, _, last = long.rpartition(".")
         metavar = next((m.metavar for m in markers if getattr(m, "metavar", None)), None) or _metavar(hint)
         doc = docs.get(field.name, "auto takes a GPU where there is one." if field.name == "device" else "")
@@ -134,12 +136,13 @@ def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Itera
             short="",
             off="" if not is_switch or _NO_OFF_SWITCH in markers else f"--{outer and outer + '.'}no-{last}",
             metavar="" if is_switch else metavar,
-            choices=_choices(hint),
+            choices=() if is_switch else _choices(hint),
             doc=doc,
             default=_in_words(default, is_switch),
             section=section,
             is_path=_has_path(hint),
             is_required=default is dataclasses.MISSING,
+            may_be_unset=is_switch and hint is not bool,
         )
 
 
@@ -199,7 +202,10 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
     """
     options = options_of(shape)
     names = {name: option.long for option in options for name in (option.long, option.short) if name}
+    said: dict[str, tuple[str, str]] = {}  # what tyro takes for a switch that may also be left unset
     for option in options:
+        if option.may_be_unset:
+            said |= {option.long: (option.long, "True"), option.off: (option.long, "False")}
         if option.off:
             outer, _, last = option.long.removeprefix("--").rpartition(".")
             names |= {option.off: option.off}
@@ -231,6 +237,9 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
         elif found is None:
             remedy = nearest_name(name, known) or "--help shows the usual options, --help-all all of them"
             raise UsageError(f"{program}: {name}", "unknown option", remedy)
+        elif found in names and names[found] in said:
+            long, on = said[names[found]]
+            words += [long, value or (rest.pop(0) if rest[:1] in (["True"], ["False"]) else on)]
         elif found in names:
             words.append(names[found] + equals + value)
         else:  # a positional argument by its name: its values go to the front, where no option takes them

@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from albert.checkpoints.card import ModelCard
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import Kind
-from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, refuse_foreign_tokenizer
+from albert.checkpoints.model_directory import (
+    CARD_NAME,
+    CONFIG_NAME,
+    FINGERPRINT_KEY,
+    copy_examples,
+    refuse_foreign_tokenizer,
+)
 from albert.checkpoints.tensor_files import (
     FORMAT,
     INT8_WEIGHTS_NAME,
@@ -224,6 +230,7 @@ def quantize_directory(
             moved=_moved(before, open_trained(made)),
         )
         write_text(made / CARD_NAME, _card(output.name, before, directory, report))
+        copy_examples(directory, made)
     return report
 
 

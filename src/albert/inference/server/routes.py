@@ -567,7 +567,11 @@ def page_routes(service: Service) -> APIRouter:
     async def examples() -> Response:
         refuse_unready(service)
         kept = Path(service.predictor.name) / EXAMPLES_NAME
-        return JSONResponse(read_json_object(kept) if kept.is_file() else {"examples": []})
+        rows = read_json_object(kept).get("examples") if kept.is_file() else []
+        is_ours = isinstance(rows, list) and all(
+            isinstance(row, dict) and all(isinstance(value, str) for value in row.values()) for row in rows
+        )
+        return JSONResponse({"examples": rows if is_ours else []})
 
     return router
 

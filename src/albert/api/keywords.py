@@ -114,8 +114,10 @@ TRANSFORMERS_NAMES = _pairs("""
     max-train-samples=max-train-examples doc-stride=stride max-query-length=question-length optim=optimizer
     torch-compile=compile full-determinism=deterministic dataset=data hub-private-repo=private
     num-warmup-steps=warmup-steps max-predictions-per-seq=max-predictions masked-lm-prob=share init-checkpoint=init
-    do-lower-case=lower-case albert-config-file=config spm-model-file=tokenizer vocab-file=tokenizer
-    force=replace overwrite=replace layers=num-hidden-layers heads=num-attention-heads
+    do-lower-case=lower-case albert-config-file=config spm-model-file=tokenizer vocab-file=tokenizer gpu=cuda
+    force=replace overwrite=replace layers=num-hidden-layers heads=num-attention-heads lr-scheduler=lr-scheduler-type
+    eval-batch-size=per-device-eval-batch-size predict-batch-size=per-device-eval-batch-size deepspeed=fsdp
+    max-predict-samples=max-eval-samples hub-model-id=push-to-hub hub-token=push-to-hub no-cuda=use-cpu cpu=use-cpu
 """)
 """Names that users of transformers, or of the reference's scripts, type -> ours."""
 SAME_THING = _pairs("""
@@ -129,9 +131,6 @@ SETTINGS = {
     "--bf16": ("--precision", "bf16"),
     "--fp32": ("--precision", "fp32"),
     "--use-cpu": ("--device", "cpu"),
-    "--no-cuda": ("--device", "cpu"),
-    "--cpu": ("--device", "cpu"),
-    "--gpu": ("--device", "cuda"),
     "--cuda": ("--device", "cuda"),
     "--load-best-model-at-end": ("--select", "best"),
     "--lower-case": ("--case", "lower"),
@@ -145,27 +144,17 @@ NO_SUCH_OPTION = {
     "--fp16": "--precision bf16 needs half the memory, too, and no loss scaling",
     "--gradient-accumulation-steps": "--batch-size is that of an update; what fits into memory at once is set by "
     "--micro-batch-size (pretrain) or --micro-batch-tokens (finetune)",
-    **dict.fromkeys(
-        ("--per-device-eval-batch-size", "--eval-batch-size", "--predict-batch-size"),
-        "leave it out; batches of an evaluation are made by their tokens",
-    ),
-    **dict.fromkeys(
-        ("--max-eval-samples", "--max-predict-samples"), "leave it out; an evaluation takes all rows of its file"
-    ),
-    **dict.fromkeys(
-        ("--lr-scheduler-type", "--lr-scheduler"), "leave it out; the rate rises, then falls linearly to 0"
-    ),
-    **dict.fromkeys(("--fsdp", "--deepspeed"), "--parallelism sharded divides the model over processes (pretrain)"),
-    **dict.fromkeys(("--push-to-hub", "--hub-model-id", "--hub-token"), "albert push MODEL USER/NAME does that"),
+    "--per-device-eval-batch-size": "leave it out; batches of an evaluation are made by their tokens",
+    "--max-eval-samples": "leave it out; an evaluation takes all rows of its file",
+    "--lr-scheduler-type": "leave it out; the rate rises, then falls linearly to 0",
+    "--fsdp": "--parallelism sharded divides the model over processes (pretrain)",
+    "--push-to-hub": "albert push MODEL USER/NAME does that",
     "--resume-from-checkpoint": "leave it out; the same command goes on from the last checkpoint",
     "--report-to": "leave it out; the run's folder holds TensorBoard events",
     "--test-file": "albert evaluate --dev FILE scores any file",
     "--tokenizer": "leave it out; the tokenizer lies in the directory of --model",
     "--activation-checkpointing": "leave it out; fewer --micro-batch-tokens need less memory",
-    "--cache-dir": "set HF_HOME to the folder for files of the Hub",
-    "--fp16-opt-level": "leave it out; --precision bf16 needs no such thing",
     "--dupe-factor": "leave it out; masks are drawn anew in every epoch",
-    "--early-stopping-patience": "--select best keeps the best model of all evaluations",
     "--do-train": "leave it out; albert finetune trains and evaluates",
     "--do-eval": "leave it out; albert evaluate evaluates",
     "--do-predict": "leave it out; albert predict predicts",
@@ -173,6 +162,11 @@ NO_SUCH_OPTION = {
     "--warmup-share": "pre-training counts updates: --warmup-steps",
 }
 """Options of transformers' and the reference's scripts that albert has not -> what to do."""
+
+
+def switch(name: str) -> tuple[str, str]:
+    """The option and its value that a switch of another name stands for; empty where it stands for none."""
+    return SETTINGS.get(TRANSFORMERS_NAMES.get(name, name), ("", ""))
 
 
 def usual_name(name: str, known: Collection[str]) -> str | None:
@@ -217,15 +211,15 @@ def by_keyword(given: Iterable[tuple[str, Any]], known: Mapping[str, Keyword], n
     places, found = places_of(known), dict[tuple[str, ...], tuple[str, Any]]()
     for word, value in given:
         option, is_text = _option(word), isinstance(value, str | os.PathLike)
-        usual = usual_name(option, places)
+        usual, (switched, setting) = usual_name(option, places), switch(option)
         if word in known and not (usual and is_text and dataclasses.is_dataclass(known[word].hint)):
             place = (word,)
         elif usual is not None:
             place = places[usual]
-        elif option in SETTINGS and (usual := usual_name(SETTINGS[option][0], places)):
+        elif usual := usual_name(switched, places):
             if not isinstance(value, bool):
                 raise UsageError(f"{name}: {word}", f"is {value!r}, True or False is expected")
-            place, value = places[usual], SETTINGS[option][1] if value else ...
+            place, value = places[usual], setting if value else ...
         else:
             nearest = re.sub(r"--([a-z-]+)", lambda it: it[1].replace("-", "_"), nearest_name(option, places) or "")
             raise UsageError(f"{name}: {word}", "unknown keyword", nearest or did_you_mean(word, known))

@@ -44,15 +44,9 @@ class PretrainResult(Shown):
         return f"PretrainResult: {training.ending}, {training.tokens:,} tokens"
 
     def rows(self) -> list[tuple[str, ...]]:
-        rows = [
-            (
-                task.replace("_", " "),
-                f"{self.evaluation[f'{task}_accuracy']:.1%}",
-                f"{self.evaluation[f'{task}_baseline']:.1%}",
-            )
-            for task in ("masked_tokens", "sentence_order")
-            if f"{task}_accuracy" in self.evaluation
-        ]
+        held = self.evaluation
+        tasks = [task for task in ("masked_tokens", "sentence_order") if f"{task}_accuracy" in held]
+        rows = [(t.replace("_", " "), f"{held[f'{t}_accuracy']:.1%}", f"{held[f'{t}_baseline']:.1%}") for t in tasks]
         return [("held out", "right", "best constant"), *rows] if rows else []
 
     def remarks(self) -> list[str]:
@@ -132,5 +126,5 @@ def scaled(recipe: PretrainingRecipe, batch_size: int) -> tuple[PretrainingRecip
     return changed, (
         f"learning rate {old:.4g} x sqrt({batch_size}/{recipe.batch_size}) = {new:.4g}",
         f"{steps:,} steps see {steps * changed.batch_size:,} sequences, {share:.3g} times as many as before; "
-        f"as many need --schedule.total-steps {round(steps / share)}",
+        f"as many need --steps {round(steps / share)}",
     )

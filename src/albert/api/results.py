@@ -55,7 +55,7 @@ class FinetuneResult(Shown):
     found: FinetuningResult | SeedsResult | BenchmarkResult | None = None
 
     def title(self) -> str:
-        name = self.task.name if self.task is not None else self.report.get("benchmark", "benchmark")
+        name = self.task.title if self.task is not None else self.report.get("benchmark", "benchmark")
         if self.output is None:
             return f"FinetuneResult: rows of {name}; nothing was trained"
         training = self.report.get("training")
@@ -137,11 +137,10 @@ class EvaluateResult(Shown):
     def title(self) -> str:
         match self.found:
             case ScoredSplit(task=task, split=split, found=found, precision=precision):
-                return (
-                    f"EvaluateResult: {len(found.together.predictions):,} examples of {task.name}, {split}, {precision}"
-                )
-            case DepthCurve(task=task, examples=examples):
-                return f"EvaluateResult: {task} at several depths, {examples:,} examples"
+                examples = len(found.together.predictions)
+                return f"EvaluateResult: {examples:,} examples of {task.title}, {split}, {precision}"
+            case DepthCurve(examples=examples):
+                return f"EvaluateResult: {examples:,} examples at several depths"
             case PretrainedScores(found=found):
                 return f"EvaluateResult: {found.sequences:,} held-out sequences; accuracy in percent"
             case ComparedPrecisions():

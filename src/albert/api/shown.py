@@ -45,10 +45,7 @@ class Shown:
         rows = self.rows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         cells = (
-            [
-                cell.rjust(width) if place else cell.ljust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
+            [c.rjust(w) if at else c.ljust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True))]
             for row in rows
         )
         return "\n".join([self.title(), *("  " + "  ".join(row).rstrip() for row in cells), *self.remarks()])

@@ -83,12 +83,8 @@ def run_train_tokenizer(args: TrainTokenizer, on_accents: Callable[[int], None] 
     read, used = CorpusReport(), TrainingReport()
     with new_directory(args.output, replace=args.replace) as directory:
         with progress("Reading", total=size_on_disk / 1e6, unit="MB on disk") as bar:
-            corpus = read_corpus(
-                args.paths,
-                Reading(**args.reading),
-                report=read,
-                advance=lambda amount: bar.advance(amount / 1e6),
-            )
+            reading = Reading(**args.reading)
+            corpus = read_corpus(args.paths, reading, report=read, advance=lambda amount: bar.advance(amount / 1e6))
             documents = sample_documents((document.text for document in corpus), settings, used)
         if not args.keep_accents and on_accents is not None:
             on_accents(accents_per_million(documents))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from albert.checkpoints.card import ModelCard
-from albert.checkpoints.hub import is_archive, unpacked
+from albert.checkpoints.hub import copy_examples, is_archive, unpacked
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
     DECODER_BIAS,
@@ -36,7 +36,6 @@ from albert.checkpoints.model_directory import (
     CONFIG_NAME,
     FINGERPRINT_KEY,
     config_to_json,
-    copy_examples,
     describe_model,
     open_model,
     refuse_foreign_tokenizer,

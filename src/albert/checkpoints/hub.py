@@ -38,6 +38,7 @@ from albert.runtime.errors import (
     UsageError,
     WriteFailed,
 )
+from albert.runtime.files import note_written
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.runtime.progress import progress
 
@@ -290,6 +291,13 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
             "where you trust it, let transformers open and save it, and name the directory",
         )
     return directory
+
+
+def copy_examples(source: Path, directory: Path) -> None:
+    """The example rows of a model go along to what is made of it, where it has some."""
+    if (source / EXAMPLES_NAME).is_file():
+        shutil.copyfile(source / EXAMPLES_NAME, directory / EXAMPLES_NAME)
+        note_written(directory / EXAMPLES_NAME)
 
 
 def _to_convert(path: Path, what: str) -> MissingInput:

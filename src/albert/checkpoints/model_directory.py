@@ -4,7 +4,6 @@
 `MANIFEST.json`, against which `open_model` checks every file, and `examples.json` where it is given examples."""
 
 import hashlib
-import shutil
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -56,7 +55,7 @@ from albert.checkpoints.tensor_files import (
 from albert.model.config import AlbertConfig
 from albert.model.encoder import without_memory
 from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean
-from albert.runtime.files import final_name, new_directory, note_written, write_text
+from albert.runtime.files import final_name, new_directory, write_text
 from albert.runtime.json_files import from_json, read_json_object, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.text.tokenizer import Tokenizer
@@ -348,13 +347,6 @@ def save_model_directory(
         write_model(directory, model, tokenizer_directory, extra=extra, card=card)
         if examples:
             save_json(directory / EXAMPLES_NAME, {"examples": examples})
-
-
-def copy_examples(source: Path, directory: Path) -> None:
-    """The example rows of a model go along to what is made of it, where it has some."""
-    if (source / EXAMPLES_NAME).is_file():
-        shutil.copyfile(source / EXAMPLES_NAME, directory / EXAMPLES_NAME)
-        note_written(directory / EXAMPLES_NAME)
 
 
 def open_model(

@@ -22,7 +22,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
-from albert.api.keywords import EARLIER_NAMES, SAME_THING, SETTINGS, keywords_of, nearest_name, read_options, usual_name
+from albert.api.keywords import EARLIER_NAMES, SAME_THING, keywords_of, nearest_name, read_options, switch, usual_name
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.toml_files import field_docs
 
@@ -65,12 +65,11 @@ class Option:
         short: the name without the outer one where no other option has it, else `long`.
         off: `--no-...` of switches, else "".
         metavar: what stands for its value; "" of switches.
-        choices: the values that it takes, where they are few.
+        choices: the values that it takes, where they are few; of a switch that may be left unset True and False.
         doc: its docstring, in one line.
         default: in words; "" where there is nothing to say.
         section: the field of the dataclass that it is in, "" of those of the command itself.
         is_path, is_required: whether it takes a path; whether it must be given.
-        may_be_unset: a switch that is neither on nor off where it is not given.
     """
 
     field: str
@@ -84,7 +83,6 @@ class Option:
     section: str
     is_path: bool
     is_required: bool
-    may_be_unset: bool
 
     @property
     def name(self) -> str:
@@ -136,13 +134,12 @@ def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Itera
             short="",
             off="" if not is_switch or _NO_OFF_SWITCH in markers else f"--{outer and outer + '.'}no-{last}",
             metavar="" if is_switch else metavar,
-            choices=() if is_switch else _choices(hint),
+            choices=_choices(hint),
             doc=doc,
             default=_in_words(default, is_switch),
             section=section,
             is_path=_has_path(hint),
             is_required=default is dataclasses.MISSING,
-            may_be_unset=is_switch and hint is not bool,
         )
 
 
@@ -204,9 +201,9 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
     names = {name: option.long for option in options for name in (option.long, option.short) if name}
     said: dict[str, tuple[str, str]] = {}  # what tyro takes for a switch that may also be left unset
     for option in options:
-        if option.may_be_unset:
-            said |= {option.long: (option.long, "True"), option.off: (option.long, "False")}
         if option.off:
+            values = zip((option.long, option.off), option.choices, strict=False)
+            said |= {name: (option.long, value) for name, value in values}
             outer, _, last = option.long.removeprefix("--").rpartition(".")
             names |= {option.off: option.off}
             if option.short != option.long:
@@ -232,8 +229,9 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
         found = usual_name(name, known)
         if found is not None and found == EARLIER_NAMES.get(name):
             print(f"albert: note: {name} is now called {found}", file=sys.stderr)
-        if found is None and name in SETTINGS and (settled := usual_name(SETTINGS[name][0], known)):
-            words += [names[settled], SETTINGS[name][1]]
+        switched, setting = switch(name)
+        if found is None and (settled := usual_name(switched, known)):
+            words += [names[settled], setting]
         elif found is None:
             remedy = nearest_name(name, known) or "--help shows the usual options, --help-all all of them"
             raise UsageError(f"{program}: {name}", "unknown option", remedy)

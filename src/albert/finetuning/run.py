@@ -256,7 +256,7 @@ class TaskRun:
             identity=identity,
             save_model=self._save,
             evaluate=evaluate if settings.evaluation_interval else None,
-            description=f"Fine-tuning {self.task.name}",
+            description=f"Fine-tuning on {self.task.title}",
         )
 
     def _save(self, directory: Path) -> None:
@@ -329,7 +329,7 @@ def task_batches(task: Task, split: PreparedSplit, recipe: TaskRecipe, settings:
     if isinstance(features, TagFeatures):
         learnt = features.learnable
         if not len(learnt):
-            raise InvalidConfiguration(task.name, "no sentence of the training set has a word")
+            raise InvalidConfiguration(task.title, "no sentence of the training set has a word")
         sequences, targets = sequences.select(learnt), targets[sequences.places(learnt)]
     return TaskBatches(
         sequences,
@@ -351,7 +351,7 @@ def learnt_windows(task: Task, split: PreparedSplit, features: SpanFeatures) -> 
     """
     holds = features.targets[:, 0] >= 0
     if not holds.any():
-        raise InvalidConfiguration(task.name, "no window of the training set holds an answer")
+        raise InvalidConfiguration(task.title, "no window of the training set holds an answer")
     if not (isinstance(task.target, Span) and task.target.may_be_absent):
         return np.flatnonzero(holds)
     of_example = np.array([window.example for window in features.windows])
@@ -394,7 +394,7 @@ def finetune(
     basis = recipe_basis(task, recipe, kept)
     if "train" not in task.source.splits:
         remedy = "albert evaluate scores a model of another task on it"
-        raise InvalidConfiguration(task.name, "has no training set", remedy)
+        raise InvalidConfiguration(task.title, "has no training set", remedy)
     device = pick_device(settings.device, world().local_rank)
     precision = settings.precision or finetuning_precision(device)
     computing = Computing(device, precision, settings.micro_batch_tokens)

@@ -26,8 +26,7 @@ from albert.runtime.files import new_directory
 from albert.runtime.json_files import decisive, fingerprint_of, read_journal, read_json_object, save_json, to_json
 from albert.tasks.examples import Example
 from albert.tasks.metrics import is_better
-from albert.tasks.table_task import UNNAMED
-from albert.tasks.task import QuestionInContext, Score, Target, Task, TaskRecipe, ThresholdFrom, Words
+from albert.tasks.task import UNNAMED, QuestionInContext, Score, Target, Task, TaskRecipe, ThresholdFrom, Words
 from albert.training.logging import TrainingResult
 from albert.training.run_folder import RunFolder
 from albert.training.state import other_entry

@@ -33,6 +33,7 @@ from albert.tasks.metrics import (
 )
 from albert.tasks.race import question_with_option
 from albert.tasks.task import (
+    UNNAMED,
     Choice,
     Field,
     Inputs,
@@ -136,10 +137,6 @@ class HeldOut:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise InvalidConfiguration("held-out share", f"is {self.share:g}, must be above 0 and below 1")
-
-
-UNNAMED = "custom"
-"""The name of a table's task that was given none."""
 
 
 @dataclass(frozen=True, kw_only=True)

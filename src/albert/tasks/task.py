@@ -322,6 +322,10 @@ class Published:
     source: str
 
 
+UNNAMED = "custom"
+"""The name of a table's task that was given none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """A declared task. A metric gives one score, called as it is, or several by name; a model is chosen by the first.
@@ -343,3 +347,8 @@ class Task:
     intermediate: str | None = None
     published: tuple[Published, ...] = ()
     description: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name in words."""
+        return "your table" if self.name == UNNAMED else self.name

@@ -568,10 +568,8 @@ def page_routes(service: Service) -> APIRouter:
         refuse_unready(service)
         kept = Path(service.predictor.name) / EXAMPLES_NAME
         rows = read_json_object(kept).get("examples") if kept.is_file() else []
-        is_ours = isinstance(rows, list) and all(
-            isinstance(row, dict) and all(isinstance(value, str) for value in row.values()) for row in rows
-        )
-        return JSONResponse({"examples": rows if is_ours else []})
+        ours = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        return JSONResponse({"examples": [row for row in ours if all(isinstance(text, str) for text in row.values())]})
 
     return router
 

@@ -36,10 +36,7 @@ def run_convert(args: Convert) -> int:
         revision=args.revision,
     )
     tokenizer = TokenizerOptions(
-        place=args.tokenizer,
-        without=args.without_tokenizer,
-        lower_case=args.lower_case,
-        keep_accents=args.keep_accents,
+        place=args.tokenizer, without=args.without_tokenizer, lower_case=args.lower_case, keep_accents=args.keep_accents
     )
     made = convert(args.source, args.output, options, tokenizer, args.labels, args.replace)
     console = open_console()

@@ -52,8 +52,7 @@ def prepare_main(arguments: list[str]) -> int:
         console.print(f"{few}; --held-out 0 holds out nothing", markup=False)
     console.print(f"[bold]{escape(str(options.output))}[/bold] is ready")
     console.print(
-        f"next: albert pretrain small --data {shlex.quote(str(options.output))} --output runs/small",
-        markup=False,
+        f"next: albert pretrain small --data {shlex.quote(str(options.output))} --output runs/small", markup=False
     )
     return 0
 

@@ -37,62 +37,28 @@ class Command:
 
 COMMANDS: dict[str, Command] = {
     "quickstart": Command(
-        "albert.cli.model_commands",
-        "the whole story on the embedded sample, in minutes",
-        "quickstart_main",
+        "albert.cli.model_commands", "the whole story on the embedded sample, in minutes", "quickstart_main"
     ),
-    "tokenizer": Command(
-        "albert.cli.tokenizer",
-        "train a vocabulary, see what it makes of a text",
-    ),
-    "prepare": Command(
-        "albert.cli.data",
-        "text and a tokenizer to token shards, in parallel",
-        "prepare_main",
-    ),
-    "merge": Command(
-        "albert.cli.data",
-        "prepared corpora become one",
-        "merge_main",
-    ),
+    "tokenizer": Command("albert.cli.tokenizer", "train a vocabulary, see what it makes of a text"),
+    "prepare": Command("albert.cli.data", "text and a tokenizer to token shards, in parallel", "prepare_main"),
+    "merge": Command("albert.cli.data", "prepared corpora become one", "merge_main"),
     "show": Command(
-        "albert.cli.model_commands",
-        "what a prepared corpus becomes in training: samples, masks, counts",
-        "show_main",
+        "albert.cli.model_commands", "what a prepared corpus becomes in training: samples, masks, counts", "show_main"
     ),
-    "pretrain": Command(
-        "albert.cli.pretrain",
-        "masked language model and sentence order, from shards to a model",
-    ),
-    "plot": Command(
-        "albert.cli.data",
-        "the curves of runs side by side, as a picture and a table",
-        "plot_main",
-    ),
+    "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),
+    "plot": Command("albert.cli.data", "the curves of runs side by side, as a picture and a table", "plot_main"),
     "analyze": Command(
         "albert.cli.model_commands",
         "what each layer does to what comes into it, as a picture (Figure 1)",
         "analyze_main",
     ),
-    "finetune": Command(
-        "albert.cli.task_commands",
-        "train a model on GLUE, SQuAD or your own table",
-        "finetune_main",
-    ),
+    "finetune": Command("albert.cli.task_commands", "train a model on GLUE, SQuAD or your own table", "finetune_main"),
     "evaluate": Command(
-        "albert.cli.task_commands",
-        "score a model on a task with the task's own metrics",
-        "evaluate_main",
+        "albert.cli.task_commands", "score a model on a task with the task's own metrics", "evaluate_main"
     ),
-    "predict": Command(
-        "albert.cli.model_commands",
-        "text in, answers out",
-        "predict_main",
-    ),
+    "predict": Command("albert.cli.model_commands", "text in, answers out", "predict_main"),
     "serve": Command(
-        "albert.cli.model_commands",
-        "a model behind HTTP, and a page to try it in the browser",
-        "serve_main",
+        "albert.cli.model_commands", "a model behind HTTP, and a page to try it in the browser", "serve_main"
     ),
     "convert": Command(
         "albert.cli.model_commands",
@@ -100,39 +66,19 @@ COMMANDS: dict[str, Command] = {
         "convert_main",
     ),
     "export": Command(
-        "albert.cli.model_commands",
-        "a model as one ONNX file, or for sentence-transformers",
-        "export_main",
+        "albert.cli.model_commands", "a model as one ONNX file, or for sentence-transformers", "export_main"
     ),
     "quantize": Command(
-        "albert.cli.model_commands",
-        "a model with 8-bit integers for matrices, a quarter of the size",
-        "quantize_main",
+        "albert.cli.model_commands", "a model with 8-bit integers for matrices, a quarter of the size", "quantize_main"
     ),
-    "push": Command(
-        "albert.cli.model_commands",
-        "a model to the Hugging Face Hub",
-        "push_main",
-    ),
+    "push": Command("albert.cli.model_commands", "a model to the Hugging Face Hub", "push_main"),
     "tables": Command(
-        "albert.cli.task_commands",
-        "the paper's tables and figures, run again, ours beside theirs",
-        "tables_main",
+        "albert.cli.task_commands", "the paper's tables and figures, run again, ours beside theirs", "tables_main"
     ),
-    "info": Command(
-        "albert.cli.model_commands",
-        "what a model, a dataset or this machine is",
-        "info_main",
-    ),
-    "verify": Command(
-        "albert.cli.data",
-        "every file checked against its manifest",
-        "verify_main",
-    ),
+    "info": Command("albert.cli.model_commands", "what a model, a dataset or this machine is", "info_main"),
+    "verify": Command("albert.cli.data", "every file checked against its manifest", "verify_main"),
     "completion": Command(
-        "albert.cli.completion",
-        "completion of commands and options in bash, zsh or fish",
-        "completion_main",
+        "albert.cli.completion", "completion of commands and options in bash, zsh or fish", "completion_main"
     ),
 }
 

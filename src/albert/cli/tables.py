@@ -301,11 +301,7 @@ def run(options: TablesAsked) -> int:
     show_plan(console, planned, args)
     keep_study(args.folders.root, study)
     execution = Execution(
-        folders=args.folders,
-        jobs=[one.job for one in planned.jobs],
-        corpora=args.data,
-        data=data,
-        device=args.device,
+        folders=args.folders, jobs=[one.job for one in planned.jobs], corpora=args.data, data=data, device=args.device
     )
     if planned.seconds_left:
         with overall_progress(planned, args.folders, "Tables"):

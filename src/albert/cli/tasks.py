@@ -22,12 +22,7 @@ from albert.experiments.depth_curve import EXACT, DepthCurve, PrecisionScore
 from albert.finetuning.evaluation import EvaluatedModels, advice, published_lines, scores_table, shortened, shown
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.run_record import FinetuningResult
-from albert.finetuning.seeds import (
-    SUMMARY_NAME,
-    BenchmarkResult,
-    SeedsResult,
-    TaskOutcome,
-)
+from albert.finetuning.seeds import SUMMARY_NAME, BenchmarkResult, SeedsResult, TaskOutcome
 from albert.inference.engine import InferencePrecision
 from albert.pretraining.evaluation import CrossEvaluation, Score
 from albert.runtime.devices import default_precision, pick_device

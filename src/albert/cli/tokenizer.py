@@ -236,12 +236,7 @@ Examples:
   albert tokenizer encode --tokenizer tokenizer "This is a test"
   albert tokenizer convert spiece.model --output tokenizer --accents keep"""
 
-COMMANDS: dict[str, Subcommand] = {
-    "train": train,
-    "encode": encode,
-    "decode": decode,
-    "convert": convert,
-}
+COMMANDS: dict[str, Subcommand] = {"train": train, "encode": encode, "decode": decode, "convert": convert}
 
 
 def main(arguments: list[str]) -> int:

@@ -38,7 +38,7 @@ __all__ = [*_LATE]  # pyright: ignore[reportUnsupportedDunderAll] (types stand i
 
 def __getattr__(name: str) -> object:
     if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(_LATE[name]), name)
 
 

@@ -1,5 +1,7 @@
 """Rows in memory, bad input, the notebook's view of a result, and a training loop of one's own."""
 
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 
@@ -76,6 +78,10 @@ def test_what_is_missing_or_of_numpy_is_read_as_json():
         ({"train": []}, "train: has no rows"),
         ({"train": [{"review": "a"}, {"review": {1}}]}, "train:2: holds a value that cannot be read (set is neither"),
         ({"train": "absent.csv"}, "absent.csv: No such file or directory"),
+        ({"train": 5}, "train: is 5, not rows; give a file, a data frame, or a list of dicts"),
+        ({"train": {"review": ["a"]}}, "train: is one dict, rows are a list of dicts; give a file, a data frame"),
+        ({"device": "gpu"}, "albert.finetune: device: 'gpu' is not a choice; did you mean 'cuda'?"),
+        ({"model": ...}, "albert.finetune: model: is missing: A model directory, a run that made one, or a Hub id"),
     ],
 )
 def test_bad_input_is_one_line_in_words_of_python_and_leaves_nothing(changed, message, model, tmp_path, monkeypatch):
@@ -88,6 +94,39 @@ def test_bad_input_is_one_line_in_words_of_python_and_leaves_nothing(changed, me
     assert [place.name for place in frames if place.parts[-4:-2] == ("src", "albert")] == ["errors.py"]
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: albert.load(model).classify("a"), "has no trained head to classify texts"),
+        (lambda model: albert.load(model).fill_mask("a"), "text: has no [MASK] to fill"),
+        (lambda model: albert.load(model).embed("a"), "texts: is one text, a list of them is expected"),
+    ],
+)
+def test_what_a_model_cannot_do_is_one_line_without_frames_of_ours(call, message, model):
+    with pytest.raises(albert.AlbertError) as caught:
+        call(model)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    frames = [Path(frame.filename) for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert [place.name for place in frames if place.parts[-4:-2] == ("src", "albert")] == ["errors.py"]
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        ("load({!r}, precision='fp8')", "precision: 'fp8' is not a choice; known: auto, fp32, bf16, int8"),
+        (
+            "open_model({!r}, 'clasification')",
+            "albert.open_model: kind: 'clasification' is not a choice; did you mean 'classification'?",
+        ),
+    ],
+)
+def test_a_choice_that_there_is_not_is_one_line(call, line, model):
+    """In a process of its own: here the tests check the types of arguments first."""
+    program = f"import albert; albert.{call.format(str(model))}"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert said.returncode == 1 and said.stderr.splitlines()[-1].endswith(line)
 
 
 def test_texts_in_memory_become_a_tokenizer_and_a_corpus(tmp_path):

@@ -342,6 +342,9 @@ def asked(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> 
         if several and not (isinstance(value, str) and f"'{value}'" in spelled(one.hint)):
             value = [value]
         plain.setdefault(one.group, {})[keyword] = value
+    for one in known.values():
+        if one.default is dataclasses.MISSING and one.name not in plain[None]:
+            raise UsageError(f"{name}: {one.name}", f"is missing: {one.text.partition('.')[0]}")
     groups = {}
     for field in dataclasses.fields(typing.cast(Any, shape)):
         if field.name in plain or field.name in bases:
@@ -369,12 +372,15 @@ def rows_as_json_lines(value: Any, name: str) -> str:
 
     Raises:
         MissingInput: there are none.
-        UsageError: a row is no dict, or a value is none that JSON has.
+        UsageError: these are no rows, a row is no dict, or a value is none that JSON has.
     """
     if hasattr(value, "to_dicts"):  # polars
         value = value.to_dicts()
     elif hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas
         value = value.astype(object).where(value.notna(), None).to_dict("records")
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        why = "is one dict, rows are a list of dicts" if isinstance(value, Mapping) else f"is {value!r}, not rows"
+        raise UsageError(name, why, "give a file, a data frame, or a list of dicts")
     lines = []
     for number, row in enumerate(value, start=1):
         if not isinstance(row, Mapping):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -14,10 +14,13 @@ from albert.inference.predictor import Predictor
 from albert.inference.tasks import encode_texts
 from albert.model.packing import PackedSequences
 from albert.model.packing import pack as pack_sequences
-from albert.runtime.errors import InvalidConfiguration, UsageError, without_inner_frames
+from albert.runtime.errors import InvalidConfiguration, UsageError, did_you_mean, without_inner_frames
 from albert.text.tokenizer import Tokenizer
 
 load = without_inner_frames(Predictor.open)
+for _name, _method in [*vars(Predictor).items()]:  # what a loaded model is asked, too
+    if callable(_method) and not _name.startswith("_"):
+        setattr(Predictor, _name, without_inner_frames(_method))
 
 
 @without_inner_frames
@@ -47,8 +50,10 @@ def open_model(
 
     Raises:
         MissingInput, Unavailable, DamagedData: it cannot be had, or is damaged.
-        InvalidConfiguration: a shape or a setting does not fit.
+        InvalidConfiguration: a shape or a setting does not fit, or there is no such kind.
     """
+    if kind not in (kinds := get_args(Kind)):
+        raise InvalidConfiguration("albert.open_model: kind", f"{kind!r} is not a choice", did_you_mean(kind, kinds))
     opened = open_directory(
         os.fspath(model), kind, num_labels, revision=revision, new_head=new_head, overrides=overrides
     )

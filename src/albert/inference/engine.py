@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from albert.model.config import covers
 from albert.model.encoder import Encoder, FeedForwardBlock
 from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, pack, to_rectangles, with_spare_rows
 from albert.runtime.devices import default_precision, multiplies_bf16, multiplies_int8
-from albert.runtime.errors import Unavailable
+from albert.runtime.errors import InvalidConfiguration, Unavailable, did_you_mean
 from albert.runtime.workers import share_out
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -105,8 +105,11 @@ def choose_precision(asked: PrecisionAsked, device: torch.device) -> InferencePr
     "auto" is never int8, which can move scores: `albert evaluate --precision fp32 int8` tells by how much.
 
     Raises:
+        InvalidConfiguration: there is no such precision.
         Unavailable: int8 where it cannot be had (see `check_int8`).
     """
+    if asked not in (choices := get_args(PrecisionAsked)):
+        raise InvalidConfiguration("precision", f"{asked!r} is not a choice", did_you_mean(str(asked), choices))
     if asked == "int8":
         check_int8(device)
     if asked != "auto":

@@ -116,6 +116,7 @@ def printable(message: str) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``did you mean 'x'?`` for the closest known word, or a list of what is known."""
     known = list(known)
+    word = "cuda" if word == "gpu" else word
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"

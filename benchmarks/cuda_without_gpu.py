@@ -91,6 +91,8 @@ class Operations(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.counted: Counter[str] = Counter()
+        self.names: Counter[str] = Counter()
+        """Of those that are counted as operations."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name.split("::")[1]
@@ -104,6 +106,7 @@ class Operations(TorchDispatchMode):
             self.counted["indexed from the CPU"] += 1
         elif "meta" in devices and name not in VIEWS:
             self.counted["operations"] += 1
+            self.names[name.removesuffix("_")] += 1
         return func(*args, **(kwargs or {}))
 
 
@@ -149,11 +152,11 @@ def with_groups_on_meta(batch: PretrainingBatch) -> PretrainingBatch:
     return replace(batch, packed=moved, **rest)
 
 
-def counted(run: Callable[[], object]) -> Counter[str]:
+def counted(run: Callable[[], object]) -> Operations:
     """What a call dispatches."""
     with Operations() as operations:
         run()
-    return operations.counted
+    return operations
 
 
 def operation_rows(config: AlbertConfig, packed: PretrainingBatch, fixed: FixedBatches, shape: FixedShape,
@@ -175,9 +178,12 @@ def operation_rows(config: AlbertConfig, packed: PretrainingBatch, fixed: FixedB
         before = counted(learn(pretraining_objective, model, lambda: with_groups_on_meta(packed)))
     model.zero_grad()
     after = counted(learn(fixed_objective, called, lambda: batch.to(META)))
-    for name, found in (("before", before), ("after", after)):
+    for name, found, rows in (("before", before, packed.n_tokens), ("after", after, shape.rows)):
         for what in ("operations", "read back", "copied from the CPU", "indexed from the CPU"):
-            yield {"what": f"{what}, micro-batch", "of": name, "value": found[what], "note": "meta, not compiled"}
+            note = f"meta, not compiled, {rows} rows"
+            if what == "operations":
+                note += ": " + ", ".join(f"{count} {operation}" for operation, count in found.names.most_common(12))
+            yield {"what": f"{what}, micro-batch", "of": name, "value": found.counted[what], "note": note}
     optimizer = build_optimizer(OptimizerRecipe(), model)
     settings = {"learning_rate": 1e-3, "clip_norm": clip_norm, "precision": "fp32", "device": META, "ranks": Ranks()}
 
@@ -187,7 +193,7 @@ def operation_rows(config: AlbertConfig, packed: PretrainingBatch, fixed: FixedB
     step()  # which makes the moments
     whole = counted(step)
     for what in ("operations", "read back", "indexed from the CPU"):
-        beside = whole[what] - after[what]
+        beside = whole.counted[what] - after.counted[what]
         yield {"what": f"{what}, update", "of": "clipping and LAMB", "value": beside, "note": "beside micro-batches"}
 
 

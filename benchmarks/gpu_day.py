@@ -6,6 +6,10 @@ many small updates, whose losses and memory are looked at; and pre-training of A
 whose weights (float16), journal and scores are brought home. What a stage found stands in the output folder before the
 next one begins; a stage that is done is not done again, one that failed is told and tried again by the same command.
 
+Estimated on an H200, in minutes, most of it torch.compile (never run on one): corpus and tests 2, the four comparisons
+with transformers 4 each, LAMB and inference 2, kill and resume 4, the run of small updates 2. That leaves 19 of 45 for
+ALBERT-base, which is given what is left, whatever it is.
+
     python benchmarks/gpu_day.py --data corpus --output gpu --minutes 45
     python benchmarks/gpu_day.py --data corpus --output toy --toy          # the same on a CPU, at toy size, in minutes
 """

@@ -24,7 +24,7 @@ from albert.pretraining.recipe import HardExamplesRecipe
 from albert.pretraining.run import pretrain
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.devices import autocast
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.runtime.json_files import read_journal
 from albert.text.shards import TokenCorpus
 from albert.training.logging import MACHINE_FIGURES
@@ -231,6 +231,25 @@ def test_a_run_of_fixed_shape_learns_what_one_of_packed_batches_does(tiny_corpus
     assert pretrain(first, tiny_corpus, tmp_path / "both", "cpu").training.steps < 12
     pretrain(replace(recipe, fixed_shape=False), tiny_corpus, tmp_path / "both", "cpu")
     assert (tmp_path / "both" / "model" / WEIGHTS_NAME).is_file()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_machine_that_cannot_compile_is_told_what_to_do(samples, shape, tiny_recipe, monkeypatch, own):
+    """Other failures of a compiled step stay what they are."""
+    of_torch = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
+    error = of_torch("no C++ compiler\nmore") if own else ValueError("another")
+
+    def failing(*_):
+        raise error
+
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: failing)
+    called = PretrainingLoss(AlbertForPreTraining(tiny_recipe.model), shape)
+    called.compile_graph()
+    expected, why = (
+        (Unavailable, "^compile: .*no C.. compiler; use --compile False$") if own else (ValueError, "another")
+    )
+    with pytest.raises(expected, match=why):
+        called(FixedBatches(samples, 24, shape).micro_batches(0, 0, 1)[0].buffer)
 
 
 def test_compiling_needs_the_fixed_shape(tiny_recipe):

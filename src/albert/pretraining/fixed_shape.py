@@ -22,7 +22,7 @@ from albert.pretraining.batches import SampleSource, hardness
 from albert.pretraining.recipe import ALL_ALIKE, HardExamplesRecipe, PretrainingRecipe
 from albert.pretraining.sampling import Samples
 from albert.pretraining.segments import NO_LABEL
-from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.training.update import Batch, Sums
 
 TERMS = ("masked_tokens", "sentence_order")
@@ -280,9 +280,21 @@ class PretrainingLoss(nn.Module):
     def compile_graph(self, backend: str | Callable[..., Any] = "inductor", mode: str | None = None) -> None:
         """Compile the forward pass, and the backward pass with it, when first called; never again for this shape.
 
-        What data parallelism hangs onto the module stays outside.
+        What data parallelism hangs onto the module stays outside. Where torch cannot compile, without a C++ compiler,
+        the first call raises `Unavailable`.
         """
-        self.forward = torch.compile(self.forward, fullgraph=True, dynamic=False, backend=backend, mode=mode)
+        compiled = torch.compile(self.forward, fullgraph=True, dynamic=False, backend=backend, mode=mode)
+
+        def forward(buffer: Tensor) -> tuple[Tensor, Tensor]:
+            try:
+                return compiled(buffer)
+            except Exception as error:
+                if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                    raise
+                why = next(iter(str(error).splitlines()), type(error).__name__)
+                raise Unavailable("compile", f"torch cannot compile the loss: {why}", "use --compile False") from error
+
+        self.forward = forward
 
     def forward(self, buffer: Int32[Tensor, " width"]) -> tuple[Float[Tensor, "2"], Int[Tensor, "2"]]:
         """Sums of the losses, in the order of `TERMS`, and how many items are answered right."""

@@ -555,7 +555,7 @@ def _assert_the_same_masked_tokens(theirs: torch.nn.Module, ours: AlbertForPreTr
 # A model with an attention window comes back with it, and transformers never runs it with dense attention.
 
 
-LABELLED = ("classification", "token_classification")
+LABELLED = ("classification", "pair_classification", "token_classification")
 
 
 @pytest.fixture
@@ -565,7 +565,8 @@ def windowed(config: AlbertConfig) -> AlbertConfig:
 
 def batch(lengths: tuple[int, ...]) -> PackedSequences:
     draws = np.random.default_rng(0)
-    return pack([draws.integers(5, 50, n) for n in lengths], [np.zeros(n, dtype=np.int64) for n in lengths])
+    types = [(np.arange(n) >= n // 2).astype(np.int64) for n in lengths]
+    return pack([draws.integers(5, 50, n) for n in lengths], types)
 
 
 def numbers(model: torch.nn.Module, kind: Kind, packed: PackedSequences) -> list[torch.Tensor]:
@@ -754,7 +755,7 @@ def test_the_example_on_the_card_runs(kind: Kind, objective: str, tmp_path: Path
         intermediate_size=24,
     )
     path = tmp_path / "model"
-    labelled = kind in ("classification", "token_classification")
+    labelled = kind in LABELLED
     model = MODELS[kind](config, 2) if labelled else MODELS[kind](config)
     save_model_directory(path, model, tmp_path / "tokenizer", extra={"sentence_objective": objective})
     (code,) = re.findall(r"```python\n(.*?)```", (path / "README.md").read_text(), re.DOTALL)

@@ -17,7 +17,7 @@ from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, manifest_bytes, verify_directory
 from albert.tasks.submission import DECLARED
 
-BEST = FinetuningSettings(device="cpu", select="best", evaluate_every=2, checkpoint_every=3)
+BEST = FinetuningSettings(encode_pairs="together", device="cpu", select="best", evaluate_every=2, checkpoint_every=3)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError
 from albert.tasks.table_task import COLUMNS, Kind, OptionLabels, RecipeChanges, TableTask, load_table_task
-from albert.tasks.task import SpanHeadKind, ThresholdFrom
+from albert.tasks.task import PairEncoding, SpanHeadKind, ThresholdFrom
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, SlurmSettings
 from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 
@@ -346,6 +346,16 @@ class Finetune:
     exits: Literal["every"] | tuple[int, ...] | None = None
     """Depths at which the head learns to answer, `every` or `3 6 9`: the model can then be run at each of them, or end
     early by patience (albert predict --patience). Only the last layer when not set."""
+    objective: Literal["contrastive"] | None = None
+    """contrastive: learn vectors of texts (albert.load(MODEL).embed) and no task. The rows of your own table hold
+    pairs of texts that belong together (--text, --pair), and the second texts of the other rows of a batch are the
+    wrong ones."""
+    temperature: float | None = None
+    """With --objective contrastive: by which cosines are divided; 0.05 when not set."""
+    encode_pairs: PairEncoding | None = None
+    """How the two texts of a pair are read: together, as one sequence (a cross-encoder, as in the paper), or separately
+    (a bi-encoder, as in sentence-transformers), where the head compares their means. When not set, separately for
+    models narrower than ALBERT-base, else together."""
     freeze_encoder: bool = False
     """Only pooler and head learn; what the encoder gives is computed once an example, its dropout off."""
     teacher: str | None = None

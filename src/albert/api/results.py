@@ -55,7 +55,7 @@ class FinetuneResult(Shown):
     found: FinetuningResult | SeedsResult | BenchmarkResult | None = None
 
     def title(self) -> str:
-        name = self.task.title if self.task is not None else self.report.get("benchmark", "benchmark")
+        name = self.task.title if self.task is not None else self.report.get("benchmark", self.report.get("task"))
         if self.output is None:
             return f"FinetuneResult: rows of {name}; nothing was trained"
         training = self.report.get("training")

@@ -1,7 +1,7 @@
 """`albert.finetune` and `albert.evaluate`, and the commands of the same names: what is asked, done, and given back."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import read_config
 from albert.experiments.depth_curve import PrecisionScore, depth_curve, draw_curve, precision_scores, write_curve
+from albert.finetuning.contrastive import TEMPERATURE, finetune_contrastive, hold_out_pairs, read_text_pairs
 from albert.finetuning.evaluation import EvaluatedModels, evaluate_models, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
 from albert.finetuning.objective import Distillation
@@ -59,6 +60,10 @@ def run_finetune(
     """
     if args.init == "random" and args.keep_head:
         raise UsageError("--keep-head", "and --init random contradict each other", "give one of them")
+    if args.objective == "contrastive":
+        return _finetune_contrastive(args, on_start)
+    if args.temperature is not None:
+        raise UsageError("--temperature", "goes with --objective contrastive", "leave it out")
     if args.output is None and not args.statistics_only:
         raise UsageError("--output", "is needed: the run's directory", "or --statistics-only, to see the rows first")
     if args.task is not None and args.task.lower() in BENCHMARKS:
@@ -95,6 +100,44 @@ def run_finetune(
         report=found.report,
         found=found,
     )
+
+
+def _finetune_contrastive(args: Finetune, on_start: Callable[[Mapping[str, Any]], None] | None) -> FinetuneResult:
+    if args.task is not None:
+        raise UsageError("--objective", f"contrastive learns from your own table, not from {args.task}", "use --train")
+    given = [flag for flag in args.table.given() if flag not in ("--text", "--pair")]
+    changed = [each.name for each in fields(Finetune) if getattr(args, each.name) != each.default]
+    given += [f"--{name.replace('_', '-')}" for name in changed if name in _NOT_CONTRASTIVE]
+    if given:
+        raise UsageError(given[0], "has no meaning with --objective contrastive", "leave it out")
+    if args.train is None or args.output is None:
+        raise UsageError("--train" if args.train is None else "--output", "is missing", "see albert finetune --help")
+    columns = (args.table.text, args.table.pair)
+    pairs = read_text_pairs(args.train, *columns)
+    if args.dev is None:
+        share = HeldOut().share if args.held_out is None else args.held_out
+        pairs, scored = hold_out_pairs(pairs, share, args.seed)
+    elif args.held_out is None:
+        scored = read_text_pairs(args.dev, *columns)
+    else:
+        raise UsageError("--held-out", "goes without --dev", "give one of them")
+    temperature = TEMPERATURE if args.temperature is None else args.temperature
+    run = (_start(args), args.output, args.recipe(), _settings(args), temperature)
+    found = finetune_contrastive(pairs, scored, *run, on_start)
+    return FinetuneResult(
+        output=args.output,
+        model=found.model_directory,
+        scores=found.scores,
+        baseline=found.report["baseline"],
+        report=found.report,
+        found=found,
+    )
+
+
+_NOT_CONTRASTIVE = (
+    *("keep_head", "statistics_only", "exits", "freeze_encoder", "encode_pairs", "teacher", "seeds", "intermediate"),
+    *("question_length", "stride", "span_head", "v2_recipe", "select", "data", "head_dropout", "max_train_examples"),
+)
 
 
 def _seeds_result(task: Task, output: Path, found: SeedsResult) -> FinetuneResult:
@@ -246,6 +289,7 @@ def _settings(args: Finetune) -> FinetuningSettings:
         workers=args.workers,
         exits=args.exits,
         freeze_encoder=args.freeze_encoder,
+        encode_pairs=args.encode_pairs,
         page_examples=args.page_examples,
         distillation=_distillation(args),
     )
@@ -540,7 +584,7 @@ def _described_by_model(directory: Path, options: TableOptions, dev: Path | None
         raise UsageError(directory, why, "or name a TASK")
     _, extra = read_config(directory)
     names = extra.get("id2label")
-    if kind_of(extra) != "classification":
+    if kind_of(extra) not in ("classification", "pair_classification"):
         raise InvalidConfiguration(directory, "has no head for this task", "give a model that was fine-tuned on it")
     if not names:
         raise InvalidConfiguration(directory, "its config.json names no labels", "give a fine-tuned model")

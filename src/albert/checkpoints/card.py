@@ -37,6 +37,10 @@ print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))""",
 
 answers = Predictor.open("{name}")  # transformers opens the encoder alone, it has no class for this head
 print(answers.answer("Who wrote it?", "The letter was written by Ada."))""",
+    "AlbertForPairClassification": """from albert.inference.predictor import Predictor
+
+pairs = Predictor.open("{name}")  # transformers opens the encoder alone, it has no class for this head
+print(pairs.classify("A man plays a guitar.", "Somebody makes music."))""",
     "AlbertForMultipleChoice": """import torch
 from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
@@ -75,6 +79,7 @@ _PIPELINE_TAGS = {
     "AlbertForMultipleChoice": "multiple-choice",
     "AlbertModel": "feature-extraction",
 }
+_ONLY_HERE = ("AlbertForPairClassification",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +147,7 @@ class ModelCard:
         return "\n\n".join(sections) + "\n"
 
     def _front_matter(self) -> str:
-        opens_there = self.attention_window is None and not self.use
+        opens_there = self.attention_window is None and not self.use and self.architecture not in _ONLY_HERE
         lines = ["---", f"library_name: {'transformers' if opens_there else 'albert'}"]
         if self.license:
             lines.append(f"license: {_yaml(self.license)}")

@@ -22,6 +22,7 @@ from albert.model.albert import (
     AlbertForJointQuestionAnswering,
     AlbertForMaskedLM,
     AlbertForMultipleChoice,
+    AlbertForPairClassification,
     AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
@@ -140,6 +141,8 @@ HEADS = {
     **{
         name: name  # transformers has no such head
         for name in (
+            "pair_classifier.weight",
+            "pair_classifier.bias",
             "joint_qa_outputs.start.weight",
             "joint_qa_outputs.start.bias",
             "joint_qa_outputs.end_dense.weight",
@@ -343,6 +346,7 @@ Kind = Literal[
     "pretraining",
     "masked_lm",
     "classification",
+    "pair_classification",
     "token_classification",
     "question_answering",
     "joint_question_answering",
@@ -353,6 +357,7 @@ MODELS: dict[Kind, type[nn.Module]] = {
     "pretraining": AlbertForPreTraining,
     "masked_lm": AlbertForMaskedLM,
     "classification": AlbertForSequenceClassification,
+    "pair_classification": AlbertForPairClassification,
     "token_classification": AlbertForTokenClassification,
     "question_answering": AlbertForQuestionAnswering,
     "joint_question_answering": AlbertForJointQuestionAnswering,
@@ -363,7 +368,7 @@ ARCHITECTURES: dict[type[nn.Module], str] = {model: model.__name__ for model in 
 KINDS: dict[str, Kind] = {model.__name__: kind for kind, model in MODELS.items()}
 """By the names in `architectures` of `config.json`: those of transformers' classes, and one that it has not."""
 _CLASSIFIERS: tuple[Kind, ...] = ("classification", "token_classification", "multiple_choice")
-_LABELLED = (AlbertForSequenceClassification, AlbertForTokenClassification)
+_LABELLED = (AlbertForSequenceClassification, AlbertForPairClassification, AlbertForTokenClassification)
 OBJECTIVE_KEY = "sentence_objective"
 _MOST_LABELS = 2**16
 _OBJECTIVES = ("sop", "nsp", "none")
@@ -406,8 +411,9 @@ def labels_wanted(
         return None
     if asked is not None:
         return asked
-    if "classifier.bias" in tensors and not new_head:
-        return tensors["classifier.bias"].numel()
+    bias = "pair_classifier.bias" if kind == "pair_classification" else "classifier.bias"
+    if bias in tensors and not new_head:
+        return tensors[bias].numel()
     named = extra.get("id2label")
     stated = len(named) if named else extra.get("num_labels", 2)  # transformers' default
     if not isinstance(stated, int) or not 1 <= stated <= _MOST_LABELS:

@@ -266,12 +266,13 @@ _HEADS = {
     **dict.fromkeys(CLASSIFIERS, ("classifier",)),
     "AlbertForQuestionAnswering": ("qa_outputs",),
     "AlbertForJointQuestionAnswering": ("joint_qa_outputs",),
+    "AlbertForPairClassification": ("pair_classifier",),
     "AlbertModel": (),
 }
-LABELLED = CLASSIFIERS[:2]
+LABELLED = (*CLASSIFIERS[:2], "AlbertForPairClassification")
 _POOLER_ARCHITECTURES = BACKBONE_PREFIX + "pooler."
 _ANSWERING = ("AlbertForQuestionAnswering", "AlbertForJointQuestionAnswering")
-_WITHOUT_POOLER = ("AlbertForMaskedLM", *_ANSWERING, "AlbertModel")
+_WITHOUT_POOLER = ("AlbertForMaskedLM", *_ANSWERING, "AlbertForPairClassification", "AlbertModel")
 
 
 def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
@@ -283,6 +284,8 @@ def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
     heads = {name.split(".", 1)[0] for name in names}
     if "joint_qa_outputs" in heads:
         return "AlbertForJointQuestionAnswering"
+    if "pair_classifier" in heads:
+        return "AlbertForPairClassification"
     if "qa_outputs" in heads:
         return "AlbertForQuestionAnswering"
     if "classifier" in heads:
@@ -315,7 +318,7 @@ def require_whole(renamed: Renamed, architecture: str, config: AlbertConfig, whe
         DamagedData: something is missing.
         InvalidConfiguration: a shape is another.
     """
-    outputs = renamed.tensors["classifier.bias"].numel() if architecture in LABELLED else None
+    outputs = renamed.tensors[f"{_HEADS[architecture][0]}.bias"].numel() if architecture in LABELLED else None
     with without_memory():
         models = (AlbertModel(config), build_model(KINDS[architecture], config, outputs))
     missing = {name for model in models for name in fit_tensors(model, renamed, config, where, new_head=False).missing}

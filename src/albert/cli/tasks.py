@@ -83,6 +83,29 @@ def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
     console.print(f"next: albert predict {shlex.quote(str(result.model_directory))} {_question(task)}", markup=False)
 
 
+def show_contrastive(console: Console, result: FinetuningResult) -> None:
+    """Print what contrastive learning came to, beside the model before it."""
+    report, training, place = result.report, result.report["training"], shlex.quote(str(result.model_directory))
+    if result.already_complete:
+        console.print(f"{result.model_directory.parent} is complete already; nothing was trained", markup=False)
+    for note in report["notes"]:
+        console.print(note, markup=False)
+    for name in ("rows_without_text", "rows_that_share_a_text_with_dev"):
+        if training.get(name):
+            console.print(f"training: {training[name]:,} {name.replace('_', ' ')} left out", markup=False)
+    for line in shortened(training):
+        console.print(f"training: {line}")
+    console.print(
+        f"{training['steps']:,} steps over {training['examples']:,} pairs ({training['epochs']:.3g} epochs) in "
+        f"{training['seconds']:,.0f} s"
+    )
+    among = report["evaluation"]["examples"]
+    for name, score in result.scores.items():
+        console.print(f"{name} {shown(score)} among {among:,} pairs   (before: {shown(report['before'][name])})")
+    console.print(f"[bold]{escape(str(result.model_directory))}[/bold] is ready")
+    console.print(f"next: albert export sentence-transformers {place} --output vectors", markup=False)
+
+
 def _question(task: Task) -> str:
     """What `albert predict` may ask a model of this task."""
     match task.inputs:
@@ -237,6 +260,8 @@ def finetune(args: Finetune) -> None:
         case SeedsResult() as found:
             assert result.task is not None
             show_seeds(console, result.task, found, args.output)
+        case FinetuningResult() as found if result.task is None:
+            show_contrastive(console, found)
         case FinetuningResult() as found:
             assert result.task is not None
             show_result(console, result.task, found)

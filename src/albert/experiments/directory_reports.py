@@ -17,6 +17,7 @@ HEADS: dict[Kind, str] = {
     "pretraining": "masked tokens, and two segments' order",
     "masked_lm": "masked tokens",
     "classification": "a label for each sequence",
+    "pair_classification": "a label for each pair of texts, each read by itself",
     "token_classification": "a label for each token",
     "question_answering": "start and end of an answer",
     "joint_question_answering": "start and end of an answer, and whether there is one",

@@ -55,6 +55,7 @@ class Downstream:
             seed=seed,
             select=self.select,
             max_train_examples=self.max_train_examples,
+            encode_pairs="together",  # as in the paper, at every scale
             null_threshold="dev" if self.select == "best" else "train",
         )
 

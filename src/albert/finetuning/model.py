@@ -17,13 +17,13 @@ from albert.checkpoints.huggingface import Kind, build_model
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import OpenedModel, kind_of, open_model, read_config, tokenizer_of
 from albert.checkpoints.warm_start import outputs_by_name, trained_length, warm_start
-from albert.model.albert import AlbertModel, run_to_depth
-from albert.model.config import AlbertConfig, ArchitectureChanges
-from albert.model.packing import PackedSequences
+from albert.model.albert import AlbertForPairClassification, AlbertModel, run_to_depth
+from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
+from albert.model.packing import PackedSequences, split_segments
 from albert.runtime.devices import seed_torch
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.answers import NullThreshold, stated_threshold
-from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task, TaskRecipe
+from albert.tasks.task import Choice, Labels, Option, Pair, PairEncoding, Score, Span, Tags, Target, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -122,7 +122,49 @@ class StartedModel:
     notes: tuple[str, ...] = ()
 
 
-def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> StartedModel:
+def choose_pair_encoding(
+    task: Task, start: Start, asked: PairEncoding | None, exits: bool, kept: Mapping[str, Any] | None
+) -> PairEncoding:
+    """How a run reads pairs: as asked, as it began if it goes on, as the kept head does, or by the model's width.
+
+    Models narrower than ALBERT-base read the texts of a pair separately: none that was pre-trained on a small budget
+    has learnt to match words across segments (results/README.md, "Pairs read separately").
+
+    Args:
+        exits: whether the head learns to answer after several layers.
+        kept: what the run that goes on recorded; see `kept_recipe`.
+
+    Raises:
+        InvalidConfiguration: asked for where it cannot be.
+    """
+    if not isinstance(task.inputs, Pair) or not isinstance(task.target, Choice | Labels | Score):
+        if asked == "separately":
+            raise InvalidConfiguration(
+                "encode_pairs", f"separately needs pairs of texts, {task.title} has none", _LEAVE
+            )
+        return "together"
+    began = None if kept is None else kept.get("settings", {}).get("encode_pairs", "together")
+    if isinstance(start, RandomEncoder):
+        config, has = start.config, None
+    else:
+        config, extra = read_config(find_model(start.model, start.revision))
+        separate_head = kind_of(extra) == "pair_classification"
+        has: PairEncoding | None = ("separately" if separate_head else "together") if start.keep_head else None
+    if has is not None and asked not in (None, has):
+        raise InvalidConfiguration("encode_pairs", f"{asked}: the head that is kept reads pairs {has}", _LEAVE)
+    if exits and "separately" in (asked, has):
+        why = "separately has no exits after several layers"
+        raise InvalidConfiguration("encode_pairs", why, "leave --exits out, or encode pairs together")
+    by_width: PairEncoding = "separately" if config.hidden_size < FULL_WIDTH and not exits else "together"
+    return asked or began or has or by_width
+
+
+_LEAVE = "leave it out"
+
+
+def start_model(
+    start: Start, target: Target | None, recipe: TaskRecipe, seed: int, pairs: PairEncoding = "together"
+) -> StartedModel:
     """Build the model that a kind of target needs; what is drawn at random depends on the seed alone.
 
     Raises:
@@ -133,14 +175,14 @@ def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> 
     """
     seed_torch("finetuning.head", seed)
     if isinstance(start, RandomEncoder):
-        return _random(start, target, recipe)
-    opened = _open(start, target, recipe)
+        return _random(start, target, recipe, pairs)
+    opened = _open(start, target, recipe, pairs)
     tokenizer = tokenizer_of(opened)
     config = start.changes.applied_to(opened.config)
     trained = trained_length(opened.extra)
     model, changed = opened.model, ()
     if config != opened.config or start.changes.extend_positions is not None:
-        model = _build(target, config)
+        model = _build(target, config, pairs)
         result = warm_start(
             opened.model.state_dict(),
             opened.config,
@@ -169,7 +211,7 @@ def start_model(start: Start, target: Target, recipe: TaskRecipe, seed: int) -> 
     )
 
 
-def _random(start: RandomEncoder, target: Target, recipe: TaskRecipe) -> StartedModel:
+def _random(start: RandomEncoder, target: Target | None, recipe: TaskRecipe, pairs: PairEncoding) -> StartedModel:
     config = replace(start.config, **_dropout_overrides(recipe))
     directory = start.tokenizer_directory
     tokenizer = load_tokenizer(directory)
@@ -177,7 +219,7 @@ def _random(start: RandomEncoder, target: Target, recipe: TaskRecipe) -> Started
         why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
         raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
     return StartedModel(
-        model=_build(target, config).train(),
+        model=_build(target, config, pairs).train(),
         config=config,
         tokenizer=tokenizer,
         tokenizer_directory=directory,
@@ -187,17 +229,17 @@ def _random(start: RandomEncoder, target: Target, recipe: TaskRecipe) -> Started
     )
 
 
-def _open(start: PretrainedEncoder, target: Target, recipe: TaskRecipe) -> OpenedModel:
+def _open(start: PretrainedEncoder, target: Target | None, recipe: TaskRecipe, pairs: PairEncoding) -> OpenedModel:
     """The model as it is in the file but for dropout, with the head that the target needs."""
     opened = open_model(
         start.model,
-        head_kind(target),
+        head_kind(target, pairs),
         None if start.keep_head else n_outputs(target),
         revision=start.revision,
         new_head=not start.keep_head,
         overrides=_dropout_overrides(recipe),
     )
-    if start.keep_head:
+    if start.keep_head and target is not None:
         order_kept_head(opened, target, start.model)
     return opened
 
@@ -219,11 +261,13 @@ def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
     return (*lines, *report.notes)
 
 
-def head_kind(target: Target) -> Kind:
-    """The kind of model that a kind of target needs."""
+def head_kind(target: Target | None, pairs: PairEncoding = "together") -> Kind:
+    """The kind of model that a kind of target needs; None needs an encoder alone."""
     match target:
+        case None:
+            return "encoder"
         case Choice() | Labels() | Score():
-            return "classification"
+            return "classification" if pairs == "together" else "pair_classification"
         case Tags():
             return "token_classification"
         case Option():
@@ -234,7 +278,7 @@ def head_kind(target: Target) -> Kind:
             return "question_answering"
 
 
-def n_outputs(target: Target) -> int | None:
+def n_outputs(target: Target | None) -> int | None:
     """How many numbers the head gives per sequence or token, None where its kind says so."""
     match target:
         case Choice(labels) | Labels(labels) | Tags(labels):
@@ -267,8 +311,8 @@ def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | No
             return kept
 
 
-def _build(target: Target, config: AlbertConfig) -> nn.Module:
-    return build_model(head_kind(target), config, n_outputs(target))
+def _build(target: Target | None, config: AlbertConfig, pairs: PairEncoding) -> nn.Module:
+    return build_model(head_kind(target, pairs), config, n_outputs(target))
 
 
 def _dropout_overrides(recipe: TaskRecipe) -> Mapping[str, Any]:
@@ -318,7 +362,10 @@ def open_for_task(
         InvalidConfiguration: the model has no head for this kind of target, or other labels, or not that depth.
         MissingInput, DamagedData: the model cannot be read, or the tokenizer is another one's.
     """
-    opened = open_model(model, _kind(task.target, model, revision), revision=revision, overrides=overrides)
+    kind = _kind(task.target, model, revision)
+    if kind == "pair_classification" and not isinstance(task.inputs, Pair):
+        raise InvalidConfiguration(model, f"compares two texts, {task.title} has one", "give another model")
+    opened = open_model(model, kind, revision=revision, overrides=overrides)
     opened.loading_report.warn_if_unverified()
     fresh = opened.loading_report.newly_initialised
     if fresh:
@@ -341,11 +388,12 @@ def open_for_task(
 
 
 def _kind(target: Target, model: str, revision: str | None) -> Kind:
-    """What a target needs; a model that answers questions does it with the head that it has."""
+    """What a target needs; a model that answers questions, or compares texts, does it with the head that it has."""
     needed = head_kind(target)
-    if isinstance(target, Span):
+    if isinstance(target, Span | Choice | Labels | Score):
         found = kind_of(read_config(find_model(model, revision))[1])
-        return found if found in _ANSWERING else needed
+        same = _ANSWERING if isinstance(target, Span) else ("pair_classification",)
+        return found if found in same else needed
     return needed
 
 
@@ -468,4 +516,5 @@ class MultiExitModel(nn.Module):
 
     def states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
         """What the head reads at each depth."""
-        return states_after(self.model.albert, packed, self.depths)
+        read = split_segments(packed) if isinstance(self.model, AlbertForPairClassification) else packed
+        return states_after(self.model.albert, read, self.depths)

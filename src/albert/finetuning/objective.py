@@ -15,7 +15,12 @@ from albert.checkpoints.model_directory import weights_fingerprint
 from albert.finetuning.data import PreparedSplit, TaskBatch, TaskBatches, encode_split, pack_members, split_by_tokens
 from albert.finetuning.evaluation import Computing, model_outputs
 from albert.finetuning.model import MultiExitModel, OpenedForTask, exit_weights, open_for_task
-from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification, SpanFromStart
+from albert.model.albert import (
+    AlbertForMultipleChoice,
+    AlbertForPairClassification,
+    AlbertForSequenceClassification,
+    SpanFromStart,
+)
 from albert.model.packing import PackedSequences
 from albert.runtime.devices import autocast
 from albert.runtime.errors import InvalidConfiguration
@@ -198,6 +203,8 @@ class KnownStates:
 
 def known_states(frozen: FrozenEncoder, sequences: Sequences, computing: Computing) -> KnownStates | None:
     """What the encoder gives for all sequences, computed once; None where that is too much to keep."""
+    if isinstance(frozen.model, AlbertForPairClassification):
+        return None  # its states are those of other sequences: each text by itself
     first_alone = isinstance(frozen.model, AlbertForSequenceClassification | AlbertForMultipleChoice)
     kept = _first_tokens(sequences) if first_alone else sequences
     shape = (len(frozen.depths), len(kept.tokens), frozen.model.config.hidden_size)
@@ -436,7 +443,7 @@ def training_setup(
     known, notes = None, ()
     if isinstance(module, FrozenEncoder):
         known = known_states(module, batches.sequences, computing)
-        how = "computed anew for each update: too many to keep" if known is None else "computed once"
+        how = "computed anew for each update" if known is None else "computed once"
         notes = (f"the encoder is frozen, its states are {how}",)
     logits = None
     if teacher is not None and distillation is not None:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from albert.model.config import FULL_WIDTH
 from albert.runtime.json_files import from_json, read_json_object
 from albert.tasks.custom import OwnTables
 from albert.tasks.submission import DECLARED
@@ -20,8 +21,6 @@ from albert.training.run_folder import RunFolder
 
 AskedRecipe = TaskRecipe | RecipeChanges | None
 """A recipe that is taken as it is; or what is to be another than the default; or nothing but defaults."""
-FULL_WIDTH = 768
-"""H of ALBERT-base, the narrowest model that a recipe was published for."""
 RATE_POWER = 1.8
 HIGHEST_RATE = 1e-3
 FEWEST_UPDATES = 750
@@ -81,6 +80,22 @@ class LearningPlan:
     warmup_updates: int
     epochs: float
     rate_factor: float
+
+    def figures(self, learning_rate: float, precision: str, device: str) -> dict[str, Any]:
+        """How a run learns: `learning_rate` at its peak, `rate_factor` (by which the recipe's was multiplied for the
+        model's width), `batch_size`, `epochs`, `steps` (updates), `examples`, `max_length` in tokens, `precision` and
+        `device`."""
+        return {
+            "learning_rate": learning_rate,
+            "rate_factor": self.rate_factor,
+            "batch_size": self.recipe.batch_size,
+            "epochs": self.epochs,
+            "steps": self.updates,
+            "examples": self.examples,
+            "max_length": self.recipe.max_length,
+            "precision": precision,
+            "device": device,
+        }
 
 
 def recipe_basis(task: Task, asked: AskedRecipe = None, kept: dict[str, Any] | None = None) -> RecipeBasis:

@@ -22,7 +22,15 @@ from albert.finetuning.evaluation import (
     threshold_for,
     write_predictions,
 )
-from albert.finetuning.model import Start, StartedModel, exit_depths, fit_length, head_description, start_model
+from albert.finetuning.model import (
+    Start,
+    StartedModel,
+    choose_pair_encoding,
+    exit_depths,
+    fit_length,
+    head_description,
+    start_model,
+)
 from albert.finetuning.objective import Teacher, TeacherLogits, TrainingSetup, open_teacher, term_of, training_setup
 from albert.finetuning.options import AskedRecipe, LearningPlan, kept_recipe, plan_learning, recipe_basis
 from albert.finetuning.run_record import (
@@ -165,7 +173,7 @@ class TaskRun:
             report = read_json_object(self.run.path / RESULTS_NAME)
             return FinetuningResult(report["scores"], report, self.run.model_path)
         if best is not None:
-            self.model.load_state_dict(best.tensors(self.task.target))
+            self.model.load_state_dict(best.tensors(self.task.target, self.settings.encode_pairs or "together"))
             latest.clear()
         elif self.scale is not None:
             self.scale.fold_in(self.model.classifier)
@@ -193,21 +201,9 @@ class TaskRun:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """How the run learns: `learning_rate` at its peak, `rate_factor` (by which the recipe's was multiplied for the
-        model's width), `batch_size`, `epochs`, `steps` (updates), `examples`, `max_length` in tokens, `precision` and
-        `device`."""
-        plan = self.plan
-        return {
-            "learning_rate": optimizer_of(self.settings, self.recipe).learning_rate,
-            "rate_factor": plan.rate_factor,
-            "batch_size": self.recipe.batch_size,
-            "epochs": plan.epochs,
-            "steps": plan.updates,
-            "examples": plan.examples,
-            "max_length": self.recipe.max_length,
-            "precision": self.computing.precision,
-            "device": self.computing.device.type,
-        }
+        """How the run learns; see `LearningPlan.figures`."""
+        rate = optimizer_of(self.settings, self.recipe).learning_rate
+        return self.plan.figures(rate, self.computing.precision, self.computing.device.type)
 
     def _linear_baseline(self) -> dict[str, Any] | None:
         """What a linear model reaches on the same rows, as plain values; None where the task has none."""
@@ -399,7 +395,9 @@ def finetune(
     precision = settings.precision or finetuning_precision(device)
     computing = Computing(device, precision, settings.micro_batch_tokens)
     with process_group(device) as ranks:
-        started = start_model(start, task.target, basis.recipe, settings.seed)
+        pairs = choose_pair_encoding(task, start, settings.encode_pairs, settings.exits is not None, kept)
+        settings = replace(settings, encode_pairs=pairs)
+        started = start_model(start, task.target, basis.recipe, settings.seed, pairs)
         positions = started.config.max_position_embeddings
         basis = replace(basis, recipe=fit_length(basis.recipe, positions))
         wanted = recipe_basis(task, recipe).recipe.max_length  # a run that goes on has kept the fitted length

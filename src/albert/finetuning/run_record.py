@@ -26,7 +26,17 @@ from albert.runtime.files import new_directory
 from albert.runtime.json_files import decisive, fingerprint_of, read_journal, read_json_object, save_json, to_json
 from albert.tasks.examples import Example
 from albert.tasks.metrics import is_better
-from albert.tasks.task import UNNAMED, QuestionInContext, Score, Target, Task, TaskRecipe, ThresholdFrom, Words
+from albert.tasks.task import (
+    UNNAMED,
+    PairEncoding,
+    QuestionInContext,
+    Score,
+    Target,
+    Task,
+    TaskRecipe,
+    ThresholdFrom,
+    Words,
+)
 from albert.training.logging import TrainingResult
 from albert.training.run_folder import RunFolder
 from albert.training.state import other_entry
@@ -69,13 +79,13 @@ class BestModel:
             self.save(directory)
             save_json(directory / _SCORE_NAME, {"metric": name, "score": score, "scored_on": self.scored_on})
 
-    def tensors(self, target: Target) -> dict[str, torch.Tensor]:
+    def tensors(self, target: Target, pairs: PairEncoding = "together") -> dict[str, torch.Tensor]:
         """Its weights.
 
         Raises:
             MissingInput, DamagedData: they were removed or changed meanwhile.
         """
-        return open_model(self.directory, head_kind(target), n_outputs(target)).model.state_dict()
+        return open_model(self.directory, head_kind(target, pairs), n_outputs(target)).model.state_dict()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +136,13 @@ def selection_of(by: SelectedBy, scores: Mapping[str, float | None], journal: Pa
 
 RESULTS_NAME = "results.json"
 _FREE_TO_CHANGE = ("device", "workers", "micro_batch_tokens", "checkpoint_every")
-_SINCE_THE_FIRST_RUNS = {"exits": None, "freeze_encoder": False, "distillation": None, "page_examples": 5}
+_SINCE_THE_FIRST_RUNS = {
+    "exits": None,
+    "freeze_encoder": False,
+    "distillation": None,
+    "page_examples": 5,
+    "encode_pairs": "together",
+}
 """Values that mean what settings without such a field meant: they are not recorded, and older runs go on."""
 
 
@@ -140,6 +156,7 @@ class FinetuningSettings:
     kept back from training, or, as the reference has it, the scored ones. `select` says which model is the result, the
     last or the best of all evaluations. `evaluate_every` and `checkpoint_every` are steps. `exits` are the layers after
     which the head learns to answer, None the last alone; `freeze_encoder` lets only pooler and head learn;
+    `encode_pairs` says how the two texts of a pair are read, None as suits the model (see `choose_pair_encoding`);
     `distillation` names a teacher; `page_examples` is how many rows of the development set `examples.json` may hold.
     """
 
@@ -158,6 +175,7 @@ class FinetuningSettings:
     freeze_encoder: bool = False
     distillation: Distillation | None = None
     page_examples: int = 5
+    encode_pairs: PairEncoding | None = None
 
     def __post_init__(self) -> None:
         counts = {"max_train_examples": 1, "evaluate_every": 1, "checkpoint_every": 1, "micro_batch_tokens": 1}

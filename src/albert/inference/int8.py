@@ -73,6 +73,8 @@ def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
 
 def model_outputs(model: nn.Module, kind: Kind, batch: SampleBatch) -> Outputs:
     """What one of the model classes gives, in the precision it has."""
+    if kind == "pair_classification":  # where every sequence has a second text
+        batch = SampleBatch(batch.ids, [np.maximum(types, np.arange(len(types)) > 1) for types in batch.types])
     packed = pack(batch.ids, batch.types)
     with torch.inference_mode():
         if kind in ("pretraining", "masked_lm"):

@@ -272,6 +272,11 @@ def export_onnx(
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
     directory = find_model(source, revision)
     trained = open_trained(directory)
+    if trained.kind == "pair_classification":
+        why = "reads the texts of a pair separately, a graph here reads one sequence"
+        raise InvalidConfiguration(
+            directory, why, "fine-tune with --encode-pairs together, or serve it with albert serve"
+        )
     tokenizer = load_tokenizer(directory) if vocabulary_file(directory).is_file() else None
     config, extra = trained.opened.config, trained.opened.extra
     if tokenizer is not None:

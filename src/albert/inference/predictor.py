@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
-from torch import Tensor, nn
+from jaxtyping import Float32
+from torch import nn
 
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import (
@@ -45,8 +45,7 @@ from albert.inference.tasks import (
     tag_given_words,
     tag_words,
 )
-from albert.model.albert import AlbertModel, run_to_depth
-from albert.model.packing import PackedSequences
+from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, run_to_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.tasks.answers import THRESHOLD_KEY, stated_threshold
@@ -55,27 +54,6 @@ from albert.text.tokenizer_loading import load_tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
 # Texts to vectors: what the encoder says of every token, pooled into one vector a text.
-
-Pooling = Literal["mean", "cls"]
-"""The mean over all tokens, [CLS] and [SEP] among them, as sentence-transformers pools; or what stands at [CLS]."""
-
-
-class PooledEncoder(nn.Module):
-    """An encoder that gives one vector a sequence."""
-
-    def __init__(self, encoder: AlbertModel, pooling: Pooling) -> None:
-        super().__init__()
-        self.encoder, self.pooling = encoder, pooling
-
-    def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences H"]:
-        """The last layer's output, pooled."""
-        hidden = self.encoder(packed)
-        if self.pooling == "cls":
-            return hidden[packed.first_positions]
-        lengths = torch.tensor(packed.lengths, device=hidden.device)
-        sums = hidden.new_zeros(packed.n_sequences, hidden.shape[1], dtype=torch.float32)
-        member = torch.arange(packed.n_sequences, device=hidden.device).repeat_interleave(lengths)
-        return sums.index_add_(0, member, hidden.float()) / lengths[:, None]
 
 
 def embed_texts(
@@ -426,6 +404,8 @@ class Predictor(OpenedPredictor):
         check_texts("texts", texts)
         if pairs is not None:
             check_pairs("pairs", pairs, "texts", texts)
+        elif isinstance(self._model.model, AlbertForPairClassification):
+            raise UsageError("pairs", "are missing: this model compares two texts", "give a second text with each")
         parts = (texts,) if pairs is None else (texts, pairs)
         problem = self.extra.get("problem_type")
         return classify_texts(self._deciding, self.tokenizer, self.max_length, parts, len(self.labels), problem)

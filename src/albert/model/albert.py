@@ -5,7 +5,7 @@ running at another depth, and changing the dropout of an existing model."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from albert.model.config import AlbertConfig, LayerApplication, sharing_plan
 from albert.model.encoder import Encoder, initialize
 from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
-from albert.model.packing import PackedSequences, rows_for_products
+from albert.model.packing import PackedSequences, mean_states, rows_for_products, split_lengths, split_segments
 from albert.runtime.devices import linear
 from albert.runtime.errors import InvalidConfiguration
 
@@ -76,6 +76,25 @@ class AlbertModel(nn.Module):
         """One vector a sequence: tanh of a linear map of its [CLS]."""
         assert self.pooler is not None, "built without a pooler"
         return self.pooler(hidden[packed.first_positions]).tanh()
+
+
+Pooling = Literal["mean", "cls"]
+"""The mean over all tokens, [CLS] and [SEP] among them, as sentence-transformers pools; or what stands at [CLS]."""
+
+
+class PooledEncoder(nn.Module):
+    """An encoder that gives one vector a sequence."""
+
+    def __init__(self, encoder: AlbertModel, pooling: Pooling) -> None:
+        super().__init__()
+        self.encoder, self.pooling = encoder, pooling
+
+    def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences H"]:
+        """The last layer's output, pooled."""
+        hidden = self.encoder(packed)
+        if self.pooling == "cls":
+            return hidden[packed.first_positions]
+        return mean_states(hidden, packed.lengths)
 
 
 class PreTrainingLogits(NamedTuple):
@@ -166,6 +185,42 @@ class AlbertForSequenceClassification(nn.Module):
             return self.classifier(pooled)
         with torch.autocast(pooled.device.type, enabled=False):  # bfloat16 would round the year 1995 to 1992
             return self.classifier(pooled.float())
+
+
+class AlbertForPairClassification(nn.Module):
+    """Two texts, each encoded by itself: a linear head on (u, v, |u − v|, u·v), u and v the means of their states.
+
+    As sentence-transformers learns pairs (Reimers and Gurevych 2019, arXiv 1908.10084, §3, with the product u·v
+    beside). No token sees the other text, so the head and not attention compares them. Sequences come in as for any
+    other head, `[CLS] a [SEP] b [SEP]`. transformers has no class for it.
+    """
+
+    def __init__(self, config: AlbertConfig, num_labels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.albert = AlbertModel(config, with_pooler=False)
+        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.pair_classifier = nn.Linear(4 * config.hidden_size, num_labels)
+        initialize(self.pair_classifier, config.initializer_range)
+
+    @property
+    def classifier(self) -> nn.Linear:
+        """The linear head; its name in files is another one than that of a head on [CLS]."""
+        return self.pair_classifier
+
+    def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences labels"]:
+        """One row of logits a pair."""
+        return self.head_outputs(self.albert(split_segments(packed)), packed)
+
+    def head_outputs(
+        self, hidden: Float[Tensor, "split_tokens H"], packed: PackedSequences
+    ) -> Float[Tensor, "sequences labels"]:
+        """What the head makes of the states of `split_segments(packed)`."""
+        means = mean_states(hidden, split_lengths(packed))
+        u, v = means[0::2], means[1::2]
+        features = self.dropout(torch.cat([u, v, (u - v).abs(), u * v], dim=1))
+        with torch.autocast(features.device.type, enabled=False):  # see AlbertForSequenceClassification
+            return self.pair_classifier(features)
 
 
 class AlbertForTokenClassification(nn.Module):

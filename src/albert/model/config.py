@@ -202,6 +202,8 @@ class AlbertConfig:
 # large-L6`. Case and "_" for "-" do not matter. Lan et al. 2019, Tables 1, 3, 4, 11, 12 and 13.
 
 ALBERT_BASE = AlbertConfig()
+FULL_WIDTH = ALBERT_BASE.hidden_size
+"""H of the narrowest model that a recipe was published for."""
 ALBERT_LARGE = replace(
     ALBERT_BASE, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
 )

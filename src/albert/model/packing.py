@@ -15,6 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from albert.runtime.errors import InvalidConfiguration
+
 WASTE = 0.15
 """At most this share of a group's rectangle may be padding, before a new group is opened."""
 FREE_SCORES = 4096
@@ -133,6 +135,42 @@ def pack_run(token_ids: np.ndarray, token_type_ids: np.ndarray, lengths: np.ndar
         boundaries=torch.from_numpy(np.append(starts, len(token_ids)).astype(np.int32)),
         longest=int(lengths.max(initial=1)),
     )
+
+
+def split_lengths(packed: PackedSequences) -> tuple[int, ...]:
+    """Tokens of each text of sequences `[CLS] a [SEP] b [SEP]` in `split_segments`: of the first a, its b, and so on.
+
+    Raises:
+        InvalidConfiguration: a sequence has no second segment.
+    """
+    seconds = [int(types.sum()) for types in packed.token_type_ids.cpu().split(packed.lengths)]
+    if not all(seconds):
+        why = "has no second text, the model compares two"
+        raise InvalidConfiguration(f"sequence {seconds.index(0) + 1}", why, "give a pair of texts")
+    each = zip(packed.lengths, seconds, strict=True)
+    return tuple(n for length, second in each for n in (length - second, second + 1))
+
+
+def split_segments(packed: PackedSequences) -> PackedSequences:
+    """Sequences `[CLS] a [SEP] b [SEP]` as two each, `[CLS] a [SEP]` and `[CLS] b [SEP]`, on the same device.
+
+    Raises:
+        InvalidConfiguration: a sequence has no second segment.
+    """
+    lengths = np.array(split_lengths(packed), np.int64)
+    ids, kept = packed.token_ids.cpu().numpy(), lengths.copy()
+    kept[1::2] -= 1  # what a second text has in the run, where it has no [CLS]
+    run = np.insert(ids, (np.cumsum(kept) - kept)[1::2], ids[packed.first_positions.cpu().numpy()])
+    split, device = pack_run(run, np.zeros_like(run), lengths), packed.token_ids.device
+    return split.to(device) if packed.has_groups else split.without_groups(device)
+
+
+def mean_states(hidden: Float[Tensor, "tokens H"], lengths: tuple[int, ...]) -> Float[Tensor, "sequences H"]:
+    """The mean of each sequence's states, [CLS] and [SEP] among them, in float32."""
+    counts = torch.tensor(lengths, device=hidden.device)
+    member = torch.arange(len(lengths), device=hidden.device).repeat_interleave(counts)
+    sums = hidden.new_zeros(len(lengths), hidden.shape[1], dtype=torch.float32)
+    return sums.index_add(0, member, hidden.float()) / counts[:, None]
 
 
 def _attention_groups(

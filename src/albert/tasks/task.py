@@ -105,6 +105,7 @@ __all__ = [
     "Metric",
     "Option",
     "Pair",
+    "PairEncoding",
     "Published",
     "QuestionInContext",
     "Row",
@@ -229,6 +230,11 @@ class Option:
 SpanHeadKind = Literal["joint", "independent"]
 """joint: the end given the start, and a decision of its own that there is no answer (the paper's SQuAD 2.0 models);
 independent: start and end logits, both at [CLS] for no answer (what transformers calls question answering)."""
+
+
+PairEncoding = Literal["together", "separately"]
+"""How the two texts of a pair are read: as one sequence, where attention sees both (a cross-encoder), or each by itself
+(a bi-encoder), where the head compares the means of their states."""
 
 
 ThresholdFrom = Literal["train", "dev"]

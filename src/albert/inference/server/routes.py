@@ -52,6 +52,7 @@ from albert.inference.server.batching import (
 )
 from albert.inference.server.batching import Request as Accepted
 from albert.inference.server.limits import Limits
+from albert.model.albert import AlbertForPairClassification
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED
@@ -506,6 +507,8 @@ def refuse_inability(predictor: Predictor, ability: Ability) -> None:
 
 def reads_pairs(predictor: Predictor) -> bool | None:
     """Whether a model was fine-tuned on pairs of texts; None where neither its folder nor its task says so."""
+    if isinstance(predictor.network, AlbertForPairClassification):
+        return True
     own = table_task_of(Path(predictor.name))
     if own is not None:
         return own.pair is not None

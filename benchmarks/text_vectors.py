@@ -1,0 +1,73 @@
+"""How well cosines of text vectors follow people's judgement: Spearman on the development set of STS-B.
+
+python benchmarks/text_vectors.py --data ../shared/data/glue tiny runs/vectors
+
+For each model: the mean over the last layer's tokens (`albert.load(MODEL).embed`), the mean of its word embeddings, the
+same weighted by inverse document frequency (of the training sentences), and both with their three largest common
+directions removed. Nothing is trained."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+import albert
+from albert.tasks.submission import find_task
+
+
+def without_common_directions(vectors: np.ndarray, sample: np.ndarray, count: int = 3) -> np.ndarray:
+    """Vectors without the mean and the main directions of a sample."""
+    mean = sample.mean(axis=0)
+    directions = np.linalg.svd(sample - mean, full_matrices=False)[2][:count]
+    centred = vectors - mean
+    return centred - centred @ directions.T @ directions
+
+
+def main() -> None:
+    """Print the correlations of every model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--data", type=Path, required=True, help="the folder with STS-B/train.tsv and dev.tsv")
+    asked = parser.parse_args()
+    source = find_task("sts-b").source
+    dev, train = (source.read(asked.data, split).rows for split in ("dev", "train"))
+    texts = [[row.text(column) for row in dev] for column in ("sentence1", "sentence2")]
+    sample = [row.text("sentence1") for row in train]
+    gold = [float(row.text("score")) for row in dev]
+
+    def correlation(name: str, first: np.ndarray, second: np.ndarray) -> None:
+        products = (first * second).sum(axis=1)
+        cosines = products / (np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1))
+        print(f"{name}: {100 * spearmanr(cosines, gold)[0]:.1f}", flush=True)
+
+    def compared(name: str, first: np.ndarray, second: np.ndarray, common: np.ndarray) -> None:
+        correlation(name, first, second)
+        without = (without_common_directions(each, common) for each in (first, second))
+        correlation(f"{name}, without three common directions", *without)
+
+    for model in asked.models:
+        predictor = albert.load(model, precision="fp32")
+        compared(f"{model}: embed", *map(predictor.embed, texts), predictor.embed(sample))
+        encode = predictor.tokenizer.encode_batch
+        network = predictor.network
+        words = getattr(network, "albert", network).embeddings.word_embeddings.weight.detach().float().numpy()
+        found = [set(ids) for ids in encode(sample)]
+        seen = np.bincount([token for ids in found for token in ids], minlength=len(words))
+        for name, weights in (
+            ("word embeddings", np.ones(len(words))),
+            ("word embeddings by tf-idf", np.log((1 + len(found)) / (1 + seen))),
+        ):
+            means = [
+                np.stack([weights[ids] @ words[ids] / max(1, len(ids)) for ids in encode(part)])
+                for part in (*texts, sample)
+            ]
+            compared(f"{model}: {name}", *means)
+    matrix = TfidfVectorizer().fit(sample)
+    first, second = (matrix.transform(part) for part in texts)
+    print(f"tf-idf of words, cosine: {100 * spearmanr(np.asarray(first.multiply(second).sum(1)).ravel(), gold)[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

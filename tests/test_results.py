@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README, STARTING, MODELS, PERFORMANCE = (
+README, STARTING, OWN_TASK, MODELS, PERFORMANCE = (
     (ROOT / name).read_text(encoding="utf-8")
-    for name in ("README.md", "docs/getting-started.md", "docs/models.md", "docs/performance.md")
+    for name in ("README.md", "docs/getting-started.md", "docs/own-task.md", "docs/models.md", "docs/performance.md")
 )
 
 
@@ -20,9 +20,18 @@ def figures(run: str) -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("figure", ["masked_tokens_accuracy", "sentence_order_accuracy", "authorship_accuracy"])
 def test_the_figures_of_the_quickstart_were_measured(figure):
-    row = figures("2026-11-22-quickstart")[figure]
+    row = figures("2026-11-23-quickstart")[figure]
     assert f"| {float(row['value']):.1%} | {float(row['baseline']):.1%}".replace("%", " %") in STARTING
     assert row["commit"] in STARTING
+
+
+def test_the_scores_of_the_own_table_were_measured():
+    found = figures("2026-11-23-reviews")
+    for score in ("accuracy", "f1"):
+        value, constant = (float(found[score][key]) for key in ("value", "baseline"))
+        line = f"{score:<24} {value:.2f}   (best constant answer: {constant:.2f};"
+        assert line in README and line in OWN_TASK
+    assert found["f1"]["commit"] in README and f"in {float(found['seconds']['value']):.0f} s\n" in README
 
 
 def test_the_figures_of_the_models_were_measured():

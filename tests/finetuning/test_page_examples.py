@@ -60,6 +60,7 @@ def test_none_are_kept_where_none_are_wanted(pretrained, tmp_path, capsys):
     with running(lambda: Predictor.open(model, "cpu")) as server:
         until(lambda: server.service.state == "ready")
         assert server.request("GET", "/page/examples.json").said == {"examples": []}
+        assert server.request("GET", "/model").said["name"] == "run"  # its model lies in run/model
         (model / "examples.json").write_text('{"examples": [{"text": 3}]}')  # another program's file of that name
         assert server.request("GET", "/page/examples.json").said == {"examples": []}
     capsys.readouterr()

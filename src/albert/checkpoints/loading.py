@@ -53,7 +53,7 @@ class LoadingReport:
             ("missing", self.missing),
             ("newly initialised, at random", self.newly_initialised),
             ("in the file but not used", self.unexpected),
-            ("in the file but saying nothing new", self.dropped),
+            ("in the file but not needed", self.dropped),
         )
         lines += [f"{what}: {len(names)} ({_abridged(names)})" for what, names in findings if names]
         return [*lines, *self.notes]

@@ -188,7 +188,7 @@ def _tensors(report: ModelReport) -> dict[str, object]:
     named = {
         "random, train them first": found.newly_initialised,
         "in the file, not used": found.unexpected,
-        "in the file, saying nothing new": found.dropped,
+        "in the file but not needed": found.dropped,
     }
     lines: dict[str, object] = {}
     for words, names in named.items():

@@ -200,7 +200,8 @@ def test_the_examples_are_rows_that_the_model_keeps(kind, row, opened, predictor
     names = page.locator("#examples button").all_inner_texts()
     assert len(names) == 2 and all(0 < len(name) <= 80 for name in names) and page.locator("#error").is_hidden()
     page.get_by_role("tab", name="Compare").click()
-    assert "A storm at sea." in page.locator("#examples button").all_inner_texts()
+    assert "A storm at sea. · Wind and high waves." in page.locator("#examples button").all_inner_texts()
+    assert page.locator("#copies").is_hidden()
 
 
 def test_a_csv_file_is_answered_and_comes_back(opened, classifier):

@@ -518,10 +518,10 @@ def reads_pairs(predictor: Predictor) -> bool | None:
 
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
     """What a caller needs to know of a model; not where it lies on this machine."""
-    config = predictor.config
+    config, place = predictor.config, Path(predictor.name).absolute()
     labelled = {CLASSIFYING, SCORING, TAGGING} & set(predictor.abilities)
     return {
-        "name": Path(predictor.name).name,
+        "name": name if (name := place.name) != "model" else place.parent.name,  # a run keeps its model in model/
         "abilities": list(predictor.abilities),
         "addresses": addresses_of(predictor),
         "labels": predictor.labels if labelled else [],

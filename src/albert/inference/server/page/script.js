@@ -57,9 +57,10 @@ async function takeOwnExamples() {
   }
 }
 
-/** What a button says of an example: its question, or its first text, as far as there is room. */
+/** What a button says of an example: its question, two texts to compare, or its first text, as far as there is room. */
 function nameOf(example) {
-  const text = example.question || Object.values(example).find(Boolean);
+  const text = example.question || (example.second && `${example.first} · ${example.second}`)
+    || Object.values(example).find(Boolean);
   return text.length > 80 ? `${text.slice(0, 79)}…` : text;
 }
 

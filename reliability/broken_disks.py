@@ -7,27 +7,27 @@ made is whole; what was whole before stays so; and with room again the same comm
 """
 
 import itertools
-import json
+import os
 import random
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from reliability.crash_points import SAVES, Work, contents, damages, finished, goes_on, works
 from reliability.durable_calls import Fault
-from reliability.killable_runs import ForkServer, Run
+from reliability.killable_runs import ForkServer, Run, fork_server
 from reliability.promises import FULL_DISKS_ARE_SAID
-from reliability.report import CHECKOUT
-from reliability.small_material import small_material
+from reliability.small_material import Material, small_material
 from reliability.trial import Asked, Outcome, Trial
 
 MAKES = ("mkdir", "open", "rename", "replace", "link")
 """What a file system that is mounted to be read refuses."""
 SAID = "albert: error: "
 IN_WRITING, NOT_CREATABLE = 74, 73
+KILOBYTES = 16_000
+"""Of the small disk."""
 ON_A_SMALL_DISK = 0.25
 """The share of the tries that are made there."""
 
@@ -36,7 +36,7 @@ def run(asked: Asked) -> Outcome:
     """Break calls drawn at random, then fill a small disk."""
     draws = random.Random(asked.seed)
     material = small_material(asked.folder / "material")
-    server = ForkServer(asked.folder)
+    server = fork_server(asked.folder)
     model = finished(server, material.pretrain(asked.folder / "first", SAVES), asked.folder / "first") / "model"
     calls: list[tuple[Work, int, str]] = []
     expected: dict[str, dict[str, str]] = {}
@@ -59,8 +59,7 @@ def run(asked: Asked) -> Outcome:
         failures += [f"{work.name}, {what} at call {call} ({told}): {each}" for each in itertools.islice(wrong, 1)]
         met[what] += 1
         asked.report(1)
-    server.close()
-    small, told = fill_small_disks(asked.folder / "small", on_small, asked.seed)
+    small, told = fill_small_disks(asked.folder / "small", material, on_small, draws)
     failures += small
     asked.report(on_small)
     return Outcome(
@@ -90,20 +89,46 @@ def what_is_wrong(hurt: Run, place: Path) -> Iterator[str]:
     yield from (f"damaged: {damage}" for damage in damages(place))
 
 
-def fill_small_disks(folder: Path, count: int, seed: int) -> tuple[list[str], str]:
-    """Have this file run in a name space of its own with a small disk mounted; the failures, and "tried" or why not."""
+def fill_small_disks(folder: Path, material: Material, count: int, draws: random.Random) -> tuple[list[str], str]:
+    """Leave pre-training less room than it needs, in a name space with a small disk; failures, "tried" or why not."""
     if count == 0:
         return [], "not asked for"
     if shutil.which("unshare") is None:
         return [], "not tried: there is no unshare"
-    folder.mkdir()
-    command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-m", "reliability.small_disk"]
-    done = subprocess.run(
-        [*command, str(folder), str(count), str(seed)], cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
-    if not done.stdout.startswith("["):
-        return [], f"not tried: {(done.stderr.strip().splitlines() or ['no reason was given'])[-1][:200]}"
-    return json.loads(done.stdout), "tried"
+    disk = folder / "disk"
+    disk.mkdir(parents=True)
+    mount = f'mount -t tmpfs -o size={KILOBYTES}k none "$0" && exec "$@"'
+    small = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(disk)]
+    mounted = subprocess.run([*small, "true"], capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        return [], f"not tried: {(mounted.stderr.strip().splitlines() or ['no reason was given'])[-1][:200]}"
+    server = ForkServer(folder, small)
+    words = material.pretrain(folder / "out", SAVES)  # its recipe is no matter of the disk
+    words[words.index("--output") + 1] = str(disk / "out")
+    whole = server.start(words)
+    if whole.finish() != 0:
+        raise RuntimeError(whole.printed)
+    place = server.root / disk.relative_to("/") / "out"  # the disk, which only the server and its children see
+    expected, empty = contents(place), room(place.parent)
+    shutil.rmtree(place)
+    needed = room(place.parent) - empty
+    failures: list[str] = []
+    for _ in range(count):
+        left, filler = draws.randrange(needed), place.with_name("filler")
+        filler.write_bytes(bytes(room(place.parent) - left))
+        hurt = list(what_is_wrong(server.start(words), place))
+        filler.unlink()
+        wrong = hurt or list(goes_on(server, words, place, expected))
+        failures += [f"pretrain with {left:,} of {needed:,} bytes: {each}" for each in wrong[:1]]
+        shutil.rmtree(place, ignore_errors=True)
+    server.close()
+    return failures, "tried"
+
+
+def room(disk: Path) -> int:
+    """Bytes that are free."""
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_frsize
 
 
 TRIAL = Trial(

@@ -15,7 +15,7 @@ from pathlib import Path
 from albert.runtime.errors import AlbertError
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from reliability.durable_calls import NOT_COUNTED, Fault, Moment
-from reliability.killable_runs import ForkServer
+from reliability.killable_runs import ForkServer, fork_server
 from reliability.promises import KILL_IT_ANY_TIME
 from reliability.small_material import Material, small_material, sums, with_steps
 from reliability.trial import Asked, Outcome, Trial
@@ -65,7 +65,7 @@ def works(material: Material, model: Path) -> list[Work]:
 def run(asked: Asked) -> Outcome:
     """Die everywhere; of more points than are asked for, those spread evenly over all."""
     material = small_material(asked.folder / "material")
-    server = ForkServer(asked.folder)
+    server = fork_server(asked.folder)
     model = finished(server, material.pretrain(asked.folder / "first", SAVES), asked.folder / "first") / "model"
     points: list[Point] = []
     expected: dict[str, dict[str, str]] = {}
@@ -85,7 +85,6 @@ def run(asked: Asked) -> Outcome:
         failures += [f"{point.work.name}, {point.moment} call {point.number} ({point.call}): {what}" for what in found]
         died[point.work.name] += 1
         asked.report(1)
-    server.close()
     return Outcome(
         tried=len(chosen),
         failed=len(failures),

@@ -13,9 +13,12 @@ import os
 import select
 import signal
 
+import torch
+
 from albert.cli import main
 from albert.pretraining import batches
 from albert.pretraining import run as pretrain
+from albert.runtime.devices import measured_matmul_rate
 from albert.training import loop as steps
 from albert.training import run_folder
 from reliability.durable_calls import Fault, Faults
@@ -25,6 +28,7 @@ COMMANDS = ("pretrain", "finetune", "evaluate", "prepare", "tokenizer")
 WORK = (
     *("albert.cli.tasks", "albert.pretraining.run_identity"),
     *("torch._dynamo", "torch.profiler", "typeguard"),  # which torch's optimisers and tyro load when they are used
+    *("sklearn.metrics", "rich._emoji_codes"),  # which the scores of a task and what is printed need
 )
 """Imported before the first child is made: what reads the options, and what is loaded when there is work."""
 PHASES = (
@@ -43,6 +47,7 @@ def serve() -> None:
         importlib.import_module(main.COMMANDS[command].module)
     for module in WORK:
         importlib.import_module(module)
+    measured_matmul_rate(torch.device("cpu"), "fp32")  # is measured once a process; children find it
     waiting, children, more = b"", set(), True
     while more or children:
         if more and select.select([0], [], [], 0.002)[0]:

@@ -4,6 +4,7 @@ On a busy machine a kill may come late. The run that it is meant for therefore s
 can neither end nor get far before it dies.
 """
 
+import atexit
 import contextlib
 import json
 import os
@@ -90,12 +91,17 @@ class Run:
 
 
 class ForkServer:
-    """Starts commands in children of a process that has imported everything."""
+    """Starts commands in children of a process that has imported everything.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: where what they print is kept.
+        below: a command that runs the server as its last words, `unshare` say.
+    """
+
+    def __init__(self, directory: Path, below: Sequence[str] = ()) -> None:
         self._directory = directory
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "reliability.fork_server"],
+            [*below, sys.executable, "-m", "reliability.fork_server"],
             cwd=CHECKOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"},
             stdin=subprocess.PIPE,
@@ -104,6 +110,11 @@ class ForkServer:
         self._heard = b""
         self._starting: list[Run] = []
         self._runs: dict[int, Run] = {}
+
+    @property
+    def root(self) -> Path:
+        """The file systems as the server sees them."""
+        return Path(f"/proc/{self._process.pid}/root")
 
     def start(
         self,
@@ -190,6 +201,27 @@ class ForkServer:
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
+
+
+_kept: ForkServer | None = None
+
+
+def fork_server(directory: Path) -> ForkServer:
+    """The fork server of this process, which is started once and ends with it; what its children print is kept here."""
+    global _kept
+    if _kept is None:
+        _kept = ForkServer(directory)
+        atexit.register(close_fork_server)
+    _kept._directory = directory
+    return _kept
+
+
+def close_fork_server() -> None:
+    """End the fork server of this process, if there is one."""
+    global _kept
+    if _kept is not None:
+        _kept.close()
+        _kept = None
 
 
 class Killer:

@@ -18,7 +18,7 @@ from pathlib import Path
 from albert.runtime.errors import AlbertError
 from albert.runtime.manifest import verify_directory
 from albert.training.run_folder import RunFolder
-from reliability.killable_runs import PHASES, ForkServer, Killer, final_files, told
+from reliability.killable_runs import PHASES, ForkServer, Killer, final_files, fork_server, told
 from reliability.promises import KILL_IT_ANY_TIME
 from reliability.report import CHECKOUT
 from reliability.small_material import small_material, with_steps
@@ -36,7 +36,7 @@ def run(asked: Asked) -> Outcome:
     material = small_material(asked.folder / "material")
     of_a_run = min(KILLS_OF_A_RUN, asked.count)
     recipe = with_steps(STEPS_LOST * (-(-of_a_run // len(PHASES)) + 1))
-    server = ForkServer(asked.folder)
+    server = fork_server(asked.folder)
     undisturbed = server.start(material.pretrain(asked.folder / "undisturbed", recipe))
     if undisturbed.finish() != 0:
         raise RuntimeError(undisturbed.printed)
@@ -64,7 +64,6 @@ def run(asked: Asked) -> Outcome:
             asked.report(1)
         failures += [f"run {runs}, {killed} kills: {what}" for what in ending(server, words, expected)]
         runs += 1
-    server.close()
     return Outcome(
         tried=died_in.total(),
         failed=len(failures),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reliability.killable_runs import ForkServer, Run, final_files
+from reliability.killable_runs import ForkServer, Run, final_files, fork_server
 from reliability.promises import NEVER_HANGS
 from reliability.small_material import RECIPE, Material, small_material
 from reliability.trial import Asked, Outcome, Trial
@@ -113,7 +113,7 @@ def run(asked: Asked) -> Outcome:
     """Take the ways in turn."""
     draws = random.Random(asked.seed)
     material = small_material(asked.folder / "material")
-    server = ForkServer(asked.folder)
+    server = fork_server(asked.folder)
     expected, samples = undisturbed(server, material, asked.folder)
     tried: Counter[str] = Counter()
     failures: list[str] = []
@@ -128,7 +128,6 @@ def run(asked: Asked) -> Outcome:
         failures += [f"{way.__name__}, try {number}: {what}" for what in found]
         tried[way.__name__] += 1
         asked.report(1)
-    server.close()
     return Outcome(
         tried=tried.total(),
         failed=len(failures),

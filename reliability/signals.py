@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reliability.killable_runs import PHASES, ForkServer, Run, final_files, lengths, told
+from reliability.killable_runs import PHASES, Run, final_files, fork_server, lengths, told
 from reliability.promises import SIGNALS_SAVE
 from reliability.random_kills import ending, fresh_process, seconds_to_a_checkpoint
 from reliability.small_material import small_material, with_steps
@@ -37,13 +37,14 @@ def run(asked: Asked) -> Outcome:
     material = small_material(asked.folder / "material")
     of_a_run = min(SIGNALS_OF_A_RUN, asked.count)
     recipe = replace(with_steps(STEPS_OF_A_SIGNAL * of_a_run), workers=1, checkpoint_every=5)
-    server = ForkServer(asked.folder)
+    server = fork_server(asked.folder)
     undisturbed = server.start(material.pretrain(asked.folder / "undisturbed", recipe))
     if undisturbed.finish() != 0:
         raise RuntimeError(undisturbed.printed)
     expected = final_files(asked.folder / "undisturbed"), told(asked.folder / "undisturbed")
     seconds = {phase: statistics.median(lengths(undisturbed, phase)) for phase in PHASES}
-    to_a_checkpoint = seconds_to_a_checkpoint(material.pretrain(asked.folder / "rehearsal", recipe))
+    rehearsal = material.pretrain(asked.folder / "rehearsal", recipe)
+    to_a_checkpoint = seconds_to_a_checkpoint(rehearsal) if asked.count >= FRESH_EVERY else 0.0
     met: Counter[str] = Counter()
     failures: list[str] = []
     longest = 0.0
@@ -69,7 +70,6 @@ def run(asked: Asked) -> Outcome:
             asked.report(1)
         failures += [f"run {runs}: {what}" for what in ending(server, words, expected)]
         runs += 1
-    server.close()
     return Outcome(
         tried=met.total(),
         failed=len(failures),

@@ -21,7 +21,7 @@ from pathlib import Path
 from albert.runtime.errors import AlbertError
 from albert.runtime.files import FileLock, lock_file
 from albert.runtime.manifest import verify_directory
-from reliability.killable_runs import ForkServer
+from reliability.killable_runs import fork_server
 from reliability.odd_files import odd_files
 from reliability.promises import ANY_MACHINE
 from reliability.report import CHECKOUT
@@ -47,7 +47,7 @@ def run(asked: Asked) -> Outcome:
     """All of it, `count` times."""
     draws = random.Random(asked.seed)
     tried, failures, details = 0, [], {}
-    forks = ForkServer(asked.folder)
+    forks = fork_server(asked.folder)
     for number in range(asked.count):
         folder = asked.folder / str(number)
         folder.mkdir()
@@ -63,7 +63,6 @@ def run(asked: Asked) -> Outcome:
                 tried += 1
                 failures += [f"round {number}, {what}: {wrong}"] if wrong else []
         asked.report(1)
-    forks.close()
     return Outcome(
         tried=tried,
         failed=len(failures),
@@ -113,11 +112,11 @@ def neighbours(folder: Path, details: dict) -> Checks:
 
 
 def _what_neighbours_did(place: Path, before: tuple[str, ...], foreign: Path) -> Iterator[str]:
-    found: list[Path] = []
     first = _converting(place / "first", before)
     try:
-        while first.poll() is None and not (found := list(place.glob(".first.tmp-*"))):
-            time.sleep(0.0005)
+        while first.poll() is None and not any(name.startswith(".first.tmp-") for name in os.listdir(place)):
+            time.sleep(0.001)
+        found = list(place.glob(".first.tmp-*"))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(first.pid, signal.SIGSTOP)
         if not found:

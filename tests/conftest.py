@@ -20,9 +20,10 @@ from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
 
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The same examples every time, and fewer of them: minutes of the whole suite.
-settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True, max_examples=40)
+# Other examples every time, so that many runs try many; `--hypothesis-profile=thorough` tries many in one.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+settings.register_profile("thorough", parent=settings.get_profile("here"), max_examples=1000)
+settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 CHECKOUT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ from reliability import odd_files, strangers
 
 
 def test_strangers_are_served_and_nothing_of_theirs_is_touched(tmp_path, monkeypatch):
-    monkeypatch.setattr(strangers, "PART", ("tests/cli/test_verify.py",))
+    monkeypatch.setattr(strangers, "PART", ("tests/runtime/test_progress.py",))
     monkeypatch.setattr(odd_files, "ROWS", 5_000)
     monkeypatch.setattr(odd_files, "GROWING", "\ufdfa" * 100_000)
     entry = run_trial(TRIAL, "quick", seed=0, scratch=tmp_path)

@@ -33,13 +33,10 @@ from albert.tasks.examples import (
     cut_windows,
     join_sequences,
     span_features,
-    to_examples,
     token_span,
 )
-from albert.tasks.squad import SQUAD_1
 from albert.tasks.task import Answer
 from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_loading import load_tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
 # The best answers are the best of all allowed spans, with their share of all probability, or of none.
@@ -381,22 +378,3 @@ def test_the_best_allowed_span_wins(tokenizer):
     best = best_answers([question], features, rows, max_answer_tokens=1)[0].candidates[0]
     assert best.score == 12.0
     assert (best.start, best.end) == tuple(features.character_spans[0][1])
-
-
-def test_gold_tokens_of_the_official_dev_set_are_the_gold_answers(shared):
-    """Containment is complete, and choosing the gold tokens scores what the tokenizer allows at best."""
-    tokenizer = load_tokenizer(shared / "data/checkpoints/spiece.model")
-    examples = to_examples(SQUAD_1, SQUAD_1.source.read(shared / "data/squad", "dev").rows)[::60]
-    features = span_features(examples, tokenizer, 384, 64, 128)
-    assert features.counts["answers_not_aligned"] == 0
-    predicted, held = [], {w.example for w, t in zip(features.windows, features.targets, strict=True) if t[0] >= 0}
-    assert held == set(range(len(examples)))
-    for index, question in enumerate(examples):
-        gold, spans = question.answers[0], features.character_spans[index]
-        first, last = token_span(spans, gold)
-        assert spans[first, 0] <= gold.start
-        assert spans[last, 1] >= gold.start + len(gold.text.rstrip())
-        predicted.append(question.texts[1][spans[first, 0] : spans[last, 1]])
-    golds = [[answer.text for answer in question.answers[:1]] for question in examples]
-    assert span_exact_match(golds, predicted) > 98.5
-    assert span_f1(golds, predicted) > 99.4

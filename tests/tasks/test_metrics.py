@@ -320,12 +320,6 @@ def test_without_answers_nothing_is_right():
     assert baseline_scores(SQUAD, []) == {"span_f1": None, "span_exact_match": None}
 
 
-def test_on_the_real_questions_a_constant_is_worth_next_to_nothing(shared):
-    rows = SQUAD.source.read(shared / "data", "dev").rows
-    scores = baseline_scores(SQUAD, [tuple(answer.text for answer in row.answers) for row in rows])
-    assert scores["span_exact_match"] == pytest.approx(scores["span_f1"], abs=1) and 0 < scores["span_f1"] < 2
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # The averages are those of the paper's tables.
 

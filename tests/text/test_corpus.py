@@ -332,7 +332,7 @@ CASES = [
     Case("CR", {"a.txt": b"one\r\rtwo\r"}, ["one\r", "two\r"], reading=BLANK_LINES),
     Case("U+2028", {"a.txt": "one\u2028\u2028two".encode()}, ["one\u2028\u2028two"], reading=BLANK_LINES),
     Case("U+2028 in JSON lines", {"a.jsonl": '{"text": "one\u2028two"}'.encode()}, ["one\u2028two"]),
-    Case("a hundred thousand lines", {"a.txt": b"one\n\n" * 100_000}, ["one\n"] * 100_000, reading=BLANK_LINES),
+    Case("twenty thousand lines", {"a.txt": b"one\n\n" * 20_000}, ["one\n"] * 20_000, reading=BLANK_LINES),
     Case(
         "one huge line",
         {"a.txt": b"word " * 400},

@@ -1,0 +1,139 @@
+"""Real files: every row of them is an example, right answers score 100, and tokens can say the answers."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from albert.tasks.answers import OpenAnswer, answer_exact_match, span_exact_match, span_f1
+from albert.tasks.examples import span_features, to_examples, token_span
+from albert.tasks.metrics import baseline_scores, task_scores
+from albert.tasks.submission import DECLARED
+from albert.tasks.task import Score, Span
+from albert.text.tokenizer_loading import load_tokenizer
+
+OFFICIAL = {
+    ("cola", "train"): 8551,
+    ("cola", "dev"): 1043,
+    ("sst-2", "train"): 67349,
+    ("sst-2", "dev"): 872,
+    ("mrpc", "train"): 3668,
+    ("mrpc", "dev"): 408,
+    ("sts-b", "train"): 5749,
+    ("sts-b", "dev"): 1500,
+    ("qnli", "dev"): 5463,
+    ("rte", "train"): 2490,
+    ("rte", "dev"): 277,
+    ("wnli", "train"): 635,
+    ("wnli", "dev"): 71,
+    ("mnli", "dev"): 9815,
+    ("squad-1.1", "dev"): 10570,
+    ("squad-2.0", "dev"): 11873,
+}
+OTHERS = {  # in the layout of a task
+    ("squad-1.1", "squad/train-v1.1-subset.json.gz"): 8180,
+    ("squad-2.0", "squad/train-v2.0-subset.json.gz"): 4719,
+    ("squad-1.1", "qa_extra/squadshifts_new_wiki_v1.0.json.gz"): 7938,
+    ("qnli", "glue/QNLI/train-derived.tsv.gz"): 29356,
+    ("race", "race/train.middle.jsonl.gz"): 25421,
+    ("race", "race/dev.middle.jsonl.gz"): 1436,
+    ("race", "race/dev.high.jsonl.gz"): 3451,
+}
+
+
+@cache
+def read(data: Path, name: str, file: str):
+    """The examples of a split or of a file in a task's layout, and what was counted."""
+    task = DECLARED[name]
+    if "/" in file:
+        found = task.source.with_files({"train": data / file}).read(data, "train")
+    else:
+        found = task.source.read(data / ("squad" if isinstance(task.target, Span) else "glue"), file)
+    return to_examples(task, found.rows), found.counts
+
+
+@pytest.mark.parametrize(("name", "file"), [*OFFICIAL, *OTHERS])
+def test_every_row_is_an_example_and_right_answers_score_100(shared, name, file):
+    task = DECLARED[name]
+    examples, counts = read(shared / "data", name, file)
+    assert len(examples) == (OFFICIAL | OTHERS)[name, file]
+    assert all(text.strip() for example in examples for text in example.texts)
+    gold = said = [example.target for example in examples]
+    if isinstance(task.target, Span):
+        if "/" in file:  # some of their answers are nothing but punctuation, which no score sees
+            return
+        gold = [[answer.text for answer in example.answers] for example in examples]
+        said = [answers[0] if answers else "" for answers in gold]
+        if task.target.may_be_absent:
+            said = [OpenAnswer(text, 0.0, answered=bool(text)) for text in said]
+    else:
+        assert {type(target) for target in gold} == {float if isinstance(task.target, Score) else int}
+    if name == "race":
+        assert {each.group for each in examples} == {file.split(".")[1]}
+    if (name, file) == ("squad-1.1", "dev"):
+        assert (counts["answers"], counts["answers_not_found"]) == (34726, 0)
+    scores = task_scores(task, gold, said)
+    assert all(score == pytest.approx(100) for name, score in scores.items() if not name.endswith("thresh"))
+
+
+LONGER = {"5726ed6cf1498d1400e8f00d", "572fe60fb2c2fd140056858e", "572878942ca10214002da3a5"}
+"""Questions all of whose answers are longer than the 30 tokens of the paper's recipe."""
+PART_OF_A_PIECE = {"56dfa1d34a1a83140091ebd4"}
+"""A question whose answer is "four", in a context that has it only in the piece of "fourth"."""
+
+
+@cache
+def released(shared: Path):
+    return load_tokenizer(shared / "data/checkpoints/spiece.model")
+
+
+@cache
+def places(shared: Path, context: str) -> np.ndarray:
+    return np.asarray(released(shared).encode_with_offsets(context)[1])
+
+
+@pytest.mark.parametrize(("name", "exceptions"), [("squad-1.1", LONGER | PART_OF_A_PIECE), ("squad-2.0", LONGER)])
+def test_tokens_can_say_every_answer_but_these(shared, name, exceptions):
+    """The best that any model can say, whose answers are tokens of the released vocabulary: exact but for a few."""
+    missed = set()
+    for example in read(shared / "data", name, "dev")[0]:
+        if not example.answers:
+            continue
+        context = example.texts[1]
+        where = places(shared, context)
+        spans = [token_span(where, answer) for answer in example.answers]
+        said = [
+            context[where[first, 0] : where[last, 1]]
+            for first, last in filter(None, spans)
+            if last - first < DECLARED[name].target.max_answer_tokens
+        ]
+        gold = [answer.text for answer in example.answers]
+        if not any(answer_exact_match(gold, text) for text in said):
+            missed.add(example.identifier)
+    assert missed == exceptions
+
+
+def test_windows_hold_the_gold_tokens_and_they_score_what_the_tokenizer_allows(shared):
+    examples = read(shared / "data", "squad-1.1", "dev")[0][::60]
+    features = span_features(examples, released(shared), 384, 64, 128)
+    assert features.counts["answers_not_aligned"] == 0
+    predicted, held = [], {w.example for w, t in zip(features.windows, features.targets, strict=True) if t[0] >= 0}
+    assert held == set(range(len(examples)))
+    for index, question in enumerate(examples):
+        gold, spans = question.answers[0], features.character_spans[index]
+        first, last = token_span(spans, gold)
+        assert spans[first, 0] <= gold.start
+        assert spans[last, 1] >= gold.start + len(gold.text.rstrip())
+        predicted.append(question.texts[1][spans[first, 0] : spans[last, 1]])
+    golds = [[answer.text for answer in question.answers[:1]] for question in examples]
+    assert span_exact_match(golds, predicted) > 98.5
+    assert span_f1(golds, predicted) > 99.4
+
+
+def test_a_constant_is_worth_next_to_nothing(shared):
+    """Of every tenth question: of fewer, one may be answered by chance."""
+    questions = read(shared / "data", "squad-1.1", "dev")[0][::10]
+    answers = [tuple(answer.text for answer in each.answers) for each in questions]
+    scores = baseline_scores(DECLARED["squad-1.1"], answers)
+    assert scores["span_exact_match"] == pytest.approx(scores["span_f1"], abs=1) and 0 < scores["span_f1"] < 2

@@ -53,7 +53,7 @@ def run(asked: Asked) -> Outcome:
         folder.mkdir()
         parts = (
             odd_files(forks, folder / "files", draws),  # first: it forks, and later there were threads
-            neighbours(folder / "volume", details),
+            neighbours(folder / "volume", details, plain=asked.count > 1),
             threads_and_locks(folder / "lock"),
             surroundings(folder, draws, details),
             callers(forks, draws, details),
@@ -98,13 +98,21 @@ def surroundings(folder: Path, draws: random.Random, details: dict) -> Checks:
 # ---- containers on one volume ----------------------------------------------------------------------------------------
 
 
-def neighbours(folder: Path, details: dict) -> Checks:
-    """One command stands still in the middle of its writing while another, which cannot see it, writes beside it."""
+def neighbours(folder: Path, details: dict, plain: bool = True) -> Checks:
+    """One command stands still in the middle of its writing while another, which cannot see it, writes beside it.
+
+    Args:
+        folder: where they write.
+        details: gets whether containers were tried.
+        plain: whether processes are tried that see each other, also where there may be containers.
+    """
     permitted = (
         shutil.which("unshare") and not subprocess.run([*IN_A_CONTAINER, "true"], capture_output=True).returncode
     )
     details["containers"] = "tried" if permitted else "not tried: this user may not make name spaces"
-    for name, before in (("processes", ()), *((("containers", IN_A_CONTAINER),) if permitted else ())):
+    plain = plain or not permitted
+    pairs = [("processes", ())] * plain + [("containers", IN_A_CONTAINER)] * bool(permitted)
+    for name, before in pairs:
         place = folder / name
         foreign = place / ".second.tmp-999999999-0123abcd"  # as written elsewhere, where there are no locks
         foreign.mkdir(parents=True)

@@ -10,9 +10,8 @@ import pytest
 import transformers
 
 from albert.cli.main import run
-from albert.inference.embedding import save_for_sentence_transformers
 from albert.inference.int8 import quantize_directory
-from albert.inference.predictor import Predictor
+from albert.inference.predictor import Predictor, save_for_sentence_transformers
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import CannotCreate, InvalidConfiguration

@@ -5,12 +5,13 @@ import random
 from reliability.lanes import run_trial
 from reliability.strangers import TRIAL, neighbours, surroundings, threads_and_locks
 
-from reliability import odd_files, strangers
+from reliability import odd_files, strange_callers, strangers
 
 
 def test_strangers_are_served_and_nothing_of_theirs_is_touched(tmp_path, monkeypatch):
     monkeypatch.setattr(strangers, "PART", ("tests/runtime/test_progress.py",))
     monkeypatch.setattr(odd_files, "ROWS", 5_000)
+    monkeypatch.setattr(strange_callers, "CANCELLATIONS", 3)
     monkeypatch.setattr(odd_files, "GROWING", "\ufdfa" * 100_000)
     entry = run_trial(TRIAL, "quick", seed=0, scratch=tmp_path)
     assert entry.failures == ()

@@ -13,8 +13,8 @@ from albert.checkpoints.hub import push_model
 from albert.cli.model_commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, facts
-from albert.inference.embedding import save_for_sentence_transformers
 from albert.inference.int8 import quantize_directory
+from albert.inference.predictor import save_for_sentence_transformers
 from albert.runtime.environment import load_by_name
 
 NEXT = {

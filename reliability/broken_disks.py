@@ -36,7 +36,7 @@ def run(asked: Asked) -> Outcome:
     """Break calls drawn at random, then fill a small disk."""
     draws = random.Random(asked.seed)
     material = small_material(asked.folder / "material")
-    server = fork_server(asked.folder)
+    server = fork_server()
     model = finished(server, material.pretrain(asked.folder / "first", SAVES), asked.folder / "first") / "model"
     calls: list[tuple[Work, int, str]] = []
     expected: dict[str, dict[str, str]] = {}

@@ -65,7 +65,7 @@ def works(material: Material, model: Path) -> list[Work]:
 def run(asked: Asked) -> Outcome:
     """Die everywhere; of more points than are asked for, those spread evenly over all."""
     material = small_material(asked.folder / "material")
-    server = fork_server(asked.folder)
+    server = fork_server()
     model = finished(server, material.pretrain(asked.folder / "first", SAVES), asked.folder / "first") / "model"
     points: list[Point] = []
     expected: dict[str, dict[str, str]] = {}

@@ -24,9 +24,9 @@ from albert.training import run_folder
 from reliability.durable_calls import Fault, Faults
 
 TOLD = 1
-COMMANDS = ("pretrain", "finetune", "evaluate", "prepare", "tokenizer")
+COMMANDS = ("pretrain", "finetune", "evaluate", "predict", "prepare", "tokenizer")
 WORK = (
-    *("albert.cli.tasks", "albert.pretraining.run_identity"),
+    *("albert.cli.tasks", "albert.cli.predict", "albert.inference.files", "albert.pretraining.run_identity"),
     *("torch._dynamo", "torch.profiler", "typeguard"),  # which torch's optimisers and tyro load when they are used
     *("sklearn.metrics", "rich._emoji_codes"),  # which the scores of a task and what is printed need
 )

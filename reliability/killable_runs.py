@@ -10,11 +10,13 @@ import json
 import os
 import random
 import select
+import shutil
 import signal
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -206,13 +208,12 @@ class ForkServer:
 _kept: ForkServer | None = None
 
 
-def fork_server(directory: Path) -> ForkServer:
-    """The fork server of this process, which is started once and ends with it; what its children print is kept here."""
+def fork_server() -> ForkServer:
+    """The fork server of this process, which is started once and ends with it."""
     global _kept
     if _kept is None:
-        _kept = ForkServer(directory)
+        _kept = ForkServer(Path(tempfile.mkdtemp(prefix="reliability-printed-")))
         atexit.register(close_fork_server)
-    _kept._directory = directory
     return _kept
 
 
@@ -221,6 +222,7 @@ def close_fork_server() -> None:
     global _kept
     if _kept is not None:
         _kept.close()
+        shutil.rmtree(_kept._directory)
         _kept = None
 
 

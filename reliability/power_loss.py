@@ -39,7 +39,7 @@ def run(asked: Asked) -> Outcome:
     for name, defect in DEFECTS.items():
         place = asked.folder / name.replace(" ", "-")
         with defect():
-            found = any(broken for broken in lost(CHECKPOINTS, place, 400, random.Random(asked.seed)))
+            found = any(broken for broken in lost(CHECKPOINTS, place, 400, random.Random(asked.seed), True))
         caught += [name] if found else []
         failures += [] if found else [f"the deliberate defect was not noticed: {name}"]
     return Outcome(
@@ -54,8 +54,8 @@ def run(asked: Asked) -> Outcome:
     )
 
 
-def lost(work: Work, folder: Path, most: int, draws: random.Random) -> Iterator[list[str]]:
-    """Do work, and judge about `most` of the states in which the power may leave it."""
+def lost(work: Work, folder: Path, most: int, draws: random.Random, until_broken: bool = False) -> Iterator[list[str]]:
+    """Do work, and judge about `most` of the states in which the power may leave it, or those to the first failure."""
     calls = 0
 
     def count(*_: str) -> None:
@@ -76,7 +76,7 @@ def lost(work: Work, folder: Path, most: int, draws: random.Random) -> Iterator[
         nonlocal seen
         disk.saw(moment, name, where)
         seen += 1
-        wanted = round(most * seen / calls) - len(found)
+        wanted = 0 if until_broken and any(found) else round(most * seen / calls) - len(found)
         unwatch()
         for possibility in disk.possible(draws, wanted):
             shutil.rmtree(state, ignore_errors=True)

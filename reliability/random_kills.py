@@ -36,7 +36,7 @@ def run(asked: Asked) -> Outcome:
     material = small_material(asked.folder / "material")
     of_a_run = min(KILLS_OF_A_RUN, asked.count)
     recipe = with_steps(STEPS_LOST * (-(-of_a_run // len(PHASES)) + 1))
-    server = fork_server(asked.folder)
+    server = fork_server()
     undisturbed = server.start(material.pretrain(asked.folder / "undisturbed", recipe))
     if undisturbed.finish() != 0:
         raise RuntimeError(undisturbed.printed)

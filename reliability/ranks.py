@@ -113,7 +113,7 @@ def run(asked: Asked) -> Outcome:
     """Take the ways in turn."""
     draws = random.Random(asked.seed)
     material = small_material(asked.folder / "material")
-    server = fork_server(asked.folder)
+    server = fork_server()
     expected, samples = undisturbed(server, material, asked.folder)
     tried: Counter[str] = Counter()
     failures: list[str] = []

@@ -37,7 +37,7 @@ def run(asked: Asked) -> Outcome:
     material = small_material(asked.folder / "material")
     of_a_run = min(SIGNALS_OF_A_RUN, asked.count)
     recipe = replace(with_steps(STEPS_OF_A_SIGNAL * of_a_run), workers=1, checkpoint_every=5)
-    server = fork_server(asked.folder)
+    server = fork_server()
     undisturbed = server.start(material.pretrain(asked.folder / "undisturbed", recipe))
     if undisturbed.finish() != 0:
         raise RuntimeError(undisturbed.printed)

@@ -47,7 +47,7 @@ def run(asked: Asked) -> Outcome:
     """All of it, `count` times."""
     draws = random.Random(asked.seed)
     tried, failures, details = 0, [], {}
-    forks = fork_server(asked.folder)
+    forks = fork_server()
     for number in range(asked.count):
         folder = asked.folder / str(number)
         folder.mkdir()

@@ -5,6 +5,7 @@ Nothing here imports `albert`: the hook that executes the package's annotations 
 
 import os
 import random
+import sys
 from pathlib import Path
 
 # Before anything imports them: workers share the cores, and nothing may be fetched.
@@ -42,6 +43,22 @@ def outside_a_launcher(monkeypatch):
     """No test sees the ranks of a launcher that happens to have started the suite."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def end_of_forks():
+    """The process that trials and tests fork from is started by the first that needs it and ends with the tests."""
+    yield
+    if runs := sys.modules.get("reliability.killable_runs"):
+        runs.close_fork_server()
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    """Starts `albert` in children of a process that has imported everything."""
+    from reliability.killable_runs import fork_server
+
+    return fork_server()
 
 
 @pytest.fixture(scope="session")

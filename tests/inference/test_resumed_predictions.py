@@ -4,14 +4,11 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 import tracemalloc
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 import torch
@@ -29,40 +26,6 @@ from albert.text.records import Record, read_records
 
 ROWS = 1100
 ENDINGS = ("jsonl", "csv", "parquet")
-
-
-class Server:
-    """Runs commands one after the other, each in a process of its own that can be killed."""
-
-    def __init__(self) -> None:
-        script = Path(__file__).with_name("answering_server.py")
-        self.process = subprocess.Popen(
-            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def begin(self, *words: object) -> int:
-        """The number of the process that runs a command."""
-        print(json.dumps([str(word) for word in words]), file=self._stream("stdin"), flush=True)
-        return int(self._stream("stdout").readline())
-
-    def end(self) -> int:
-        """Its exit code, as soon as it has one."""
-        return int(self._stream("stdout").readline())
-
-    def close(self) -> None:
-        self._stream("stdin").close()
-        self.process.wait(timeout=60)
-        self._stream("stdout").close()
-
-    def _stream(self, name: str) -> IO[str]:
-        return getattr(self.process, name)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="module")
@@ -83,26 +46,22 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_killed_anywhere_it_ends_with_the_same_bytes(
-    server: Server, model: Path, rows: Path, tmp_path: Path, ending: str
+    fork_server: Any, model: Path, rows: Path, tmp_path: Path, ending: str
 ) -> None:
-    words = ("predict", model, "--input", rows, "--precision", "fp32", "--output")
+    words = ["predict", str(model), "--input", str(rows), "--precision", "fp32", "--output"]
     whole, killed = tmp_path / f"whole.{ending}", tmp_path / f"killed.{ending}"
-    server.begin(*words, whole)
-    assert server.end() == 0
+    assert fork_server.start([*words, str(whole)]).finish() == 0
     draws, kills = random.Random(ending), 0
     for _ in range(3):
-        process = server.begin(*words, killed)
+        process = fork_server.start([*words, str(killed)])
         wanted = draws.uniform(0, 0.9) * whole.stat().st_size
         while not killed.exists() and _size(tmp_path / f"killed.{ending}.partial" / "rows") < wanted:
             time.sleep(0.001)
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-        kills += server.end() == -signal.SIGKILL
+        kills += process.kill()
         if killed.exists():
             break
     if not killed.exists():
-        server.begin(*words, killed)
-        assert server.end() == 0
+        assert fork_server.start([*words, str(killed)]).finish() == 0
     assert kills
     assert killed.read_bytes() == whole.read_bytes()
 

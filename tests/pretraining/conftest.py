@@ -101,13 +101,3 @@ def corpus_of(tiny_corpus):
             return self._lengths[shard]
 
     return CorpusInMemory
-
-
-@pytest.fixture(scope="session")
-def fork_server(tmp_path_factory):
-    """Starts `albert` in children of a process that has imported everything."""
-    from reliability.killable_runs import ForkServer
-
-    server = ForkServer(tmp_path_factory.mktemp("printed"))
-    yield server
-    server.close()

@@ -1,4 +1,4 @@
-"""The same commands in fresh processes that differ in all that must not matter: the same bytes.
+"""The same commands in fresh processes that differ in all that must not matter, and in a forked one: the same bytes.
 
 Tokenizer, corpus, pre-trained model, fine-tuned model and evaluation are made from text whose files lie in another
 order and have other times, with another hash seed, locale, time zone, umask and working directory, and with other
@@ -18,6 +18,7 @@ from pathlib import Path
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.training.state import TENSORS_NAME
 from reliability.crash_points import SAVES
+from reliability.killable_runs import fork_server
 from reliability.promises import SAME_BYTES
 from reliability.report import CHECKOUT
 from reliability.small_material import PIECES, Material, small_material, sums
@@ -62,7 +63,7 @@ def run(asked: Asked) -> Outcome:
     draws = random.Random(asked.seed)
     material = small_material(asked.folder / "material")
     locales = available_locales()
-    first = made(material, asked.folder, Surroundings(0, "C", "UTC", 0o022, "first", 1, False, 0))
+    first = made(material, asked.folder, Surroundings(0, "C", "UTC", 0o022, "first", 1, False, 0), forked=True)
     if isinstance(first, str):
         raise RuntimeError(first)
     failures: list[str] = []
@@ -88,7 +89,7 @@ def run(asked: Asked) -> Outcome:
     )
 
 
-def made(material: Material, folder: Path, around: Surroundings) -> dict[str, str] | str:
+def made(material: Material, folder: Path, around: Surroundings, forked: bool = False) -> dict[str, str] | str:
     """SHA-256 of everything that the commands make by its name, or what went wrong."""
     place = folder / around.folder
     text = place / "text"
@@ -108,6 +109,10 @@ def made(material: Material, folder: Path, around: Surroundings) -> dict[str, st
         [*here.finetune(place / "run" / "model", place / "fine"), *workers],
         ["evaluate", "--model", str(place / "fine"), "--predictions", str(place / "answers.jsonl")],
     ]
+    if forked:
+        (place / "everything.py").write_text(EVERYTHING, encoding="utf-8")
+        child = fork_server().start(["python", str(place / "everything.py"), json.dumps([around.umask, *commands])])
+        return sums(place, is_a_result) if child.finish() == 0 else child.printed[-500:]
     working = place / "working directory"
     working.mkdir()
     done = subprocess.run(

@@ -1,8 +1,8 @@
 """Has imported everything, and runs `albert` in forked children: a start costs milliseconds, a death is no less one.
 
-Reads lines of JSON: the words of a command, the environment, a file for what it prints, where to stand still, which
-fault to meet. Tells on standard output, one line each: `PROCESS started`, `PROCESS PHASE` and `PROCESS after-PHASE`
-around each phase of a child's work, `PROCESS ended CODE`.
+Reads lines of JSON: the words of a command (or "python", a file and its words), the environment, a file for what it
+prints, where to stand still, which fault to meet. Tells on standard output, one line each: `PROCESS started`, `PROCESS
+PHASE` and `PROCESS after-PHASE` around each phase of a child's work, `PROCESS ended CODE`.
 """
 
 import functools
@@ -10,8 +10,11 @@ import hashlib
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
+import sys
+import traceback
 
 import torch
 
@@ -82,8 +85,20 @@ def start(request: dict) -> int:
             pretrain.pretraining_objective = diverging(pretrain.pretraining_objective, request["diverge_at"])
         if request["fault"] is not None:
             Faults(Fault(**request["fault"])).install()
-        os._exit(main.run(request["arguments"]))
+        words = request["arguments"]
+        os._exit(run_file(words[1:]) if words[0] == "python" else main.run(words))
     return child
+
+
+def run_file(words: list[str]) -> int:
+    """Run a Python file as a program with these words behind its name; its exit code."""
+    sys.argv = words
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def telling(phase: str, function, stand_still: str):

@@ -130,7 +130,7 @@ class ForkServer:
         """`albert` with these words.
 
         Args:
-            arguments: the words.
+            arguments: the words; behind "python", a file that is run instead, and its words.
             stand_still: a moment, `after-save 2` say, at which it stops for good.
             tell_samples: whether it tells what the samples of each step are.
             fault: what it meets when it changes the disk.

@@ -1,7 +1,6 @@
 """Tensors cut up over two processes move as they do in one: a trust ratio is that of the whole tensor."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -59,15 +58,9 @@ def train_one_of_two(folder: Path) -> None:
     torch_distributed.destroy_process_group()
 
 
-def test_two_processes_with_a_part_each_move_a_tensor_as_one_does(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", __file__, tmp_path],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+def test_two_processes_with_a_part_each_move_a_tensor_as_one_does(fork_server, tmp_path):
+    for process in fork_server.start_world([["python", __file__, str(tmp_path)]] * 2):
+        assert process.finish() == 0, process.printed
     expected = train(lambda _, tensor: tensor)
     for mesh in ("one dimension", "two dimensions"):
         first, second = (load_file(tmp_path / f"{mesh} {rank}.safetensors") for rank in range(2))

@@ -1,7 +1,3 @@
-import os
-import socket
-import subprocess
-import sys
 import time
 
 import pytest
@@ -88,20 +84,11 @@ with process_group(torch.device("cpu"), watch=True) as here:
 
 
 @pytest.mark.parametrize(("how", "codes"), [("dies", [75, 9]), ("ends", [0, 0])])
-def test_a_process_that_waits_for_nothing_we_can_interrupt_ends_when_another_died(how, codes):
+def test_a_process_that_waits_for_nothing_we_can_interrupt_ends_when_another_died(fork_server, tmp_path, how, codes):
     """As one does that waits for NCCL: here both sleep, which gloo does not interrupt either."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        settings = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(free.getsockname()[1])}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WATCHED, how], stderr=subprocess.PIPE, text=True,
-            env={**os.environ, **settings, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
-        )
-        for rank in (0, 1)
-    ]  # fmt: skip
+    (tmp_path / "watched.py").write_text(WATCHED, encoding="utf-8")
     started = time.monotonic()
-    said = [process.communicate(timeout=120)[1] for process in processes]
-    assert [process.returncode for process in processes] == codes
+    ranks = fork_server.start_world([["python", str(tmp_path / "watched.py"), how]] * 2)
+    assert [rank.finish() for rank in ranks] == codes
     assert time.monotonic() - started < 55
-    assert ("process 0: lost process 1; the same command goes on" in said[0]) == (how == "dies")
+    assert ("process 0: lost process 1; the same command goes on" in ranks[0].printed) == (how == "dies")

@@ -3,9 +3,6 @@
 import math
 import os
 import signal
-import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -257,24 +254,11 @@ with process_group(torch.device("cpu")) as here:
 """
 
 
-def test_a_number_that_is_not_finite_on_one_rank_is_answered_alike_by_both(tmp_path):
+def test_a_number_that_is_not_finite_on_one_rank_is_answered_alike_by_both(fork_server, tmp_path):
     (tmp_path / "two_ranks.py").write_text(TWO_RANKS, encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = str(free.getsockname()[1])
-    settings = {"OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(tmp_path / "two_ranks.py"), str(tmp_path)],
-            env={**os.environ, **settings, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    for process in processes:
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said
+    ranks = fork_server.start_world([["python", str(tmp_path / "two_ranks.py"), str(tmp_path)]] * 2)
+    for rank in ranks:
+        assert rank.finish() == 0, rank.printed
     reactions = (("stop", "Diverged size"), ("skip", "8 1 0"), ("rollback", "8 0 1"), ("late", "8 1 0"))
     for reaction, expected in reactions:
         first, second = ((tmp_path / f"{reaction}-{rank}").read_text().split("|") for rank in (0, 1))

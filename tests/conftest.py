@@ -62,6 +62,33 @@ def fork_server():
 
 
 @pytest.fixture(scope="session")
+def tokenizer():
+    """A vocabulary of 400 pieces over the embedded sample."""
+    from albert.experiments.quickstart import load_chapters
+    from albert.text.sentencepiece import train_tokenizer
+
+    return train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[:4]], vocab_size=400)
+
+
+@pytest.fixture(scope="session")
+def tokenizer_directory(tokenizer, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def other_tokenizer_directory(tmp_path_factory) -> Path:
+    """One of 300 pieces over other chapters."""
+    from albert.experiments.quickstart import load_chapters
+    from albert.text.sentencepiece import train_tokenizer
+
+    directory = tmp_path_factory.mktemp("other-tokenizer")
+    train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[4:8]], vocab_size=300).save(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
 def checkout() -> Path:
     """The root of the project."""
     return CHECKOUT

@@ -10,23 +10,14 @@ import torch
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import dispatch, run
 from albert.experiments.depth_curve import depth_curve
-from albert.experiments.quickstart import load_chapters
 from albert.finetuning.evaluation import evaluate_directory
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.submission import DECLARED
-from albert.text.sentencepiece import train_tokenizer
 
 SENTENCES = [f"the {noun} was {kind}" for noun in ("ship", "storm", "captain", "letter") for kind in ("good", "bad")]
-
-
-@pytest.fixture(scope="module")
-def tokenizer_directory(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("tokenizer")
-    train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[:4]], vocab_size=400).save(directory)
-    return directory
 
 
 @pytest.fixture(scope="module")

@@ -9,29 +9,13 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.tasks.metrics import multi_label_scores, tag_metrics
 from albert.tasks.submission import DECLARED
 from albert.tasks.task import Labels, Row, Rows, Single, Tags, Task, TaskRecipe, Words
-from albert.text.sentencepiece import train_tokenizer
-from albert.text.tokenizer import Tokenizer
-from albert.text.tokenizer_loading import load_tokenizer
 
 NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
-
-
-@pytest.fixture(scope="session")
-def tokenizer_directory(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("tokenizer")
-    train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[:4]], vocab_size=400).save(directory)
-    return directory
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tokenizer_directory) -> Tokenizer:
-    return load_tokenizer(tokenizer_directory)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import torch
 from torch.nn import functional
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
-from albert.experiments.quickstart import load_chapters
 from albert.finetuning import objective as frozen_encoder
 from albert.finetuning.data import TaskBatches, read_examples
 from albert.finetuning.evaluation import Computing
@@ -32,7 +31,6 @@ from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
 from albert.tasks.examples import join_sequences
 from albert.tasks.submission import DECLARED
-from albert.text.sentencepiece import train_tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
 # A teacher is asked once an example, its labels matched by name; students of it end the same after a stop.
@@ -49,14 +47,12 @@ def short(data):
 
 
 @pytest.fixture
-def teacher(config, tmp_path):
+def teacher(config, other_tokenizer_directory, tmp_path):
     """A deeper classifier with another tokenizer, whose labels come in the other order."""
-    directory = tmp_path / "another-tokenizer"
-    train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[4:8]], vocab_size=300).save(directory)
     torch.manual_seed(5)
     model = AlbertForSequenceClassification(replace(config, num_hidden_layers=5, initializer_range=0.3), 2)
     names = {0: "positive", 1: "negative"}
-    save_model_directory(tmp_path / "teacher", model, directory, extra={"id2label": names})
+    save_model_directory(tmp_path / "teacher", model, other_tokenizer_directory, extra={"id2label": names})
     return str(tmp_path / "teacher")
 
 

@@ -10,15 +10,12 @@ import torch
 from albert.checkpoints.huggingface import build_model
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import dispatch, run
-from albert.experiments.quickstart import load_chapters
 from albert.finetuning.data import read_examples
 from albert.finetuning.evaluation import evaluate_directory, evaluate_models
 from albert.finetuning.model import head_description, head_kind, n_outputs
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tasks.submission import DECLARED
 from albert.tasks.task import Choice, Labels, Score, Span, Tags
-from albert.text.sentencepiece import train_tokenizer
-from albert.text.tokenizer_loading import load_tokenizer
 
 
 def save_random_model(path, task, config, tokenizer_directory, seed):
@@ -32,14 +29,12 @@ def save_random_model(path, task, config, tokenizer_directory, seed):
 
 
 @pytest.fixture
-def models(task, config, tokenizer_directory, tmp_path):
+def models(task, config, tokenizer_directory, other_tokenizer_directory, tmp_path):
     """A model, and a deeper one with another vocabulary."""
-    other = tmp_path / "tokenizer"
-    train_tokenizer([chapter.text[:9_000] for chapter in load_chapters()[4:6]], vocab_size=300).save(other)
-    deeper = replace(config, vocab_size=load_tokenizer(other).vocab_size, num_hidden_layers=3)
+    deeper = replace(config, vocab_size=300, num_hidden_layers=3)
     return (
         save_random_model(tmp_path / "one", task, config, tokenizer_directory, 1),
-        save_random_model(tmp_path / "two", task, deeper, other, 2),
+        save_random_model(tmp_path / "two", task, deeper, other_tokenizer_directory, 2),
     )
 
 

@@ -7,22 +7,8 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.experiments.quickstart import load_chapters
 from albert.model.config import AlbertConfig
-from albert.text.sentencepiece import train_tokenizer
 from albert.text.tokenizer import Tokenizer
-
-
-@pytest.fixture(scope="session")
-def tokenizer() -> Tokenizer:
-    return train_tokenizer([chapter.text[:20_000] for chapter in load_chapters()[:4]], vocab_size=400)
-
-
-@pytest.fixture(scope="session")
-def tokenizer_directory(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("tokenizer")
-    tokenizer.save(directory)
-    return directory
 
 
 @pytest.fixture(scope="session")

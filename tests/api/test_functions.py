@@ -159,6 +159,24 @@ def test_a_name_that_is_wrong_or_given_twice_is_answered_with_the_right_one(give
     assert str(caught.value) == f"albert.pretrain: {line}"
 
 
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (
+            lambda: albert.pretrain(),
+            "albert.pretrain: recipe: is missing; it is a name, quickstart or small say, a file",
+        ),
+        (lambda: albert.prepare(), "albert.prepare: corpus: is missing; it is files, folders or patterns"),
+        (lambda: albert.push("m"), "albert.push: repository: is missing; it is USER/NAME, which is made"),
+        (lambda: albert.evaluate(), "albert.evaluate: model: is missing; it is a model directory, a run"),
+    ],
+)
+def test_what_is_missing_is_said_with_what_it_is(call, line):
+    with pytest.raises(albert.AlbertError) as caught:
+        call()
+    assert str(caught.value).startswith(line)
+
+
 def test_a_recipe_is_a_file_or_a_dict_as_for_the_command(reviews, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr("albert.api.tasks.run_finetune", lambda args: asked.append(args))

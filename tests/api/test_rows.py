@@ -81,7 +81,10 @@ def test_what_is_missing_or_of_numpy_is_read_as_json():
         ({"train": 5}, "train: is 5, not rows; give a file, a data frame, or a list of dicts"),
         ({"train": {"review": ["a"]}}, "train: is one dict, rows are a list of dicts; give a file, a data frame"),
         ({"device": "gpu"}, "albert.finetune: device: 'gpu' is not a choice; did you mean 'cuda'?"),
-        ({"model": ...}, "albert.finetune: model: is missing: A model directory, a run that made one, or a Hub id"),
+        (
+            {"model": ...},
+            "albert.finetune: model: is missing; it is a model directory, a run that made one, or a Hub id",
+        ),
     ],
 )
 def test_bad_input_is_one_line_in_words_of_python_and_leaves_nothing(changed, message, model, tmp_path, monkeypatch):

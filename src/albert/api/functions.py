@@ -12,7 +12,7 @@ from albert.api.keywords import Call, Keyword, by_keyword, keywords_of, plain_va
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import without_inner_frames
+from albert.runtime.errors import UsageError, without_inner_frames
 from albert.runtime.json_files import from_json
 
 if TYPE_CHECKING:
@@ -90,10 +90,14 @@ def pretrain(call: Call) -> "PretrainResult":
     """
     work, given = load_by_name("albert.api.pretraining"), call.given
     recipe = given.pop("recipe", None)
+    if recipe is None:
+        raise UsageError(
+            "albert.pretrain: recipe", "is missing", "it is a name, quickstart or small say, a file or a dict"
+        )
     if isinstance(recipe, Mapping):
         recipe = from_json(PretrainingRecipe, plain_value(recipe), "albert.pretrain: recipe")
     elif not isinstance(recipe, PretrainingRecipe):
-        recipe = work.recipe_of(os.fspath(recipe or ""), call.path("output"), given.get("init"), given.get("revision"))
+        recipe = work.recipe_of(os.fspath(recipe), call.path("output"), given.get("init"), given.get("revision"))
     if given.get("scale_batch") is not None:
         recipe, _ = work.scaled(recipe, given["scale_batch"])
     return work.run_pretrain(call.asked(recipe=recipe))

@@ -344,7 +344,9 @@ def asked(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> 
         plain.setdefault(one.group, {})[keyword] = value
     for one in known.values():
         if one.default is dataclasses.MISSING and one.name not in plain[None]:
-            raise UsageError(f"{name}: {one.name}", f"is missing: {one.text.partition('.')[0]}")
+            what = re.split(r"\.(?:\s|$)|[:;]", one.text)[0]
+            what = what if what[1:2].isupper() else what[:1].lower() + what[1:]
+            raise UsageError(f"{name}: {one.name}", "is missing", f"it is {what}")
     groups = {}
     for field in dataclasses.fields(typing.cast(Any, shape)):
         if field.name in plain or field.name in bases:

@@ -7,13 +7,15 @@ A defect in defects.txt is a name, a definition in src/albert, tests of which on
     - last = first[:, None] + np.arange(max_tokens)
     + last = first[:, None] - np.arange(max_tokens)
 
-The old lines are searched for in the whole package, at any indentation; they may be a part of a line. Where they occur
+The old lines are searched for in the whole package, its tables in TOML included, at any indentation; they may be a part
+of a line. Where they occur
 more than once, the occurrence in the named definition counts. So code may move to another file, and what is around the
 lines may be renamed. Tests are named by function or by file (test_x.py), wherever they stand below tests/.
 """
 
 import ast
 import re
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +41,7 @@ class Defect:
     new: tuple[str, ...]
 
     def put_into(self, source: Path) -> tuple[Path, str]:
-        """The file that holds the old lines, and its text with the new ones, which is still valid Python.
+        """The file that holds the old lines, and its text with the new ones, which is still valid Python or TOML.
 
         Args:
             source: src/albert, of a checkout or a copy.
@@ -48,9 +50,9 @@ class Defect:
             InvalidConfiguration: the old lines are not there, or more than once, or the new text cannot be compiled.
         """
         pattern = re.compile(r"\n *".join(re.escape(line.strip()) for line in self.old))
-        found = [(path, text, match) for path, text in _texts(source) for match in pattern.finditer(text)]
+        found = [(path, text, match) for path, text in _texts(source, "py", "toml") for match in pattern.finditer(text)]
         here = (
-            found if len(found) == 1 else [each for each in found if _symbol(each[1], each[2].start()) == self.symbol]
+            found if len(found) == 1 else [each for each in found if _symbol(*each[:2], each[2].start()) == self.symbol]
         )
         if len(here) != 1:
             why = f"found {len(found)} times, {len(here)} times in {self.symbol}: {self.old[0]!r}"
@@ -60,9 +62,12 @@ class Defect:
         indentation = line[: len(line) - len(line.lstrip())]
         wrong = text[: match.start()] + f"\n{indentation}".join(self.new) + text[match.end() :]
         try:
-            compile(wrong, path.name, "exec")
-        except SyntaxError as error:
-            raise InvalidConfiguration(f"defect {self.name}", f"is not valid Python: {error}") from error
+            if path.suffix == ".py":
+                compile(wrong, path.name, "exec")
+            else:
+                tomllib.loads(wrong)
+        except (SyntaxError, tomllib.TOMLDecodeError) as error:
+            raise InvalidConfiguration(f"defect {self.name}", f"is not valid: {error}") from error
         return path, wrong
 
     def test_ids(self, tests: Path) -> list[str]:
@@ -78,7 +83,9 @@ class Defect:
             else:
                 definition = re.compile(rf"^def {name}\(", re.MULTILINE)
                 found = [
-                    f"{path.relative_to(tests)}::{name}" for path, text in _texts(tests) if definition.search(text)
+                    f"{path.relative_to(tests)}::{name}"
+                    for path, text in _texts(tests, "py")
+                    if definition.search(text)
                 ]
             if not found:
                 raise InvalidConfiguration(f"defect {self.name}", f"no test {name}", "name a test of tests/")
@@ -104,14 +111,14 @@ def read_defects(path: Path) -> tuple[Defect, ...]:
     return tuple(defects)
 
 
-def _texts(folder: Path) -> list[tuple[Path, str]]:
-    return [(path, path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))]
+def _texts(folder: Path, *endings: str) -> list[tuple[Path, str]]:
+    return [(path, path.read_text("utf-8")) for end in endings for path in sorted(folder.rglob(f"*.{end}"))]
 
 
-def _symbol(text: str, position: int) -> str:
+def _symbol(path: Path, text: str, position: int) -> str:
     """The function, method or constant around a position, by its qualified name; "" where there is none."""
     line = text.count("\n", 0, position) + 1
-    name, body = "", ast.parse(text).body
+    name, body = "", ast.parse(text).body if path.suffix == ".py" else []
     while around := [node for node in body if node.lineno <= line <= (node.end_lineno or node.lineno)]:
         (node,) = around
         body = node.body if isinstance(node, ast.ClassDef) else []

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from albert.checkpoints.model_directory import Kind, open_model, tokenizer_of
+from albert.checkpoints.huggingface import Kind
+from albert.checkpoints.model_directory import open_model, tokenizer_of
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
 from albert.pretraining.recipe import PretrainingRecipe

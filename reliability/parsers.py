@@ -14,13 +14,12 @@ from albert.checkpoints.model_directory import open_model
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import load_json, read_journal
 from albert.runtime.manifest import verify_directory
+from albert.tasks.custom import read_table
 from albert.tasks.examples import to_examples
 from albert.tasks.submission import DECLARED
-from albert.tasks.table_files import read_table
 from albert.tasks.table_task import load_table_task
 from albert.text.corpus import find_corpus_files, read_corpus
-from albert.text.readers import Reading
-from albert.text.records import read_records
+from albert.text.readers import Reading, read_records
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.state import TrainingState

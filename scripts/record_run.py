@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.cli.options import parse
-from albert.experiments.curves import draw_pretraining_curves
+from albert.experiments.curves import draw_runs, read_runs
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import MissingInput
 from albert.runtime.files import new_directory, write_text
@@ -100,9 +100,7 @@ def record_pretraining(run: Path, results: Path, name: str, commit: str, machine
         thinned.sort(key=lambda record: record["step"])
         lines = (json.dumps(record) for record in thinned)
         (directory / "journal.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        draw_pretraining_curves(
-            folder.journal_path, directory / "curves.png", f"{name}: {last['tokens'] / 1e6:.1f} million tokens"
-        )
+        draw_runs(read_runs([run]), directory / "curves.png", "tokens")
     append_rows(results / TABLE_NAME, rows)
     return rows
 

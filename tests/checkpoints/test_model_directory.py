@@ -23,16 +23,8 @@ from huggingface_hub import ModelCard as HubCard
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from albert.checkpoints.card import ModelCard
-from albert.checkpoints.model_directory import (
-    MODELS,
-    Kind,
-    kind_of,
-    open_model,
-    read_config,
-    save_model_directory,
-    write_model,
-)
+from albert.checkpoints.huggingface import MODELS, Kind, kind_of
+from albert.checkpoints.model_directory import ModelCard, open_model, read_config, save_model_directory, write_model
 from albert.checkpoints.warm_start import warm_start
 from albert.experiments.quickstart import load_chapters
 from albert.model.albert import (

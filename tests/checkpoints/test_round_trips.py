@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from albert.checkpoints.huggingface import exported_groups, from_transformers, to_transformers
-from albert.checkpoints.loading import groups_of_layers, known_quirks, spread_over_layers
-from albert.checkpoints.model_directory import (
+from albert.checkpoints.huggingface import (
     KINDS,
     MODELS,
     Kind,
-    config_to_json,
+    exported_groups,
+    from_transformers,
     kind_of,
-    open_model,
-    read_config,
-    write_model,
+    to_transformers,
 )
+from albert.checkpoints.loading import groups_of_layers, known_quirks, spread_over_layers
+from albert.checkpoints.model_directory import config_to_json, open_model, read_config, write_model
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification, AlbertModel
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import pack

@@ -8,7 +8,7 @@ import pytest
 
 from albert.cli.main import run
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, find_recipe, read_recipe
-from albert.runtime.toml_files import field_docs, to_toml
+from albert.runtime.json_files import field_docs, to_toml
 
 from .conftest import TINY
 

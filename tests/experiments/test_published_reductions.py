@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from albert.experiments.published_sizes import CLAIMS, claims_about
+from albert.experiments.sizes import CLAIMS, claims_about
 from albert.model.config import PRESETS
 
 # (before, after, stated) -> exact figure, whether it holds

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from albert.experiments.published_sizes import PUBLISHED_SIZES, REMARKS, PublishedSize, differences, preset_of_shape
+from albert.experiments.sizes import PUBLISHED_SIZES, REMARKS, PublishedSize, differences, preset_of_shape
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
 

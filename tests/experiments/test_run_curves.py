@@ -76,7 +76,7 @@ def test_runs_of_one_name_are_told_apart(make_run):
     ("words", "code", "said"),
     [
         (["{here}/absent"], 66, "is no run: it has no journal.jsonl"),
-        (["{here}/silent"], 66, "has told of no update yet"),
+        (["{here}/silent"], 66, "has recorded no update yet"),
         (["{here}/run", "{here}/run"], 2, "a run is named twice"),
         (["{here}/run", "--output", "{here}/curves.pdf"], 2, "must end in .png"),
         (["{here}/torn"], 65, "journal.jsonl:1: is not JSON"),

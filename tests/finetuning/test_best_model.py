@@ -14,7 +14,7 @@ from albert.finetuning.run import finetune
 from albert.finetuning.run_record import BestModel, FinetuningSettings, Selection, selection_of
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration
 from albert.runtime.json_files import read_journal
-from albert.runtime.manifest import MANIFEST_NAME, file_hash, manifest_bytes, verify_directory
+from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, manifest_bytes, verify_directory
 from albert.tasks.submission import DECLARED
 
 BEST = FinetuningSettings(encode_pairs="together", device="cpu", select="best", evaluate_every=2, checkpoint_every=3)
@@ -120,8 +120,8 @@ def test_a_run_of_before_the_development_set_was_recorded_goes_on(stopped, tmp_p
     old = json.loads(state.read_text())
     del old["identity"]["development set"]
     state.write_text(json.dumps(old))
-    listed = json.loads(manifest.read_text())["files"]
-    listed[state.name] = {"bytes": state.stat().st_size, "sha256": file_hash(state)}
+    listed = {name: FileSum(**entry) for name, entry in json.loads(manifest.read_text())["files"].items()}
+    listed[state.name] = FileSum(state.stat().st_size, file_hash(state))
     manifest.write_bytes(manifest_bytes(listed))
     result = again(tmp_path / "data", tmp_path / "run")
     report = json.loads((tmp_path / "run/results.json").read_text())

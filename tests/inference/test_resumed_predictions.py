@@ -22,7 +22,7 @@ from albert.inference.records import opened_input
 from albert.model.albert import AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import CannotCreate, WriteFailed
-from albert.text.records import Record, read_records
+from albert.text.readers import Record, read_records
 
 ROWS = 1100
 ENDINGS = ("jsonl", "csv", "parquet")

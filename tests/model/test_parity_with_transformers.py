@@ -13,8 +13,8 @@ import pytest
 import torch
 import transformers
 
-from albert.checkpoints.huggingface import to_transformers
-from albert.checkpoints.model_directory import Kind, open_model
+from albert.checkpoints.huggingface import Kind, to_transformers
+from albert.checkpoints.model_directory import open_model
 from albert.model.albert import AlbertModel
 from albert.model.packing import PackedSequences, pack
 

@@ -13,7 +13,7 @@ from torch import nn
 from albert.optim import lamb as chunked_updates
 from albert.optim import lamb as slots
 from albert.optim.lamb import FusedUpdates, Lamb
-from albert.runtime.workers import share_out
+from albert.runtime.devices import share_out
 
 CHUNK = 8
 

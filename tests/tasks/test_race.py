@@ -73,7 +73,7 @@ def test_what_is_missing_is_said(folder):
     ("changes", "message"),
     [
         ({"answers": ["A"]}, "has 2 questions, 2 lists of options and 1 answers"),
-        ({"options": [["a", "b", "c"], ["a", "b", "c", "d"]]}, "question 0: has not 4 options"),
+        ({"options": [["a", "b", "c"], ["a", "b", "c", "d"]]}, "question 0: does not have 4 options"),
         ({"options": [["a", "b", "c", 4], ["a", "b", "c", "d"]]}, "option is not a text"),
         ({"article": None}, "article is not a text"),
         ({"questions": "Who?"}, "has no list 'questions'"),

@@ -8,9 +8,8 @@ import pytest
 from albert.cli.main import run
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.manifest import verify_directory
-from albert.text.assembly import merge_corpora
 from albert.text.executors import PreparationSettings
-from albert.text.prepare import prepare
+from albert.text.prepare import merge_corpora, prepare
 from albert.text.sentencepiece import train_tokenizer
 from albert.text.shards import TokenCorpus
 

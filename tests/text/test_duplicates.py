@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from albert.cli.main import run
 from albert.runtime.errors import CannotCreate, DamagedData
 from albert.runtime.manifest import verify_directory
-from albert.text.assembly import SHOWN_NAME, merge_corpora
 from albert.text.corpus import find_corpus_files
 from albert.text.duplicates import (
     ALIKE,
@@ -37,9 +36,9 @@ from albert.text.duplicates import (
     words_of,
 )
 from albert.text.executors import STAYING_NAME, PreparationSettings, UnitJob, Workforce, documents_of, plan_units
-from albert.text.prepare import estimate_preparation, prepare
+from albert.text.prepare import estimate_preparation, merge_corpora, prepare
 from albert.text.readers import CorpusReport
-from albert.text.shards import TokenCorpus
+from albert.text.shards import SHOWN_NAME, TokenCorpus
 
 pytest.importorskip("rensa", reason="the extra `duplicates` is not installed")
 

@@ -17,8 +17,7 @@ from tests.text.torture import check_offsets, texts
 from transformers import AutoTokenizer
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration
-from albert.text.reference_tokenizer import ReferenceSentencePieceTokenizer
-from albert.text.sentencepiece import USER_DEFINED, SentencePieceTokenizer
+from albert.text.sentencepiece import USER_DEFINED, ReferenceSentencePieceTokenizer, SentencePieceTokenizer
 from albert.text.tokenizer import MODEL_NAME, byte_fingerprint
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
@@ -268,7 +267,9 @@ def equality(checkout):
     spec = importlib.util.spec_from_file_location("tokenizer_equality", file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(checkout / "benchmarks")  # where scripts find each other
+        spec.loader.exec_module(module)
     return module
 
 
@@ -320,6 +321,15 @@ def test_a_number_before_a_comma_is_spelled_anew_with_a_stray_mark_within_a_word
     assert [piece for piece, _ in within].count("▁") == [piece for piece, _ in pieces(usual, "x00,")].count("▁") + 1
     assert within[-1] == (",", ",")
     assert "".join(surface for _, surface in within) == "x00,"
+
+
+def test_many_texts_get_the_ids_that_each_gets_alone(reference):
+    """Also joined in one array, as a corpus is prepared."""
+    texts = ["x00, ``foha''", "", "ΟΔΟΣ 1,000,"]
+    alone = [reference.encode(text) for text in texts]
+    joined, counts = reference.encode_joined(texts)
+    assert reference.encode_batch(texts) == alone
+    assert joined.tolist() == [number for ids in alone for number in ids] and counts.tolist() == list(map(len, alone))
 
 
 def test_doubled_quotes_stay_as_they_are(reference, tokenizer):

@@ -32,8 +32,7 @@ from albert.runtime.errors import (
     without_inner_frames,
 )
 from albert.runtime.files import write_text
-from albert.runtime.json_files import convert_value, from_json, to_json
-from albert.runtime.toml_files import field_docs, read_object
+from albert.runtime.json_files import convert_value, field_docs, from_json, read_object, to_json
 
 T = TypeVar("T")
 

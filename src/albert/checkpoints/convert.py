@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albert.checkpoints.card import ModelCard
 from albert.checkpoints.hub import copy_examples, is_archive, unpacked
 from albert.checkpoints.huggingface import (
     BACKBONE_PREFIX,
@@ -35,6 +34,7 @@ from albert.checkpoints.model_directory import (
     CARD_NAME,
     CONFIG_NAME,
     FINGERPRINT_KEY,
+    ModelCard,
     config_to_json,
     describe_model,
     open_model,
@@ -85,7 +85,6 @@ class ConversionSource:
     Args:
         kind: "TensorFlow checkpoint" or "Hugging Face directory".
         config_place: the file that says it; None where nothing but the command line did.
-        tensors: our names -> tensors.
         dropped: tensors that say nothing of the model: an optimiser's, equal copies, saved buffers.
         unexpected: tensors that have no place, each with the reason.
         tokenizer: a vocabulary, or a directory that holds one; None where there is none.
@@ -115,11 +114,6 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
 
     Args:
         source: a directory, a file of a TensorFlow checkpoint or its prefix, or a Hub id.
-
-    Raises:
-        MissingInput, Unavailable: there is nothing there that can be read.
-        DamagedData, InvalidConfiguration: it is damaged, or contradicts itself.
-        UsageError: an option that goes with the other kind of source.
     """
     path = _only_directory_in(Path(source))
     of_tensorflow = {"--config": options.config_file, "--one-output": options.one_output}
@@ -238,7 +232,6 @@ class Conversion:
 
     Args:
         source: what was read; its tensors are gone.
-        opened: what became of every tensor when the result was opened.
     """
 
     source: ConversionSource
@@ -272,10 +265,7 @@ def convert(
     """Write a model directory from a TensorFlow checkpoint, a Hugging Face directory, or an archive of one.
 
     Args:
-        source: a directory, a file, a prefix, an archive, or a Hub id.
-        output: the new directory; it is whole or absent.
         labels: the names of a classifier's outputs, in order; none leaves what the source says.
-        replace_output: whether an existing directory may give way.
 
     Raises:
         CannotCreate: `output` exists and must not give way.

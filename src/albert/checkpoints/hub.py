@@ -87,12 +87,7 @@ def is_archive(path: Path) -> bool:
 
 @contextmanager
 def unpacked(archive: Path) -> Iterator[Path]:
-    """Yield a temporary directory with the files of a model that an archive holds; it vanishes with the block.
-
-    Raises:
-        DamagedData: not a whole archive, a name that leaves the directory, a link or a device, an impossible size.
-        OutOfResources: no room for it where temporary files are.
-    """
+    """Yield a temporary directory with the files of a model that an archive holds; it vanishes with the block."""
     with tempfile.TemporaryDirectory(prefix="albert-") as name:
         directory = Path(name)
         try:
@@ -356,7 +351,6 @@ def push_model(
         repository: USER/NAME.
         private: whether only its owner sees a repository that is made.
         replace: write into a repository that exists; files of a model that are no longer there are deleted.
-        revision: of a Hub id.
 
     Raises:
         UsageError: the name is not USER/NAME.

@@ -68,9 +68,6 @@ def drop_equal_ties(content: dict[str, Tensor], where: str) -> list[str]:
 
     Returns:
         the removed names, without `predictions.decoder.bias`, which every file of ours has.
-
-    Raises:
-        DamagedData: a copy differs.
     """
     copies = []
     for copy, original in _TIED.items():
@@ -107,11 +104,14 @@ def _modern(name: str) -> str:
 
 _PARAMETERS = ("weight", "bias")
 _EMBEDDINGS = {
-    "embeddings.word_embeddings.weight": "embeddings.word_embeddings.weight",
-    "embeddings.position_embeddings.weight": "embeddings.position_embeddings.weight",
-    "embeddings.token_type_embeddings.weight": "embeddings.token_type_embeddings.weight",
-    "embeddings.layer_norm.weight": "embeddings.LayerNorm.weight",
-    "embeddings.layer_norm.bias": "embeddings.LayerNorm.bias",
+    f"embeddings.{name}": f"embeddings.{name.replace('layer_norm', 'LayerNorm')}"
+    for name in (
+        "word_embeddings.weight",
+        "position_embeddings.weight",
+        "token_type_embeddings.weight",
+        "layer_norm.weight",
+        "layer_norm.bias",
+    )
 }
 _PROJECTION = {
     "embeddings.projection.weight": "encoder.embedding_hidden_mapping_in.weight",
@@ -126,36 +126,29 @@ _ATTENTION = {
 }
 _FEED_FORWARD = {"intermediate": "ffn", "output": "ffn_output", "layer_norm": "full_layer_layer_norm"}
 _POOLER = {"pooler.weight": "pooler.weight", "pooler.bias": "pooler.bias"}
+_JOINT_ANSWERS = ("start", "end_dense", "end_layer_norm", "end", "answer_dense")
 HEADS = {
     "predictions.dense.weight": "predictions.dense.weight",
     "predictions.dense.bias": "predictions.dense.bias",
     "predictions.layer_norm.weight": "predictions.LayerNorm.weight",
     "predictions.layer_norm.bias": "predictions.LayerNorm.bias",
-    "predictions.bias": "predictions.bias",
-    "sop_classifier.classifier.weight": "sop_classifier.classifier.weight",
-    "sop_classifier.classifier.bias": "sop_classifier.classifier.bias",
-    "classifier.weight": "classifier.weight",
-    "classifier.bias": "classifier.bias",
+    PREDICTIONS_BIAS: PREDICTIONS_BIAS,
+    **{
+        f"{head}.{part}": f"{head}.{part}"
+        for head in ("sop_classifier.classifier", "classifier")
+        for part in _PARAMETERS
+    },
     "qa_outputs.outputs.weight": "qa_outputs.weight",
     "qa_outputs.outputs.bias": "qa_outputs.bias",
+    # transformers has no such heads
+    "pair_classifier.weight": "pair_classifier.weight",
+    "pair_classifier.bias": "pair_classifier.bias",
     **{
-        name: name  # transformers has no such head
-        for name in (
-            "pair_classifier.weight",
-            "pair_classifier.bias",
-            "joint_qa_outputs.start.weight",
-            "joint_qa_outputs.start.bias",
-            "joint_qa_outputs.end_dense.weight",
-            "joint_qa_outputs.end_dense.bias",
-            "joint_qa_outputs.end_layer_norm.weight",
-            "joint_qa_outputs.end_layer_norm.bias",
-            "joint_qa_outputs.end.weight",
-            "joint_qa_outputs.end.bias",
-            "joint_qa_outputs.answer_dense.weight",
-            "joint_qa_outputs.answer_dense.bias",
-            "joint_qa_outputs.answer.weight",
-        )
+        f"joint_qa_outputs.{map_}.{part}": f"joint_qa_outputs.{map_}.{part}"
+        for map_ in _JOINT_ANSWERS
+        for part in _PARAMETERS
     },
+    "joint_qa_outputs.answer.weight": "joint_qa_outputs.answer.weight",
 }
 # Next-sentence prediction has no class in transformers' ALBERT; 0 the segment follows, 1 it is a foreign one.
 _NEXT_SENTENCE = {
@@ -217,9 +210,6 @@ def to_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig) -> dict
 
     Args:
         tensors: the state of one of our models; names of a bare `AlbertModel` have no prefix `albert.`.
-
-    Raises:
-        KeyError: a name that is not in the table (a fault of the program).
     """
     bare = not any(name.startswith(BACKBONE_PREFIX) for name in tensors)
     prefix = "" if bare else BACKBONE_PREFIX
@@ -244,7 +234,6 @@ def with_sentence_objective(tensors: Mapping[str, Tensor], objective: str) -> di
     """The tensors of a pre-training model, under transformers' names, as its sentence objective lets them be written.
 
     Args:
-        tensors: what `to_transformers` gave for an `AlbertForPreTraining`.
         objective: "sop": as they are; "nsp": the head under a name of its own; "none": without the pooler and the
             head, which nothing has trained.
     """
@@ -260,10 +249,6 @@ def from_transformers(tensors: Mapping[str, Tensor], config: AlbertConfig, where
     Args:
         tensors: a file's content, with or without the prefix `albert.`; of tensors on the meta device, which are
             names and shapes alone, copies are taken to be equal.
-
-    Raises:
-        DamagedData: copies that ought to be equal are not: of a shared block, of a tied tensor, or a map
-            that ought to be the identity is another one.
     """
     originals = current_names(tensors, _HEAD_PREFIXES)
     content = {name: tensors[original] for name, original in originals.items()}
@@ -403,9 +388,6 @@ def labels_wanted(
 
     Returns:
         their number, or None for a kind where nobody chooses it.
-
-    Raises:
-        InvalidConfiguration: `config.json` says what no head has.
     """
     if MODELS[kind] not in _LABELLED:
         return None

@@ -22,7 +22,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.manifest import MANIFEST_NAME
 
 _logger = logging.getLogger(__name__)
-_POOLER = "pooler."
+_POOLER = BACKBONE_PREFIX + "pooler."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +81,7 @@ def load_tensors(
     """Fill a model that was built on the meta device, and draw what the file does not have.
 
     Args:
-        model: one of our models, without memory of its own.
         dtype: of the parameters; None: each as in the file, and the commonest of those for what is drawn.
-
-    Raises:
-        DamagedData: a part of the encoder is missing.
-        InvalidConfiguration: a tensor has another shape than the model.
     """
     fit = fit_tensors(model, renamed, config, source, new_head)
     loaded = {ours: renamed.tensors[name] for name, ours in fit.loaded.items()}
@@ -120,19 +115,18 @@ class Fit:
 
 
 def fit_tensors(model: nn.Module, renamed: Renamed, config: AlbertConfig, source: str, new_head: bool) -> Fit:
-    """Find the place of every tensor, by names and shapes alone: tensors on the meta device will do.
-
-    Raises:
-        DamagedData: a part of the encoder is missing.
-        InvalidConfiguration: a tensor has another shape than the model.
-    """
+    """Find the place of every tensor, by names and shapes alone: tensors on the meta device will do."""
     in_file = {BACKBONE_PREFIX + ours: BACKBONE_PREFIX + theirs[0] for ours, theirs in backbone_names(config)}
     in_file |= HEADS | renamed.in_file
     bare = BACKBONE_PREFIX if isinstance(model, AlbertModel) else ""
     shapes = {bare + name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     loaded = [name for name in renamed.tensors if name in shapes and not (new_head and name in HEADS)]
     drawn = [name for name in shapes if name not in loaded]
-    _refuse_a_part_of_an_encoder([in_file[name] for name in drawn if _belongs_to_encoder(name)], source)
+    if absent := [in_file[name] for name in drawn if name.startswith(BACKBONE_PREFIX) and not name.startswith(_POOLER)]:
+        why = f"lacks {len(absent)} of the encoder's tensors ({_abridged(absent)})"
+        raise DamagedData(
+            source, why, "config.json does not describe these weights, or they are not those of an ALBERT"
+        )
     for name in loaded:
         found = tuple(renamed.tensors[name].shape)
         if found != shapes[name]:
@@ -143,19 +137,6 @@ def fit_tensors(model: nn.Module, renamed: Renamed, config: AlbertConfig, source
         missing=tuple(in_file[name] for name in drawn if name not in renamed.tensors),
         unused=tuple(in_file[name] for name in renamed.tensors if name not in loaded),
     )
-
-
-def _belongs_to_encoder(name: str) -> bool:
-    return name.startswith(BACKBONE_PREFIX) and not name.startswith(BACKBONE_PREFIX + _POOLER)
-
-
-def _refuse_a_part_of_an_encoder(missing: list[str], source: str) -> None:
-    if missing:
-        raise DamagedData(
-            source,
-            f"lacks {len(missing)} of the encoder's tensors ({_abridged(missing)})",
-            "config.json does not describe these weights, or they are not those of an ALBERT",
-        )
 
 
 def _refuse_shape(name: str, found: tuple[int, ...], expected: tuple[int, ...], is_head: bool, source: str) -> None:
@@ -233,7 +214,6 @@ def spread_over_layers(tensors: Mapping[str, T], layers: int, groups: int) -> di
 
     Args:
         tensors: by names in a file; what stands in a group that no layer uses is left out.
-        layers, groups: what `config.json` says.
     """
     members: dict[int, list[int]] = {}
     for layer, group in enumerate(groups_of_layers(layers, groups)):
@@ -270,7 +250,6 @@ _HEADS = {
     "AlbertModel": (),
 }
 LABELLED = (*CLASSIFIERS[:2], "AlbertForPairClassification")
-_POOLER_ARCHITECTURES = BACKBONE_PREFIX + "pooler."
 _ANSWERING = ("AlbertForQuestionAnswering", "AlbertForJointQuestionAnswering")
 _WITHOUT_POOLER = ("AlbertForMaskedLM", *_ANSWERING, "AlbertForPairClassification", "AlbertModel")
 
@@ -311,20 +290,14 @@ def require_whole(renamed: Renamed, architecture: str, config: AlbertConfig, whe
     """Refuse tensors of which a part is missing or has another shape than the model's.
 
     Args:
-        renamed: what there is; tensors on the meta device will do.
         architecture: the class that they should be; those that work without a pooler need none.
-
-    Raises:
-        DamagedData: something is missing.
-        InvalidConfiguration: a shape is another.
     """
     outputs = renamed.tensors[f"{_HEADS[architecture][0]}.bias"].numel() if architecture in LABELLED else None
     with without_memory():
         models = (AlbertModel(config), build_model(KINDS[architecture], config, outputs))
     missing = {name for model in models for name in fit_tensors(model, renamed, config, where, new_head=False).missing}
     if architecture in _WITHOUT_POOLER:
-        missing = {name for name in missing if not name.startswith(_POOLER_ARCHITECTURES)}
+        missing = {name for name in missing if not name.startswith(_POOLER)}
     if missing:
         names = sorted(missing)
-        shown = ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
-        raise DamagedData(where, f"lacks {len(names)} tensors of {architecture} ({shown})")
+        raise DamagedData(where, f"lacks {len(names)} tensors of {architecture} ({_abridged(names)})")

@@ -4,24 +4,23 @@
 `MANIFEST.json`, against which `open_model` checks every file, and `examples.json` where it is given examples."""
 
 import hashlib
+import json
+import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from albert.checkpoints.card import ModelCard
 from albert.checkpoints.hub import EXAMPLES_NAME, find_model
 from albert.checkpoints.huggingface import (
     ARCHITECTURES,
     BACKBONE_PREFIX,
-    KINDS,
-    MODELS,
-    OBJECTIVE_KEY,
     Kind,
     Renamed,
     architecture_named,
@@ -29,7 +28,6 @@ from albert.checkpoints.huggingface import (
     exported_groups,
     from_transformers,
     has_the_head_of_another_task,
-    kind_of,
     labels_wanted,
     labels_written,
     sentence_objective,
@@ -121,13 +119,9 @@ def config_to_json(
     """What `config.json` holds.
 
     Args:
-        architecture: the transformers class that opens the weights.
         num_labels: outputs of the head, which transformers derives from `id2label`; None: their number is the same
             whatever that says.
         extra: further keys, of a task say: `id2label`, `problem_type`, `sentence_objective`, ...
-
-    Raises:
-        InvalidConfiguration: `id2label` does not name every output, or `extra` names a size of the model.
     """
     for key in extra:
         if key in _FIELDS:
@@ -156,11 +150,7 @@ def config_to_json(
 
 
 def labels_of(extra: Mapping[str, Any], num_labels: int) -> list[str]:
-    """The names of a head's outputs, `LABEL_0`, `LABEL_1`, ... when nobody named them.
-
-    Raises:
-        InvalidConfiguration: there are names, but not one for each output.
-    """
+    """The names of a head's outputs, `LABEL_0`, `LABEL_1`, ... when nobody named them."""
     named = extra.get("id2label")
     if named is None:
         return [f"LABEL_{index}" for index in range(num_labels)]
@@ -180,11 +170,6 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     `id2label` comes back with numbers for keys. A model of equal embedding and hidden size that does not say
     `"embedding_projection": false` keeps the map that transformers always has. Groups that do not divide the layers
     become one a layer, and their number comes back as `uneven_groups` (see `albert.checkpoints.loading`).
-
-    Raises:
-        MissingInput: no `config.json`.
-        DamagedData: not JSON.
-        InvalidConfiguration: of another kind of model, or with values that no ALBERT has.
     """
     path = directory / CONFIG_NAME
     content = read_json_object(path)
@@ -220,18 +205,17 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     if extra.get("id2label") is None:
         extra.pop("id2label", None)
     else:
-        extra["id2label"] = _numbered(extra["id2label"], path)
+        try:
+            extra["id2label"] = {int(index): str(label) for index, label in extra["id2label"].items()}
+        except (AttributeError, ValueError) as error:
+            raise InvalidConfiguration(f"{path}: id2label", "is not a label for each number") from error
     if not isinstance(extra.get("architectures") or [], list):
         raise InvalidConfiguration(f"{path}: architectures", "is not a list of names")
     return config, extra
 
 
 def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> AlbertConfig:
-    """The configuration with some fields set anew: another dropout, another number of heads or layers.
-
-    Raises:
-        InvalidConfiguration: no such field, or a value that does not fit.
-    """
+    """The configuration with some fields set anew: another dropout, another number of heads or layers."""
     for key in overrides:
         if key not in _FIELDS:
             raise InvalidConfiguration(key, "is not a field of the configuration", did_you_mean(key, _FIELDS))
@@ -245,30 +229,8 @@ def _uneven_groups(values: Mapping[str, Any]) -> int | None:
     return groups
 
 
-def _numbered(id2label: Any, path: Path) -> dict[int, str]:
-    try:
-        return {int(index): str(label) for index, label in id2label.items()}
-    except (AttributeError, ValueError) as error:
-        raise InvalidConfiguration(f"{path}: id2label", "is not a label for each number") from error
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Whole directories.
-
-
-__all__ = [
-    "ARCHITECTURES",
-    "KINDS",
-    "MODELS",
-    "OBJECTIVE_KEY",
-    "Kind",
-    "OpenedModel",
-    "kind_of",
-    "open_model",
-    "read_config",
-    "save_model_directory",
-    "write_model",
-]
 
 CARD_NAME = "README.md"
 FINGERPRINT_KEY = "tokenizer_fingerprint"
@@ -300,17 +262,10 @@ def write_model(
     """Write a model into an existing directory.
 
     Args:
-        directory: where; `save_model_directory` makes one that is whole or absent.
-        model: one of the model classes, on any device.
         tokenizer_directory: whose tokenizer is written beside it; None writes a model without one.
         extra: further keys of `config.json`. With `sentence_objective` "nsp" or "none" a model for pre-training is
             written as the masked language model that transformers can hold exactly.
         card: the text of `README.md`; None writes a short one.
-
-    Raises:
-        MissingInput: there is no tokenizer in its directory.
-        DamagedData: the tokenizer has more pieces than the model has embeddings.
-        InvalidConfiguration: `extra` contradicts the model.
     """
     config = _config_of(model)
     keys = dict(extra or {})
@@ -398,7 +353,6 @@ class DescribedModel:
         stored: the tensors in its files; `read` gives those that are wanted.
         renamed: the same by our names, on the meta device.
         notes: what is doubtful about such a model, or was read as something else.
-        verified: whether every file was checked against a manifest.
     """
 
     directory: Path
@@ -494,12 +448,7 @@ def _short_card(name: str, architecture: str, model: nn.Module) -> str:
 
 
 def tokenizer_of(opened: OpenedModel) -> Tokenizer:
-    """Load the tokenizer that lies beside an opened model.
-
-    Raises:
-        MissingInput: there is none.
-        DamagedData: it is not the one the model was trained with.
-    """
+    """Load the tokenizer that lies beside an opened model."""
     tokenizer = load_tokenizer(opened.directory)
     refuse_foreign_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
     return tokenizer
@@ -508,11 +457,7 @@ def tokenizer_of(opened: OpenedModel) -> Tokenizer:
 def refuse_foreign_tokenizer(
     tokenizer: Tokenizer, directory: Path, config: AlbertConfig, extra: Mapping[str, Any]
 ) -> None:
-    """Check that a tokenizer is the one that a model was trained with.
-
-    Raises:
-        DamagedData: another fingerprint than `config.json` has, or more pieces than the model has embeddings.
-    """
+    """Check that a tokenizer is the one that a model was trained with."""
     place = vocabulary_file(directory)
     trained_with = extra.get(FINGERPRINT_KEY)
     if trained_with is not None and not tokenizer.answers_to(str(trained_with)):
@@ -534,3 +479,115 @@ def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
     for tensor in tensors.values():
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The model card: a README.md with the front matter that the Hugging Face Hub reads, and code that works. Everything
+# comes in as plain values; nothing is guessed, and a section without content is left out.
+
+_CARD = tomllib.loads((files("albert.checkpoints") / "card.toml").read_text(encoding="utf-8"))
+_ONLY_HERE = ("AlbertForPairClassification",)
+_UNSET: tuple[object, ...] = (None, [], (), {}, "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """What a card says.
+
+    Args:
+        attention_window: of a model with such attention, which transformers does not open.
+        recipe: how it was trained, as plain values; settings that are None or empty are left out.
+        data: what it was trained on, a line each.
+        scores: metric -> value, for people; the evaluation set belongs into the metric's name.
+        location: the directory or Hub id in the example; the name when empty.
+        use: the example in Markdown, for what transformers does not open; `{name}` in it is the location.
+    """
+
+    name: str
+    architecture: str
+    attention_window: int | None = None
+    description: str = ""
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    recipe: Mapping[str, object] = field(default_factory=dict)
+    data: Sequence[str] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
+    scores_note: str = ""
+    language: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    license: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    location: str = ""
+    limits: Sequence[str] = ()
+    use: str = ""
+
+    def render(self) -> str:
+        sections = [self._front_matter(), f"# {_line(self.name)}"]
+        if self.description:
+            sections.append(self.description.strip())
+        if self.use:
+            example = self.use
+        elif self.attention_window is not None:
+            example = _CARD["windowed"]["example"].replace("{window}", str(self.attention_window))
+        elif example := _CARD["examples"].get(self.architecture, ""):
+            example = f"```python\n{example}\n```"
+        if example:
+            location = (self.location or self.name).replace("\\", "/").replace('"', "")
+            sections.append("## Use\n\n" + example.replace("{name}", location))
+        if self.parameters:
+            rows = {key: f"{value:,}" for key, value in self.parameters.items()}
+            sections.append("## Parameters\n\n" + _table("part", "parameters", rows))
+        if self.scores:
+            rows = {key: f"{value:.4g}" for key, value in self.scores.items()}
+            sections.append("## Scores\n\n" + _table("metric", "score", rows))
+            sections += [self.scores_note] if self.scores_note else []
+        if self.data:
+            sections.append("## Data\n\n" + "\n".join(f"- {_line(item)}" for item in self.data))
+        if self.recipe:
+            rows = {key: _shown(value) for key, value in self.recipe.items() if value not in _UNSET}
+            sections.append("## Recipe\n\n" + _table("setting", "value", rows))
+        if self.limits:
+            sections.append("## Limits\n\n" + "\n".join(f"- {_line(item)}" for item in self.limits))
+        if self.versions:
+            sections.append("## Versions\n\n" + _table("package", "version", dict(self.versions)))
+        return "\n\n".join(sections) + "\n"
+
+    def _front_matter(self) -> str:
+        opens_there = self.attention_window is None and not self.use and self.architecture not in _ONLY_HERE
+        lines = ["---", f"library_name: {'transformers' if opens_there else 'albert'}"]
+        if self.license:
+            lines.append(f"license: {_yaml(self.license)}")
+        if self.language:
+            lines += ["language:", *(f"- {_yaml(code)}" for code in self.language)]
+        if opens_there and self.architecture in _CARD["pipeline_tags"]:
+            lines.append(f"pipeline_tag: {_CARD['pipeline_tags'][self.architecture]}")
+        lines += ["tags:", *(f"- {_yaml(tag)}" for tag in dict.fromkeys(["albert", *self.tags]))]
+        return "\n".join([*lines, "---"])
+
+
+def _yaml(text: str) -> str:
+    """A YAML scalar: a JSON string is one, whatever the text holds (`no`, a colon, a quote)."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _shown(value: object) -> str:
+    """A setting for people: no quotes around a text, and of a float no digits that come from rounding."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_shown(part)}" for key, part in value.items() if part not in _UNSET)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_shown, value))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _line(text: str) -> str:
+    return " ".join(str(text).split())
+
+
+def _table(key: str, value: str, rows: Mapping[str, str]) -> str:
+    body = [f"| {_cell(name)} | {_cell(text)} |" for name, text in rows.items()]
+    return "\n".join([f"| {key} | {value} |", "|---|---|", *body])
+
+
+def _cell(text: str) -> str:
+    return _line(text).replace("|", "\\|")

@@ -297,9 +297,7 @@ class StoredVariable:
     """What the index says about one variable.
 
     Args:
-        type_name: TensorFlow's name of the number type, "float32" say.
         dtype: ours; None where there is none, as for strings.
-        crc32c: the masked checksum of its bytes.
         sliced: whether it is stored in slices, by a partitioned variable.
     """
 
@@ -318,10 +316,6 @@ class TensorBundle:
 
     Args:
         prefix: what the names of its files begin with: `model.ckpt-best` for `model.ckpt-best.index`.
-
-    Raises:
-        MissingInput: no index there.
-        DamagedData: it is damaged, or contradicts itself.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -336,16 +330,10 @@ class TensorBundle:
         }
 
     def data_file(self, shard: int) -> Path:
-        """Where the tensors of a shard are."""
         return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05d}-of-{self.shards:05d}")
 
     def require(self, names: Iterable[str]) -> None:
-        """Check, without reading them, that tensors are numbers and lie within their files.
-
-        Raises:
-            MissingInput: a data file is absent.
-            DamagedData: it is too short, or a tensor is empty, in slices, or no numbers.
-        """
+        """Check, without reading them, that tensors are numbers and lie within their files."""
         wanted = {name: self.entries[name] for name in names}
         for name, entry in wanted.items():
             if entry.sliced:
@@ -370,9 +358,6 @@ class TensorBundle:
         """The value of a variable, its checksum verified, in memory of its own.
 
         Read, not mapped: a file that is cut meanwhile is an error then, and pages do not count twice.
-
-        Raises:
-            MissingInput, DamagedData: as for `require`, or the bytes are not those that were written.
         """
         self.require([name])
         entry = self.entries[name]
@@ -399,7 +384,7 @@ class TensorBundle:
         if found.version.min_consumer > _NEWEST_VERSION:
             raise DamagedData(self.index, f"is of version {found.version.producer}, {_NEWEST_VERSION} is known here")
         if not 1 <= found.num_shards <= _MOST_SHARDS:
-            raise DamagedData(self.index, f"speaks of {found.num_shards} data files")
+            raise DamagedData(self.index, f"lists {found.num_shards} data files")
         return found.num_shards
 
     def _name(self, key: bytes) -> str:

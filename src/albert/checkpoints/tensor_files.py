@@ -63,12 +63,7 @@ class StoredTensor:
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:
-    """Every tensor of a safetensors file.
-
-    Raises:
-        MissingInput: the file cannot be read.
-        DamagedData: it is cut, a pickle, or anything else but safetensors; or a tensor is of no type that a model has.
-    """
+    """Every tensor of a safetensors file."""
     try:
         with open_input(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -152,11 +147,7 @@ def stored_names(name: str) -> tuple[str, str]:
 def matrices_and_scales(
     stored: Mapping[str, StoredTensor],
 ) -> tuple[dict[str, StoredTensor], dict[str, StoredTensor]]:
-    """The tensors of such a file by the names that they have elsewhere, and the scales of those that are integers.
-
-    Raises:
-        DamagedData: integers without scales, scales without integers, or their shapes or types do not go together.
-    """
+    """The tensors of such a file by the names that they have elsewhere, and the scales of those that are integers."""
     by_name = dict(stored)
     scales: dict[str, StoredTensor] = {}
     for name in [name.removesuffix(_VALUES) for name in stored if name.endswith(_VALUES)]:
@@ -179,11 +170,7 @@ def restore(values: Int8[Tensor, "rows columns"], scales: Float32[Tensor, " rows
 
 
 def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, ...]:
-    """What a user has to know of a model whose matrices were stored as integers; nothing of another.
-
-    Raises:
-        DamagedData: they are stored in a form that this version does not know.
-    """
+    """What a user has to know of a model whose matrices were stored as integers; nothing of another."""
     stated = extra.get(QUANTIZATION_KEY)
     if stated is None:
         return ()
@@ -234,11 +221,6 @@ class StoredTensors:
 
         Args:
             dtype: what to make of numbers with a fraction; None leaves them as they are.
-
-        Raises:
-            MissingInput: a file cannot be read.
-            DamagedData: a file changed under us, or a tensor holds no numbers of a model.
-            OutOfResources: there is not enough memory.
         """
         wanted = {name: self.by_name[name] for name in names}
         size = sum(stored.n_bytes for stored in wanted.values())
@@ -262,12 +244,7 @@ class StoredTensors:
 
 
 def stored_tensors(directory: Path) -> StoredTensors:
-    """What the weights of a model directory are, by their headers.
-
-    Raises:
-        MissingInput: no weights, or none that can be read safely.
-        DamagedData: a file is cut or not safetensors, or the index does not describe the files.
-    """
+    """What the weights of a model directory are, by their headers."""
     files = _weight_files(directory)
     if files[0].name == INT8_WEIGHTS_NAME:
         return StoredTensors(str(files[0]), *matrices_and_scales(read_header(files[0])))
@@ -287,7 +264,7 @@ def _read(file: FileIO, stored: StoredTensor) -> Tensor:
         tensor = torch.empty(stored.shape, dtype=stored.dtype)
     except RuntimeError as error:
         raise OutOfResources(
-            stored.file, f"{stored.n_bytes:,} bytes of memory are not to be had for one tensor"
+            stored.file, f"needs {stored.n_bytes:,} bytes of memory for one tensor, more than there are"
         ) from error
     if not stored.n_bytes:
         return tensor

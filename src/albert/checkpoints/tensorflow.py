@@ -40,14 +40,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def shown_sizes(shapes: Shapes, where: str) -> dict[str, int]:
-    """The sizes that the tensors of an encoder show, by the names of `AlbertConfig`.
-
-    Args:
-        shapes: of the tensors, by transformers' names.
-
-    Raises:
-        DamagedData: a tensor that shows one is absent, or is no matrix.
-    """
+    """The sizes that the tensors of an encoder show, by the names of `AlbertConfig`."""
     V, E = _matrix(shapes, "albert.embeddings.word_embeddings.weight", where)
     positions, _ = _matrix(shapes, "albert.embeddings.position_embeddings.weight", where)
     types, _ = _matrix(shapes, "albert.embeddings.token_type_embeddings.weight", where)
@@ -69,11 +62,7 @@ def shown_sizes(shapes: Shapes, where: str) -> dict[str, int]:
 
 
 def read_albert_config(path: Path | None, directory: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What the file says under keys that the reference's code reads, and the keys that it ignores.
-
-    Raises:
-        MissingInput, DamagedData: there is no such file, or no JSON in it.
-    """
+    """What the file says under keys that the reference's code reads, and the keys that it ignores."""
     content = read_json_object(path) if path is not None else {}
     said = {key: value for key, value in content.items() if key in _KNOWN}
     return said, tuple(sorted(set(content) - set(said)))
@@ -85,13 +74,7 @@ def config_of(
     """The configuration of a checkpoint.
 
     Args:
-        said: what `albert_config.json` says.
         overrides: what whoever converts says instead, in our words: `hidden_act` "gelu" is the exact one here.
-
-    Raises:
-        MissingInput: nobody says what the tensors do not show.
-        InvalidConfiguration: the file contradicts the tensors, or says what no model here is.
-        DamagedData: the tensors are not those of a whole encoder.
     """
     subject = str(file) if file is not None else where
     shown = shown_sizes(shapes, where)
@@ -167,7 +150,6 @@ class CheckpointFiles:
 
     Args:
         prefix: what the names of the tensors' files begin with.
-        tokenizer: a SentencePiece model or a WordPiece vocabulary, when there is one.
         steps: how many checkpoints lie there; the state file chose this one when there are several.
     """
 
@@ -185,15 +167,7 @@ def holds_tensorflow(path: Path) -> bool:
 
 
 def find_checkpoint(path: Path, config: Path | None = None, tokenizer: Path | None = None) -> CheckpointFiles:
-    """The files of the checkpoint that a path means.
-
-    Args:
-        config: the `albert_config.json` to take, wherever it is.
-
-    Raises:
-        MissingInput: no checkpoint there, or several and nothing that chooses.
-        DamagedData: a checkpoint of a format that is not read here.
-    """
+    """The files of the checkpoint that a path means."""
     if path.is_dir():
         prefix, steps = _in_directory(path)
     else:
@@ -412,11 +386,7 @@ class SortedNames:
 
 
 def sort_names(names: Iterable[str], where: str) -> SortedNames:
-    """Find every variable's place.
-
-    Raises:
-        DamagedData: they are those of another model, or two variables have the same place.
-    """
+    """Find every variable's place."""
     placed: dict[str, Place] = {}
     dropped, unexpected = [], {}
     for name in names:
@@ -476,8 +446,6 @@ class TensorflowCheckpoint:
         tensors: transformers' name -> tensor, in memory of its own.
         unexpected: variables that have no place, each with the reason.
         ignored_keys: of `albert_config.json`, which the reference's code does not read either.
-        source: the index, for errors and reports.
-        size: bytes of the tensors that were read.
     """
 
     config: AlbertConfig

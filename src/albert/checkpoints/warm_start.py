@@ -32,11 +32,7 @@ _PREFIX = "albert.encoder."
 
 
 def layer_origins(source: AlbertConfig, target: AlbertConfig) -> list[int]:
-    """For every layer application of the target, the application of the source that it begins as.
-
-    Raises:
-        InvalidConfiguration: groups of another make-up at another depth.
-    """
+    """For every layer application of the target, the application of the source that it begins as."""
     k, n = source.num_hidden_layers, target.num_hidden_layers
     inner = target.inner_group_num
     if source.inner_group_num == inner:
@@ -66,11 +62,7 @@ def warm_start_layers(
     """The blocks of the target's encoder.
 
     Args:
-        tensors: of the source, by our names.
         names: the target's tensors; those of its blocks are returned.
-
-    Raises:
-        InvalidConfiguration: layers that differ in the source would have to become one.
     """
     made: dict[str, Tensor] = {}
     for room in ROOMS:
@@ -148,9 +140,6 @@ def trained_length(extra: Mapping[str, Any]) -> int | None:
 
     A pre-trained model says it as `max_sequence_length`. In a fine-tuned one that is the length of its task, and
     `trained_positions` is what it started with.
-
-    Raises:
-        InvalidConfiguration: what it says is no length.
     """
     key = "trained_positions" if "finetuning" in extra else "max_sequence_length"
     kept = extra.get(key)
@@ -176,8 +165,6 @@ class PieceOrigins:
 
     Args:
         rows: for each piece the rows of the old table of which it is the mean; none: it is drawn at random.
-        kept: pieces that keep their row.
-        composed: pieces that begin as a mean.
         left_out: rows of the old table that no piece keeps.
     """
 
@@ -213,9 +200,7 @@ def pieces_by_text(old: Tokenizer, old_rows: int, new: Tokenizer) -> PieceOrigin
     """The origins of another tokenizer's pieces.
 
     Args:
-        old: the tokenizer of the trained model.
         old_rows: rows of its table, at least as many as the tokenizer has pieces.
-        new: the tokenizer that it gets.
     """
     known = _by_text(old)
     rows: list[Sequence[int]] = [()] * new.vocab_size
@@ -292,7 +277,6 @@ class WarmStarted:
 
     Args:
         drawn: names of those that the source does not have: they are the initial values given.
-        unused: names of the source's that the target has no place for.
         trained_positions: positions that training reached, or that were made of such.
     """
 
@@ -324,10 +308,6 @@ def warm_start(
         origins: what the target's pieces begin as; None: the tokenizer stays.
         extend_positions: how positions beyond the trained ones are made; None: tiled where the source has none.
         trained_positions: positions that the source's training reached; None: all.
-
-    Raises:
-        InvalidConfiguration: E, H or F differ, layers that differ would have to become one, or an E→H map would
-            have to vanish.
     """
     refuse_other_widths(source, target)
     trained = min(trained_positions or source.max_position_embeddings, source.max_position_embeddings)
@@ -361,11 +341,7 @@ def warm_start(
 
 
 def refuse_other_widths(source: AlbertConfig, target: AlbertConfig) -> None:
-    """Check that weights can move at all.
-
-    Raises:
-        InvalidConfiguration: E, H or F differ.
-    """
+    """Check that weights can move at all."""
     for name in _WIDTHS:
         before, wanted = getattr(source, name), getattr(target, name)
         if before != wanted:
@@ -408,9 +384,6 @@ def outputs_by_name(id2label: Mapping[int, str] | None, spellings: Sequence[Sequ
 
     Args:
         spellings: the labels as files have them, and as people read them; one of the two must fit as a whole.
-
-    Raises:
-        InvalidConfiguration: other names, or none (`LABEL_0`, ...), whose order nobody can know.
     """
     names = [id2label[index] for index in sorted(id2label)] if id2label else []
     for labels in spellings:

@@ -21,10 +21,9 @@ from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageE
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
-from albert.text.assembly import SHOWN_NAME, merge_corpora
 from albert.text.duplicates import ALIKE, EQUAL
-from albert.text.prepare import NO_TOKENS, PreparationEstimate, PreparationReport
-from albert.text.shards import DESCRIPTION_NAME, TokenCorpus, read_description
+from albert.text.prepare import NO_TOKENS, PreparationEstimate, PreparationReport, merge_corpora
+from albert.text.shards import DESCRIPTION_NAME, SHOWN_NAME, TokenCorpus, read_description
 from albert.training.run_folder import RunFolder
 
 

@@ -24,7 +24,7 @@ from tyro.conf import Positional
 
 from albert.api.keywords import EARLIER_NAMES, SAME_THING, keywords_of, nearest_name, read_options, switch, usual_name
 from albert.runtime.errors import UsageError, did_you_mean
-from albert.runtime.toml_files import field_docs
+from albert.runtime.json_files import field_docs
 
 COMMON = {
     "albert pretrain": """data output recipe print-recipe init device max-minutes steps batch-size learning-rate

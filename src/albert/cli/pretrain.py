@@ -15,8 +15,7 @@ from albert.cli.options import DESCRIBE, HELP_WORDS, given_value, open_console, 
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
-from albert.runtime.json_files import to_json
-from albert.runtime.toml_files import to_toml
+from albert.runtime.json_files import to_json, to_toml
 from albert.training.run_folder import RunFolder
 
 DESCRIPTION = """Pre-train an ALBERT encoder with n-gram masking and sentence order.

@@ -8,14 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from albert.experiments.published_sizes import PUBLISHED_SIZES
-from albert.experiments.sizes import SizeReport
+from albert.experiments.sizes import PUBLISHED_SIZES, SizeReport
 from albert.model.config import OTHER_NAMES, PRESET_GROUPS, PRESETS
 from albert.model.cost import count_flops, count_parameters
 from albert.tasks.custom import ReadTask
 from albert.tasks.infer import as_number
-from albert.tasks.table_files import columns_of
-from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask
+from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, columns_of
 from albert.tasks.task import Field, Rows
 
 

@@ -11,8 +11,7 @@ from rich.table import Table
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, table
 from albert.cli.task_commands import ExportTables, ListTables, TablesAsked, default_root
-from albert.experiments.cost import Costs, Plan, PlannedJob, plan_tables
-from albert.experiments.execution import Execution, overall_progress
+from albert.experiments.execution import Costs, Execution, Plan, PlannedJob, overall_progress, plan_tables
 from albert.experiments.figures import draw_outcome
 from albert.experiments.grids import GRIDS, Grid, grid_of
 from albert.experiments.jobs import (

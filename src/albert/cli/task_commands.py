@@ -16,7 +16,7 @@ from albert.api.options import PRETRAINING, Evaluate, Finetune
 from albert.cli.main import load_command
 from albert.cli.options import ABOUT_RECIPES, dispatch, flat_parts, given_value, option_file, parse
 from albert.experiments.price import Rates
-from albert.runtime.toml_files import to_toml
+from albert.runtime.json_files import to_toml
 from albert.tasks.submission import BENCHMARKS, DECLARED
 
 FINETUNE_DESCRIPTION = f"""Fine-tune a model on a declared task or on your own table, and evaluate it.

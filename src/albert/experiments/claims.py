@@ -33,8 +33,6 @@ class Claim:
     """A sentence that the paper's table bears out.
 
     Args:
-        sentence: what is claimed, in one plain sentence.
-        contrasts: all of them must hold.
         columns: where it can be seen, the paper's own place first.
         smallest: the smallest difference, in points, that counts as one.
         equal: a column in which the rows must agree to a tenth for the comparison to be one (Table 6: hours).
@@ -70,7 +68,6 @@ class Scored:
     """What one run scored, in points.
 
     Args:
-        score: the figure.
         error: its standard error from the held-out items (`held_out_error`).
         constant: what always giving the most frequent answer scores on them; None where that is no question.
     """
@@ -89,8 +86,6 @@ class Difference:
     """A difference in points, with its 95 % interval.
 
     Args:
-        mean: over seeds.
-        low, high: the interval.
         seeds: how many runs of each arm.
         degrees: of freedom of the spread between seeds; 0: one seed, the interval is that of the items alone.
     """
@@ -209,10 +204,7 @@ class Judged:
     """A claim, judged.
 
     Args:
-        claim: the claim.
         column: where; None: this scale has none of its columns.
-        contrasts: each by itself.
-        verdict: of all together.
         why: what stood in the way of another verdict, where it was not the figures.
     """
 
@@ -233,7 +225,6 @@ def judge(claim: Claim, columns: Mapping[str, Scores]) -> Judged:
     """Hold a claim against what runs scored.
 
     Args:
-        claim: of a table.
         columns: of that table, what was measured: column -> row -> seed -> score.
     """
     measured = frozenset(name for name, scores in columns.items() if any(scores.values()))
@@ -261,8 +252,6 @@ def verdict_of(relation: Relation, found: Difference, smallest: float) -> Verdic
     """What an interval says about a contrast.
 
     Args:
-        relation: what is claimed.
-        found: the difference, first less second.
         smallest: the smallest difference that counts, above 0.
     """
     if not found.degrees:

@@ -1,7 +1,5 @@
 """Curves of runs from their journals, as pictures and tables; and the rows that `results/` keeps of a run."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from albert.runtime.errors import MissingInput
-from albert.runtime.files import new_file, write_text
+from albert.runtime.files import new_file, write_csv
 from albert.runtime.json_files import read_journal
 from albert.training.run_folder import RunFolder
 
@@ -25,6 +23,7 @@ _AXES = {"steps": "steps", "tokens": "million tokens seen", "minutes": "minutes 
 _SCALES = {"steps": 1.0, "tokens": 1e6, "minutes": 60.0}
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Told apart by people who see colours otherwise (Okabe and Ito, 2008)."""
+BLUE, ORANGE, GREY = "#1f6fb4", "#d9731a", "#8a8a8a"
 MARKERS = "os^Dv*P"
 _MOST_POINTS = 150
 """Of a training curve; more lines are averaged."""
@@ -54,12 +53,7 @@ class RunCurves:
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
-    """The curves of run folders, of pre-training and of fine-tuning; a run may be going on meanwhile.
-
-    Raises:
-        MissingInput: not a run, or one that has told nothing yet.
-        DamagedData: a journal cannot be read.
-    """
+    """The curves of run folders, of pre-training and of fine-tuning; a run may be going on meanwhile."""
     names = _shortest_names([path.resolve() for path in paths])
     return [_read_run(path, name) for path, name in zip(paths, names, strict=True)]
 
@@ -71,7 +65,7 @@ def _read_run(path: Path, name: str) -> RunCurves:
     records = sorted((r for r in read_journal(journal) if "step" in r), key=lambda record: record["step"])
     updates = [record for record in records if record["event"] == "train"]
     if not updates:
-        raise MissingInput(path, "has told of no update yet", "wait for the first line of its journal")
+        raise MissingInput(path, "has recorded no update yet", "wait for the first line of its journal")
     seconds = _seconds(updates)
     steps = [record["step"] for record in updates]
     evaluations = [record for record in records if record["event"] == "evaluation"]
@@ -105,27 +99,19 @@ def _shortest_names(paths: Sequence[Path]) -> list[str]:
 
 def write_table(runs: Sequence[RunCurves], table: Path) -> None:
     """Every figure of every run as CSV, a row each: run, event, step, tokens, minutes, figure, value."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["run", "event", "step", "tokens", "minutes", "figure", "value"])
+    rows: list[Sequence[object]] = [["run", "event", "step", "tokens", "minutes", "figure", "value"]]
     for run in runs:
         for event, records in (("train", run.updates), ("evaluation", run.evaluations)):
             for record in records:
                 place = [run.name, event, record["step"], record["tokens"], round(record["seconds"] / 60, 4)]
-                for figure in _figures(record):
-                    writer.writerow([*place, figure, record[figure]])
-    write_text(table, text.getvalue())
+                rows += [[*place, figure, record[figure]] for figure in _figures(record)]
+    write_csv(table, rows)
 
 
 def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "steps") -> None:
     """Draw losses, accuracies, learning rate and gradient norm of runs into one PNG.
 
     Thin lines are training, lines with marks held-out figures, dotted ones what a constant answer scores there.
-
-    Args:
-        runs: what is compared.
-        picture: the file to write.
-        against: what runs along the horizontal axis.
     """
     panels = _panels(runs)
     columns = 2 if len(panels) in (2, 4) else 3
@@ -203,56 +189,3 @@ def _kinds() -> list[Line2D]:
         "a constant answer, held out": {"linestyle": ":", "linewidth": 1.4},
     }
     return [Line2D([], [], color="#555555", label=label, **style) for label, style in styles.items()]
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Curves of runs, drawn from their journals.
-
-BLUE, ORANGE, GREY = "#1f6fb4", "#d9731a", "#8a8a8a"
-
-
-def draw_pretraining_curves(journal: Path, picture: Path, title: str) -> None:
-    """Draw loss and held-out accuracies of a pre-training run against tokens seen, as a PNG.
-
-    Args:
-        journal: the run's `journal.jsonl`.
-        picture: the file to write.
-        title: over the figure.
-    """
-    records = read_journal(journal)
-    steps = [record for record in records if record["event"] == "train"]
-    evaluations = [record for record in records if record["event"] == "evaluation"]
-    figure = Figure(figsize=(12, 3.8), layout="constrained")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    loss, tokens, order = figure.subplots(1, 3)
-    _curve(loss, steps, "masked_tokens_loss", GREY, "training, masked tokens", linewidth=1)
-    _curve(loss, evaluations, "masked_tokens_loss", BLUE, "held out, masked tokens", marker="o")
-    loss.set(title="loss (nats)", xlabel="million tokens seen")
-    _accuracy(tokens, steps, evaluations, "masked_tokens", "masked tokens right", "most frequent token")
-    _accuracy(order, steps, evaluations, "sentence_order", "sentence order right", "more frequent order")
-    for axes in (loss, tokens, order):
-        bare(axes)
-        axes.legend(frameon=False, fontsize=8)
-    save_figure(figure, picture)
-
-
-def _accuracy(
-    axes: Axes,
-    steps: Sequence[dict[str, Any]],
-    evaluations: Sequence[dict[str, Any]],
-    task: str,
-    title: str,
-    constant: str,
-) -> None:
-    _curve(axes, steps, f"{task}_accuracy", GREY, "training", linewidth=1)
-    _curve(axes, evaluations, f"{task}_accuracy", BLUE, "held out", marker="o")
-    baseline = next((record[f"{task}_baseline"] for record in evaluations if f"{task}_baseline" in record), None)
-    if baseline is not None:
-        axes.axhline(baseline, color=ORANGE, linestyle="--", label=f"always the {constant}")
-    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-    axes.set(title=title, xlabel="million tokens seen")
-
-
-def _curve(axes: Axes, records: Sequence[dict[str, Any]], key: str, color: str, label: str, **style: Any) -> None:
-    chosen = [record for record in records if key in record]
-    axes.plot([r["tokens"] / 1e6 for r in chosen], [r[key] for r in chosen], color=color, label=label, **style)

@@ -3,20 +3,18 @@
 The paper's Table 11 in the fine-tuning setting, on one checkpoint: its layers are applied more or less often, or each
 example leaves when so many depths agree (see `albert.inference.early_exit`)."""
 
-import csv
-import io
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import nn
 
 from albert.checkpoints.model_directory import read_config
 from albert.experiments.curves import BLUE, GREY, ORANGE, bare, save_figure
@@ -30,7 +28,7 @@ from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.files import write_text
+from albert.runtime.files import write_csv
 from albert.runtime.progress import progress
 from albert.tasks.examples import Sequences
 from albert.tasks.race import OptionFeatures
@@ -45,7 +43,6 @@ class DepthPoint:
         depth: layers at most.
         patience: so many depths in a row must agree for an example to leave; None: all go through all layers.
         mean_depth: layers that a sequence went through.
-        scores: by the task's metrics.
         milliseconds: of an example, reading and decoding apart; the median of the rounds.
         gflops: of an example: the encoder's matrix products, a multiplication with its addition counting 2.
     """
@@ -106,7 +103,6 @@ def depth_curve(
         task, model, data, split, device, max_length, micro_batch_tokens, revision, overrides: see `evaluate_models`.
         depths: layers to apply; a patience goes up to the largest, or to the trained depth where there is none.
         patiences: see `EarlyExit`.
-        rounds: how often each is timed.
         precision: of the encoder's matrix products.
 
     Raises:
@@ -212,16 +208,15 @@ def _flops(config: AlbertConfig, sequences: Sequences, depths: np.ndarray) -> fl
 
 def write_curve(curve: DepthCurve, table: Path) -> None:
     """Every point as CSV, a row each."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    metrics = list(curve.points[0].scores)
-    writer.writerow(["depth", "patience", "mean_depth", "gflops", "milliseconds", *metrics])
+    rows: list[Sequence[object]] = [
+        ["depth", "patience", "mean_depth", "gflops", "milliseconds", *curve.points[0].scores]
+    ]
     for point in curve.points:
         patience = "" if point.patience is None else point.patience
         figures = (f"{point.mean_depth:.3f}", f"{point.gflops:.4f}", f"{point.milliseconds:.3f}")
         scores = ("" if value is None else f"{value:.3f}" for value in point.scores.values())
-        writer.writerow([point.depth, patience, *figures, *scores])
-    write_text(table, text.getvalue())
+        rows.append([point.depth, patience, *figures, *scores])
+    write_csv(table, rows)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -229,12 +224,7 @@ def write_curve(curve: DepthCurve, table: Path) -> None:
 
 
 def draw_curve(curve: DepthCurve, picture: Path) -> None:
-    """Draw depths as a line and patiences as another, each point with its number, as a PNG.
-
-    Args:
-        curve: what was measured.
-        picture: the file to write.
-    """
+    """Draw depths as a line and patiences as another, each point with its number, as a PNG."""
     figure = Figure(figsize=(10.5, 4.2), layout="constrained")
     about = f"{curve.task}, {curve.split}: {curve.examples:,} examples; trained at depth {curve.trained_depth}"
     figure.suptitle(about, x=0.01, ha="left", fontsize=12)
@@ -310,14 +300,7 @@ def precision_scores(
 
     Args:
         task, model, data, split: see `evaluate_models`.
-        precisions: which ones.
         tolerance: how far a score may move, in its own points.
-        device: where to compute.
-        options: of `evaluate_models`, as they are.
-
-    Raises:
-        Unavailable: a precision cannot be had on the device.
-        InvalidConfiguration: a negative tolerance, or a score without a value.
     """
     if not tolerance >= 0:
         raise InvalidConfiguration("tolerance", f"is {tolerance}, a number of points from 0 on is needed")
@@ -329,7 +312,7 @@ def precision_scores(
     found: list[PrecisionScore] = []
     everything: list[InferencePrecision] = [EXACT, *rest]
     for precision in everything:
-        fast = _with_fast_encoders(precision)
+        fast = partial(use_fast_encoders, precision=precision)
         evaluation = evaluate_directory(task, model, data, split, device=device, prepare=fast, **options).evaluation
         name, score = next(iter(evaluation.scores.items()))
         if score is None:
@@ -341,10 +324,6 @@ def precision_scores(
             PrecisionScore(precision, evaluation, name, score, difference, changed, abs(difference) <= tolerance)
         )
     return found
-
-
-def _with_fast_encoders(precision: InferencePrecision) -> Callable[[nn.Module], None]:
-    return lambda model: use_fast_encoders(model, precision)
 
 
 def _changed(one: Evaluation, other: Evaluation) -> int:

@@ -1,13 +1,15 @@
 """What lies in a directory: a model with its head, tensors and tokenizer; a prepared corpus; a tokenizer alone."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.loading import LoadingReport
-from albert.checkpoints.model_directory import FINGERPRINT_KEY, Kind, kind_of, open_model, read_config
+from albert.checkpoints.model_directory import FINGERPRINT_KEY, open_model, read_config
 from albert.checkpoints.tensor_files import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
 from albert.model.config import AlbertConfig
+from albert.runtime.json_files import to_json
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.text.shards import CorpusDescription, read_description
 from albert.text.tokenizer import Tokenizer
@@ -34,7 +36,6 @@ class TokenizerReport:
 
     Args:
         file: the vocabulary that is opened.
-        fingerprint: a hash of what it does.
         belongs: whether `config.json` or `corpus.json` names it; None where nothing is named.
     """
 
@@ -52,16 +53,12 @@ class ModelReport:
     """A model directory.
 
     Args:
-        directory: where it was found.
-        architecture: the class that `config.json` names.
         head: what it answers, in words.
         labels: the names of its labels, where the head has labels.
         parameters: in memory, with the head.
         weight_bytes: of the weight files.
         verified: whether every file was checked against a manifest.
-        tensors: what became of every tensor.
         other_keys: what else `config.json` says.
-        tokenizer: None when there is none.
     """
 
     directory: Path
@@ -78,21 +75,17 @@ class ModelReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values under names that stay; the configuration is told with the sizes."""
-        values = {key: value for key, value in vars(self).items() if key != "configuration"}
-        tensors = {name: getattr(self.tensors, name) for name in _FINDINGS}
-        tokenizer = None if self.tokenizer is None else asdict(self.tokenizer)
-        return {**values, "directory": str(self.directory), "tensors": tensors, "tokenizer": tokenizer}
+        values = to_json(self)
+        del values["configuration"]
+        values["tensors"] = {name: values["tensors"][name] for name in _FINDINGS}
+        return values
 
 
 _FINDINGS = ("missing", "newly_initialised", "unexpected", "dropped", "notes")
 
 
 def model_report(directory: Path) -> ModelReport:
-    """Open a model directory with its own head and say what is in it.
-
-    Raises:
-        MissingInput, DamagedData, InvalidConfiguration: it cannot be opened, or does not match its manifest.
-    """
+    """Open a model directory with its own head and say what is in it."""
     _, extra = read_config(directory)
     kind = kind_of(extra)
     opened = open_model(directory, kind)
@@ -126,24 +119,14 @@ class CorpusReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values under names that stay; of shards and sources, how many."""
-        description = asdict(self.description)
-        description |= {"sources": len(self.description.sources)}
-        description |= {"shards": {split: len(shards) for split, shards in self.description.shards.items()}}
-        tokenizer = None if self.tokenizer is None else asdict(self.tokenizer)
-        return {
-            "directory": str(self.directory),
-            "verified": self.verified,
-            "corpus": description,
-            "tokenizer": tokenizer,
-        }
+        shards = {split: len(shards) for split, shards in self.description.shards.items()}
+        description = to_json(self.description) | {"sources": len(self.description.sources), "shards": shards}
+        place = {"directory": str(self.directory), "verified": self.verified}
+        return {**place, "corpus": description, "tokenizer": to_json(self.tokenizer)}
 
 
 def corpus_report(directory: Path) -> CorpusReport:
-    """Say what `albert prepare` made.
-
-    Raises:
-        DamagedData: it does not match its manifest.
-    """
+    """Say what `albert prepare` made."""
     has_manifest = (directory / MANIFEST_NAME).is_file()
     if has_manifest:
         verify_directory(directory)
@@ -160,11 +143,7 @@ def tokenizer_report(directory: Path, made_with: object = None) -> TokenizerRepo
     """The tokenizer in a directory; None when there is none.
 
     Args:
-        directory: holds one of its files.
         made_with: the fingerprint that is recorded beside it.
-
-    Raises:
-        DamagedData: it cannot be read.
     """
     file = vocabulary_file(directory)
     if not file.is_file():

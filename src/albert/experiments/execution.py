@@ -1,31 +1,408 @@
-"""Running the jobs of tables until all are done or given up, with a progress bar over all of them.
+"""Running the jobs of tables until all are done or given up; before that, what they will cost on this machine.
 
 Everything that is finished lies in its folder, and a job under way goes on from its newest checkpoint: a killed table
 is continued by the same command. Several processes may work below one root: each takes the first job that nobody else
 has claimed, and they end together. A claim is a lock of the system, and dies with its owner."""
 
 import gc
+import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from albert.experiments.cost import Plan, share_done
-from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, TaskFiles, done_jobs
-from albert.experiments.sizes import measure_throughput
+import numpy as np
+import torch
+
+from albert.experiments.grids import Grid
+from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, TaskFiles, done_jobs, jobs_of
+from albert.experiments.scales import Downstream, Scale
+from albert.experiments.sizes import measure_throughput, random_batch
+from albert.finetuning.data import Subset, encode_split, read_examples
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
-from albert.pretraining.evaluation import evaluate_pretraining
-from albert.pretraining.run import pretrain
+from albert.model.cost import PASSES, count_flops, count_parameters, count_training_memory, pretraining_flops
+from albert.optim.optimizer import build_optimizer
+from albert.pretraining.batches import PretrainingBatch, batch_of, pretraining_objective
+from albert.pretraining.evaluation import SENTENCE_TESTS, evaluate_pretraining
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.run import pretrain, untrained_model
 from albert.pretraining.run_identity import Init
-from albert.runtime.devices import default_precision, pick_device
-from albert.runtime.errors import Diverged
+from albert.pretraining.sampling import PretrainingSamples
+from albert.runtime.devices import default_precision, free_memory, measured_matmul_rate, pick_device
+from albert.runtime.environment import Precision, Ranks
+from albert.runtime.errors import Diverged, MissingInput
 from albert.runtime.files import LOCK_NAME, claimed, remove_directory
 from albert.runtime.json_files import save_json
 from albert.runtime.progress import Bar, progress
+from albert.text.shards import TokenCorpus
+from albert.training.update import update
+
+# --------------------------------------------------------------------------------------------------------------------
+# How fast a recipe learns on this machine: a few real updates, or, where they would take too long, its operations.
+#
+# Speed does not depend on what the weights are, nor on what the tokens say.
+
+MEASURED_SECONDS = 1.0
+"""Spent on trying, after an update that warms up."""
+LONGEST_TRY = 3.0
+"""Seconds; a micro-batch that would take longer is not tried."""
+ASSUMED_EFFICIENCY = 0.5
+"""Of matrix products alone, for what is not tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How fast, and in how much memory.
+
+    Args:
+        flops_per_second: useful operations.
+        memory: bytes at the peak.
+        measured: whether it was tried; else it follows from operations.
+    """
+
+    tokens: float
+    update_seconds: float
+    flops_per_second: float
+    memory: int
+    measured: bool
+
+    def seconds_of(self, flops: float) -> float:
+        """Of other work of the same model."""
+        return flops / self.flops_per_second
+
+
+def measure_pace(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.device) -> Pace:
+    """Take a few updates, of one micro-batch and of two.
+
+    Args:
+        recipe: with its precision and vocabulary settled.
+        batch: one of its micro-batches.
+    """
+    lengths, masked = list(batch.packed.lengths), batch.counts["masked_tokens"]
+    flops, memory = pretraining_flops(recipe.model, lengths, masked), peak_memory(recipe, device)
+    parts = recipe.batch_size / len(lengths)
+    tokens = parts * batch.n_tokens
+    rate = ASSUMED_EFFICIENCY * measured_matmul_rate(device, recipe.settled_precision)
+    free = free_memory(device)
+    if flops / rate > LONGEST_TRY or (free is not None and memory > free):
+        return Pace(
+            tokens=tokens, update_seconds=parts * flops / rate, flops_per_second=rate, memory=memory, measured=False
+        )
+    one, two = _update_seconds(recipe, batch.to(device), device)
+    part = max(two - one, 0.25 * one)  # on a busy machine the difference of two medians may be anything
+    return Pace(
+        tokens=tokens,
+        update_seconds=one + (parts - 1) * part,
+        flops_per_second=flops / one,
+        memory=memory,
+        measured=True,
+    )
+
+
+def peak_memory(recipe: PretrainingRecipe, device: torch.device) -> int:
+    """Bytes of an update at its peak."""
+    kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
+    return count_training_memory(
+        recipe.model,
+        batch_size=recipe.micro_batch_size,
+        sequence_length=recipe.sequences.max_length,
+        device=kind,
+        precision=recipe.settled_precision,
+        optimizer=recipe.optimizer.kind,
+        activation_checkpointing=recipe.activation_checkpointing,
+    ).peak
+
+
+def encoder_flops(recipe: PretrainingRecipe, tokens: float, length: float, learning: bool) -> float:
+    """Operations of the encoder over tokens in sequences of some length, forward, or backward as well."""
+    forward = count_flops(recipe.model, max(1, round(length))).forward
+    return tokens * forward * (PASSES if learning else 1)
+
+
+def _update_seconds(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.device) -> tuple[float, float]:
+    """Median seconds of an update of one micro-batch and of one of two.
+
+    On a processor it is the time that the threads computed, so that what others do meanwhile does not count.
+    """
+    model = untrained_model(recipe).to(device).train()
+    model.albert.encoder.checkpointing = recipe.activation_checkpointing
+    optimizer = build_optimizer(recipe.optimizer, model)
+
+    clock, shared_by = (time.process_time, torch.get_num_threads()) if device.type == "cpu" else (time.perf_counter, 1)
+
+    def seconds(parts: int) -> float:
+        started = clock()
+        update(
+            model,
+            optimizer,
+            [batch] * parts,
+            pretraining_objective,
+            learning_rate=1e-6,
+            clip_norm=recipe.clip_norm,
+            precision=recipe.settled_precision,
+            device=device,
+            ranks=Ranks(),
+        )
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return (clock() - started) / shared_by
+
+    seconds(1)
+    found: dict[int, list[float]] = {1: [], 2: []}
+    while len(found[1]) < 3 or sum(map(sum, found.values())) < MEASURED_SECONDS:
+        for parts, each in found.items():
+            each.append(seconds(parts))
+        if sum(map(sum, found.values())) > LONGEST_TRY:
+            break
+    return statistics.median(found[1]), statistics.median(found[2])
+
+
+SAMPLED_EXAMPLES = 256
+"""Of a task, which tell how long its sequences are."""
+WEIGHT_BYTES = 4
+MOMENTS = 2
+BESIDE_WEIGHTS = 3_000_000
+"""Bytes of tokenizer, journal and curves of a run."""
+SPEED_SECONDS = 30.0
+"""About what the timings of a table take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Of a whole job, from its beginning.
+
+    Args:
+        steps: updates; 0: it is not counted in any.
+        seconds: on this machine, with nothing else on it.
+        disk: bytes that stay.
+        measured: whether updates were tried; else seconds follow from operations.
+    """
+
+    steps: int
+    tokens: int
+    seconds: float
+    memory: int
+    disk: int
+    measured: bool
+
+
+class Costs:
+    """Costs of jobs; each shape is measured once, when it is first asked for.
+
+    Args:
+        corpora: prepared corpora, of the first of which the held-out part says how long sequences are; none: all are
+            full.
+        data: where each task's files are, by its name.
+    """
+
+    def __init__(self, corpora: Sequence[Path], data: Mapping[str, TaskFiles], device: torch.device) -> None:
+        self._corpus = TokenCorpus.open(corpora[0], verify=False) if corpora else None
+        self._data, self._device = data, device
+        self._precision: Precision = default_precision(device)
+        self._paces: dict[PretrainingRecipe, Pace] = {}
+        self._samples: dict[int, PretrainingSamples | None] = {}
+        self._tasks: dict[str, tuple[int, float, float]] = {}
+
+    def shapes(self, jobs: Sequence[Job]) -> list[PretrainingRecipe]:
+        """A recipe of each shape that has to be measured for jobs."""
+        return list(dict.fromkeys(self._shape(job.arm.recipe) for job in jobs if not isinstance(job, Speed)))
+
+    def measure(self, shape: PretrainingRecipe) -> Pace:
+        """The pace of one of `shapes`."""
+        if shape not in self._paces:
+            self._paces[shape] = measure_pace(shape, self._batch(shape), self._device)
+        return self._paces[shape]
+
+    def of(self, job: Job) -> Cost:
+        if isinstance(job, Speed):
+            return Cost(steps=0, tokens=0, seconds=SPEED_SECONDS, memory=0, disk=0, measured=False)
+        shape = self._shape(job.arm.recipe)
+        pace = self.measure(shape)
+        weights = WEIGHT_BYTES * count_parameters(shape.model).pretraining
+        steps, tokens, disk = 0, 0.0, 0
+        match job:
+            case Pretraining():
+                steps = job.arm.recipe.schedule.total_steps
+                tokens, seconds = steps * pace.tokens, steps * pace.update_seconds
+                disk = weights * (1 + (1 + MOMENTS) * job.arm.recipe.keep_checkpoints) + BESIDE_WEIGHTS
+            case HeldOut():
+                seen = job.sequences * (1 + len(SENTENCE_TESTS)) * shape.sequences.max_length
+                seconds = pace.seconds_of(encoder_flops(shape, seen, shape.sequences.max_length, learning=False))
+            case Finetuning():
+                examples, length, asked = self._of_task(job.task)
+                steps = job.task.settled_recipe.total_steps(examples)
+                tokens = steps * job.task.settled_recipe.batch_size * length
+                learnt = encoder_flops(shape, tokens, length, learning=True)
+                answered = encoder_flops(shape, asked * length, length, learning=False)
+                seconds, disk = pace.seconds_of(learnt + answered), weights + BESIDE_WEIGHTS
+        return Cost(
+            steps=steps,
+            tokens=round(tokens),
+            seconds=seconds,
+            memory=pace.memory,
+            disk=disk,
+            measured=pace.measured,
+        )
+
+    def _shape(self, recipe: PretrainingRecipe) -> PretrainingRecipe:
+        """A recipe without what makes no difference to the time of an update."""
+        precision: Precision = self._precision if recipe.precision == "auto" else recipe.precision
+        vocabulary = recipe.model.vocab_size if self._corpus is None else self._corpus.vocab_size
+        return PretrainingRecipe(
+            model=replace(recipe.model, vocab_size=vocabulary),
+            sequences=replace(PretrainingRecipe().sequences, max_length=recipe.sequences.max_length),
+            optimizer=recipe.optimizer,
+            batch_size=recipe.batch_size,
+            micro_batch_size=min(recipe.micro_batch_size, recipe.batch_size),
+            activation_checkpointing=recipe.activation_checkpointing,
+            precision=precision,
+        )
+
+    def _batch(self, shape: PretrainingRecipe) -> PretrainingBatch:
+        """A micro-batch of sequences as long as the corpus has them."""
+        length = shape.sequences.max_length
+        if length not in self._samples:
+            self._samples[length] = self._held_out(shape)
+        samples = self._samples[length]
+        if samples is None:
+            return random_batch(shape.model, length, shape.micro_batch_size)
+        return batch_of(samples.batch(np.arange(shape.micro_batch_size)))
+
+    def _held_out(self, shape: PretrainingRecipe) -> PretrainingSamples | None:
+        if self._corpus is None:
+            return None
+        try:
+            corpus = TokenCorpus.open(self._corpus.directory, "held_out", verify=False)
+        except MissingInput:
+            return None
+        return PretrainingSamples(corpus, shape.sequences, shape.masking, 0)
+
+    def _of_task(self, task: Downstream) -> tuple[int, float, float]:
+        """Training examples, tokens of one, and how many are answered over all evaluations."""
+        if task.task not in self._tasks:
+            declared, data = self._data[task.task].task, self._data[task.task].folder
+            examples, counts = read_examples(declared, data, "train", Subset(SAMPLED_EXAMPLES, 0))
+            rows = len(examples) + counts["left_out_by_choice"]
+            rows = rows if task.max_train_examples is None else min(rows, task.max_train_examples)
+            length = task.settled_recipe.max_length
+            if self._corpus is not None:
+                recipe = task.settled_recipe
+                encoded = encode_split(declared, "train", examples, counts, self._corpus.tokenizer(), recipe)
+                length = float(np.sum(encoded.features.sequences.lengths)) / len(examples)
+            interval = task.settings(0).evaluation_interval
+            steps = task.settled_recipe.total_steps(rows)
+            evaluations = 1 if interval is None else max(1, steps // interval)
+            dev = len(read_examples(declared, data, "dev")[0])
+            self._tasks[task.task] = rows, length, evaluations * dev
+        return self._tasks[task.task]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The plan of tables: every job once, what it costs on this machine, and how much of it is done. Nothing is written.
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJob:
+    """A job with its cost.
+
+    Args:
+        done: the share of it that is done, 0 to 1.
+        tables: which of the tables need it.
+    """
+
+    job: Job
+    cost: Cost
+    done: float
+    tables: tuple[str, ...]
+
+    @property
+    def seconds_left(self) -> float:
+        """What is still to be done."""
+        return (1 - self.done) * self.cost.seconds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All jobs of some tables in the order in which they are done."""
+
+    jobs: tuple[PlannedJob, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of all jobs from the beginning, one after the other."""
+        return sum(one.cost.seconds for one in self.jobs)
+
+    @property
+    def seconds_left(self) -> float:
+        """Of what is not done."""
+        return sum(one.seconds_left for one in self.jobs)
+
+    @property
+    def disk_left(self) -> int:
+        """Bytes that what is not begun will keep."""
+        return sum(one.cost.disk for one in self.jobs if not one.done)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the largest job that is not done; 0: all are."""
+        return max((one.cost.memory for one in self.jobs if one.done < 1), default=0)
+
+    @property
+    def all_measured(self) -> bool:
+        """Whether every figure comes from updates that were tried."""
+        return all(one.cost.measured for one in self.jobs if one.cost.steps)
+
+    def seconds_alone(self, table: str) -> float:
+        """What a table has left when it is run alone: what it shares with others included."""
+        return sum(one.seconds_left for one in self.jobs if table in one.tables)
+
+
+def plan_tables(
+    grids: Sequence[Grid],
+    scale: Scale,
+    corpora: Sequence[str],
+    tasks: Sequence[str],
+    folders: Folders,
+    costs: Costs,
+    measured: Callable[[int], None] = lambda _: None,
+) -> Plan:
+    """Plan tables; shapes are measured on the way.
+
+    Args:
+        corpora: fingerprints of the prepared corpora.
+        tasks: names of the tasks whose data are there.
+        measured: called with 1 after each shape that was measured.
+    """
+    jobs = jobs_of(grids, scale, corpora, tasks)
+    wanted = {grid.table: {job.name for job in jobs_of([grid], scale, corpora, tasks)} for grid in grids}
+    for shape in costs.shapes(jobs):
+        costs.measure(shape)
+        measured(1)
+    done = done_jobs(jobs, folders)
+    planned = []
+    for job in jobs:
+        cost = costs.of(job)
+        tables = tuple(table for table, names in wanted.items() if job.name in names)
+        planned.append(PlannedJob(job=job, cost=cost, done=share_done(job, cost, folders, done), tables=tables))
+    return Plan(tuple(planned))
+
+
+def share_done(job: Job, cost: Cost, folders: Folders, done: Set[str]) -> float:
+    """How much of a job is done, 0 to 1, whoever did it; one that was given up has nothing left.
+
+    Args:
+        done: what `done_jobs` says of the plan's jobs.
+    """
+    if folders.failure(job.name).exists() or job.name in done:
+        return 1.0
+    share = min(1.0, job.steps_taken(folders) / cost.steps) if cost.steps else 0.0
+    return 0.0 if share == 1.0 and job.is_done(folders) else share  # ended, but its weights are gone and wanted again
+
 
 LOOK_AGAIN_SECONDS = 2.0
 """Between looks at what other processes have done, when there is nothing else to do."""
@@ -36,7 +413,6 @@ class Execution:
     """What jobs need to run.
 
     Args:
-        folders: where results lie.
         jobs: in the order in which they are tried.
         corpora: prepared corpora, the first one first; additional text is read by the arms that want it.
         data: where each task's files are, by its name.
@@ -52,12 +428,7 @@ class Execution:
     report: Callable[[str], None] = lambda line: print(line, file=sys.stderr)
 
     def complete(self) -> None:
-        """Run what is not done, until nothing is left that can be.
-
-        Raises:
-            Stopped: SIGTERM or SIGINT came during training; a checkpoint was saved.
-            WriteFailed, MissingInput, DamagedData and whatever else a run may raise but divergence.
-        """
+        """Run what is not done, until nothing is left that can be."""
         waiting = False
         while open_jobs := self.open_jobs():
             if self._work_on_one_of(open_jobs):

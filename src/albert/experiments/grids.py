@@ -85,19 +85,14 @@ def arm(
     """A variant of a scale's ALBERT. What is not given is as in the scale's recipe.
 
     Args:
-        scale: its shapes and its recipe.
-        size: which of its four shapes.
         bert: E = H and nothing shared (Table 1).
         embedding_size: E.
-        sharing: what layers share.
         layers: L.
         width: H; F and the number of heads go with it.
-        objective: of the sentence head.
         steps: updates, with as many of warm-up as the recipe has.
         dropout: in place of the scale's.
         dropout_off_at: the update from which there is none.
         start: the arm whose model it begins as.
-        additional_text: read all corpora.
     """
     usual = model = scale.sizes[size]
     if width is not None:
@@ -221,15 +216,8 @@ class Grid:
     """An experiment at a scale.
 
     Args:
-        table: its name, as `albert tables run` takes it.
-        title: what is compared.
-        scale: at which scale.
         rows: in the order of the paper.
-        columns: what is told of each row.
-        compute: what is equal between the arms.
-        figure: what is drawn of it.
         notes: what a reader should know: of the paper's figures, or of this scale.
-        claims: what the paper's table bears out.
     """
 
     table: str
@@ -256,11 +244,7 @@ class Grid:
 
 
 def grid_of(table: str, scale: Scale) -> Grid:
-    """An experiment at a scale.
-
-    Raises:
-        UsageError: no such experiment; the closest one is suggested.
-    """
+    """An experiment at a scale."""
     if table not in GRIDS:
         raise UsageError(f"table {table}", "unknown", did_you_mean(table, GRIDS))
     declared = GRIDS[table]

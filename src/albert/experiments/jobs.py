@@ -44,35 +44,27 @@ class Folders:
     root: Path
 
     def pretraining(self, key: str) -> RunFolder:
-        """The pre-training of an arm."""
         return RunFolder(self.root / "runs" / key)
 
     def arm(self, key: str) -> Path:
-        """What an arm is, as JSON."""
         return self.root / "scores" / key / "arm.json"
 
     def intrinsic(self, key: str) -> Path:
-        """What an arm knows of held-out text, as JSON."""
         return self.root / "scores" / key / "intrinsic.json"
 
     def layers(self, key: str) -> Path:
-        """How far its layers move what comes into them, as JSON."""
         return self.root / "scores" / key / "layers.json"
 
     def finetuning(self, key: str, task: str, seed: int) -> RunFolder:
-        """A task learnt by an arm."""
         return RunFolder(self.root / "scores" / key / f"{task}-seed{seed}")
 
     def speed(self, table: str) -> Path:
-        """Training speed of a table's architectures, as JSON."""
         return self.root / "scores" / f"speed-{table}.json"
 
     def failure(self, job: str) -> Path:
-        """Why a job was given up, as JSON."""
         return self.root / "failures" / f"{job}.json"
 
     def claim(self, job: str) -> Path:
-        """The directory whose lock is held by whoever works on a job."""
         return self.root / "claims" / job
 
 
@@ -246,7 +238,6 @@ def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
 
     Args:
         jobs: in an order in which they can be done.
-        folders: where results lie.
     """
     done = {job.name for job in jobs if job.is_done(folders)}
     weightless = {
@@ -262,8 +253,6 @@ def jobs_of(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: 
     """All jobs of tables in a good order: seed by seed, and of each arm what can be told of it before the next one.
 
     Args:
-        grids: the tables.
-        scale: of all of them.
         corpora: fingerprints of the prepared corpora.
         tasks: names of the tasks whose data are there.
     """
@@ -354,8 +343,6 @@ def study_of(root: Path, scale: ScaleName, corpora: Sequence[Path], device: str 
     """The study below a root, or that which is to be begun there; nothing is written.
 
     Args:
-        root: the folder.
-        scale: as it is asked for.
         corpora: what `albert prepare` wrote; none: those that the root's runs have read.
         device: what a study that is to be begun computes on, which decides its precision.
 
@@ -400,9 +387,6 @@ def own_files(said: Iterable[str]) -> dict[str, dict[str, Path]]:
 
     Args:
         said: "TASK/SPLIT=FILE" each, a file in the layout of the published one.
-
-    Raises:
-        UsageError: one is not of that form, or there is no such task.
     """
     found: dict[str, dict[str, Path]] = {}
     for each in said:

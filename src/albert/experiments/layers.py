@@ -4,8 +4,6 @@ Lan et al. (2019, §3.1) show L2 distance and angle between the input and the ou
 shared layers both are much smoother over depth than without, and neither goes to 0: the network does not find a fixed
 point, as a deep equilibrium model would."""
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -29,7 +27,7 @@ from albert.model.albert import AlbertModel
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import MissingInput
-from albert.runtime.files import write_text
+from albert.runtime.files import write_csv
 from albert.runtime.json_files import load_json, save_json
 from albert.runtime.progress import progress
 
@@ -54,11 +52,7 @@ class LayerSimilarity:
 
 
 def cut_passages(texts: Iterator[str], count: int, words: int) -> list[str]:
-    """The first `count` runs of `words` words; shorter ones, at the ends of texts, are left out.
-
-    Raises:
-        MissingInput: not one of that length.
-    """
+    """The first `count` runs of `words` words; shorter ones, at the ends of texts, are left out."""
     passages = list(islice(_passages(texts, words), count))
     if not passages:
         raise MissingInput("text", f"has no passage of {words:,} words", "give longer texts, or fewer --words")
@@ -76,10 +70,7 @@ def measure_layers(
     """Read passages with a model and compare what goes into each layer with what comes out.
 
     Args:
-        path_or_id: a model directory, a run, or a Hub id.
         passages: what it reads, each cut to the model's longest sequence.
-        revision: a branch, tag or commit of a Hub repository.
-        device: where it computes.
         advance: called with the number of passages read since the last call.
 
     Raises:
@@ -114,13 +105,12 @@ def measure_layers(
 
 def write_layers(measured: Sequence[LayerSimilarity], table: Path) -> None:
     """One row a model and layer: `model, layers, layer, l2_distance, angle_degrees, tokens`."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["model", "layers", "layer", "l2_distance", "angle_degrees", "tokens"])
-    for one in measured:
-        for layer, (distance, angle) in enumerate(zip(one.distance, one.angle, strict=True), start=1):
-            writer.writerow([one.model, one.layers, layer, f"{distance:.6g}", f"{angle:.6g}", one.tokens])
-    write_text(table, text.getvalue())
+    rows = [
+        [one.model, one.layers, layer, f"{distance:.6g}", f"{angle:.6g}", one.tokens]
+        for one in measured
+        for layer, (distance, angle) in enumerate(zip(one.distance, one.angle, strict=True), start=1)
+    ]
+    write_csv(table, [["model", "layers", "layer", "l2_distance", "angle_degrees", "tokens"], *rows])
 
 
 def _sums(encoder: AlbertModel, packed: PackedSequences) -> Float[Tensor, "layers 2"]:
@@ -155,12 +145,8 @@ def kept_layers(model: Path, kept: Path, max_length: int) -> LayerSimilarity:
     """How far each layer of a finished model moves its input: measured once, then read.
 
     Args:
-        model: a model directory.
         kept: the file that holds it.
         max_length: tokens of the longest sequences that it was trained with.
-
-    Raises:
-        DamagedData, InvalidConfiguration: what is kept, or the model, cannot be read.
     """
     if not kept.is_file():
         texts = (chapter.text for chapter in split_chapters().held_out)
@@ -202,12 +188,7 @@ SMOOTHNESS: dict[str, Callable[[LayerSimilarity], float]] = {
 
 
 def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
-    """Draw models side by side into one PNG, both panels from 0.
-
-    Args:
-        measured: the models.
-        picture: the file to write.
-    """
+    """Draw models side by side into one PNG, both panels from 0."""
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
     distance, angle = figure.subplots(1, 2)
     for number, one in enumerate(measured):

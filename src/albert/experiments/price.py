@@ -14,11 +14,7 @@ POUNDS_PER_KILOGRAM = 2.20462
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What an hour of the machine costs.
-
-    Raises:
-        InvalidConfiguration: a number below 0, or a data centre that draws less than its machines.
-    """
+    """What an hour of the machine costs."""
 
     price_per_hour: float = 0.0
     """Dollars; the default says nothing about money."""
@@ -47,7 +43,6 @@ class PriceAndEnergy:
 
     @property
     def co2_kilograms(self) -> float:
-        """The same in the other unit."""
         return self.co2_pounds / POUNDS_PER_KILOGRAM
 
 
@@ -55,9 +50,7 @@ def expense_of(hours: float, rates: Rates, devices: int = 1) -> PriceAndEnergy:
     """What so many hours cost.
 
     Args:
-        hours: of the run.
         rates: of one device.
-        devices: how many ran at once.
     """
     kilowatt_hours = hours * devices * rates.watts * rates.overhead / 1000
     return PriceAndEnergy(
@@ -83,12 +76,8 @@ class PublishedCost:
     """A pre-training.
 
     Args:
-        model: as the talk names it.
         size: layers and parameters, as printed.
-        device: what it ran on.
         price: dollars an hour of one.
-        devices: how many.
-        days: how long.
         dollars: as printed.
         co2_pounds: as printed; None: not known.
     """
@@ -104,7 +93,6 @@ class PublishedCost:
 
     @property
     def device_hours(self) -> float:
-        """Hours of one device."""
         return 24 * self.days * self.devices
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from albert.experiments.curves import draw_pretraining_curves
+from albert.experiments.curves import draw_runs, read_runs
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
@@ -151,20 +151,12 @@ def cut_passages(chapter: Chapter) -> list[Passage]:
 
 
 def write_text_corpus(path: Path, chapters: Sequence[Chapter]) -> None:
-    """Write chapters as a corpus: JSON lines, one document a line in its field ``text``.
-
-    Raises:
-        WriteFailed: the disk is full or failing; nothing is left behind.
-    """
+    """Write chapters as a corpus: JSON lines, one document a line in its field ``text``."""
     write_text(path, _json_lines({"id": chapter.id, "text": chapter.text} for chapter in chapters))
 
 
 def write_passages(path: Path, passages: Sequence[Passage]) -> None:
-    """Write passages as a task's file: JSON lines with the fields ``text`` and ``label`` (the author's name).
-
-    Raises:
-        WriteFailed: the disk is full or failing; nothing is left behind.
-    """
+    """Write passages as a task's file: JSON lines with the fields ``text`` and ``label`` (the author's name)."""
     write_text(path, _json_lines({"text": passage.text, "label": passage.author} for passage in passages))
 
 
@@ -206,12 +198,7 @@ class QuickstartReport:
 
 
 def quickstart(directory: Path, console: Console) -> QuickstartReport:
-    """Run all stages below `directory`.
-
-    Args:
-        directory: where everything is written.
-        console: where headings and the report are shown.
-    """
+    """Run all stages below `directory`."""
     began = time.monotonic()
     corpus = directory / "text" / "corpus.jsonl"
     files = {split: directory / "text" / f"authors-{split}.jsonl" for split in ("train", "dev")}
@@ -239,9 +226,7 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
     _heading(console, 6, "Answers", "three inputs")
     answers = _answers(pretrained.model, tuned.model_directory)
     report = QuickstartReport(directory, pretrained, tuned, answers, time.monotonic() - began)
-    draw_pretraining_curves(
-        directory / "pretraining" / "journal.jsonl", directory / "curves.png", "Quickstart: pre-training on the sample"
-    )
+    draw_runs(read_runs([directory / "pretraining"]), directory / "curves.png", "tokens")
     save_json(directory / "report.json", _plain(report))
     return report
 

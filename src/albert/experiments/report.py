@@ -9,12 +9,12 @@ from pathlib import Path
 from albert.experiments.claims import Judged, judge
 from albert.experiments.grids import TABLE_14, Column, Grid, Row
 from albert.experiments.price import COSTS, Rates, expense_of, implied_watts
-from albert.experiments.published_sizes import PUBLISHED_SIZES
 from albert.experiments.results import Cell, Outcome
 from albert.experiments.scales import SCALES, Scale, Size
+from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS, AlbertConfig, bert_control
 from albert.model.cost import count_parameters
-from albert.runtime.files import write_text
+from albert.runtime.files import write_csv, write_text
 from albert.tasks.task import TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -113,10 +113,8 @@ def costs(
     """The talk's table of costs, and what our runs cost by a stated price and draw.
 
     Args:
-        scale: of the runs.
         hours: of each run, by the name of its arm.
         rates: of the machine; None: nothing is said about money and electricity.
-        devices: that it ran on.
     """
     rows = []
     for cost in COSTS:
@@ -154,11 +152,6 @@ CSV_COLUMNS: tuple[str, ...] = (
     "table", "scale", "row", "label", "arm", "column", "paper", "median", "lowest", "highest", "seeds", "wanted",
     "constant",
 )  # fmt: skip
-
-
-def judgements(outcome: Outcome) -> tuple[Judged, ...]:
-    """The paper's claims of a table, each held against what there is."""
-    return tuple(judge(claim, outcome.scores) for claim in outcome.grid.claims)
 
 
 def heading(column: Column) -> str:
@@ -224,7 +217,7 @@ def sentence(judged: Judged, outcome: Outcome) -> str:
 
 def sentences(outcome: Outcome) -> list[str]:
     """One for each claim that the paper makes of a table."""
-    return [sentence(judged, outcome) for judged in judgements(outcome)]
+    return [sentence(judge(claim, outcome.scores), outcome) for claim in outcome.grid.claims]
 
 
 def body(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
@@ -278,7 +271,6 @@ def markdown(outcome: Outcome, picture: str | None = None) -> str:
     """The whole report of a table.
 
     Args:
-        outcome: what there is of it.
         picture: the file of its figure, beside the report.
     """
     lines = [f"# {outcome.grid.table}: {outcome.grid.title}", "", f"{progress_of(outcome).capitalize()}."]
@@ -337,9 +329,7 @@ def write_facts(facts: Facts, folder: Path) -> tuple[Path, Path]:
     lines = [f"# {facts.table}: {facts.title}", "", *_pipes(facts.head, facts.rows)]
     lines += [line for note in facts.notes for line in ("", note)]
     write_text(paths[0], "\n".join(lines) + "\n")
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([facts.head, *facts.rows])
-    write_text(paths[1], text.getvalue())
+    write_csv(paths[1], [facts.head, *facts.rows])
     return paths
 
 

@@ -24,7 +24,7 @@ from albert.experiments.jobs import (
     task_seeds,
 )
 from albert.experiments.layers import SMOOTHNESS, kept_layers
-from albert.experiments.scales import FIVE_TASKS, Scale
+from albert.experiments.scales import Scale
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.cost import count_parameters
 from albert.pretraining.recipe import PretrainingRecipe
@@ -64,7 +64,6 @@ class RowOutcome:
     """A row with what is known of it.
 
     Args:
-        row: the paper's and ours.
         keys: of its runs, by seed.
         cells: by column.
         given_up: why runs of it have no result.
@@ -81,8 +80,6 @@ class Outcome:
     """A table so far.
 
     Args:
-        grid: what it is.
-        rows: in the order of the grid.
         done, wanted: jobs, by kind.
     """
 
@@ -120,13 +117,7 @@ def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folder
     """Read what there is of a table.
 
     Args:
-        grid: the table.
-        scale: its scale.
         corpora: fingerprints of the prepared corpora.
-        folders: where the runs lie.
-
-    Raises:
-        DamagedData: a result cannot be read.
     """
     jobs = jobs_of([grid], scale, corpora, [one.task for one in scale.tasks])
     kinds = {job.name: _kind(job) for job in jobs}
@@ -245,7 +236,7 @@ class _Reading:
         known = {name: one for name, one in parts.items() if one is not None}
         if not set(DOWNSTREAM) <= set(known):
             return None
-        error = math.hypot(*(one.error for name, one in known.items() if name in DOWNSTREAM)) / len(FIVE_TASKS)
+        error = math.hypot(*(one.error for name, one in known.items() if name in DOWNSTREAM)) / 5
         return Scored(average_of({name: one.score for name, one in known.items()}), error)
 
     def _layers(self, column: Column, arm: Arm, key: str) -> Scored | None:
@@ -280,7 +271,6 @@ def export_results(root: Path, destination: Path) -> int:
     """Copy what finished runs came to; how many files were written.
 
     Args:
-        root: where tables were run.
         destination: another folder; what it holds of the same runs gives way.
 
     Raises:
@@ -317,12 +307,7 @@ def _kept(folders: Folders) -> Iterator[tuple[Path, bytes]]:
 
 
 def thinned(journal: Sequence[dict[str, Any]], lines: int = KEPT_LINES) -> list[dict[str, Any]]:
-    """A journal with so many training lines, evenly spread, the last among them.
-
-    Args:
-        journal: as `read_journal` gives it.
-        lines: at least 1.
-    """
+    """A journal with so many training lines, evenly spread, the last among them."""
     updates = [record for record in journal if record["event"] == "train"]
     every = max(1, -(-len(updates) // lines))
     kept = {record["step"] for record in updates[::-1][::every]}

@@ -1,27 +1,21 @@
-"""Reports on architectures: sizes, comparison of two, the memory of a training step, and measured throughput.
+"""Reports on architectures: sizes beside published ones, comparison of two, memory of a step, measured throughput.
 
 All but throughput comes from formulas, without building a model."""
 
 import statistics
 import time
+import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from importlib.resources import files
 from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from albert.experiments.published_sizes import (
-    PUBLISHED_SIZES,
-    REMARKS,
-    CheckedClaim,
-    claims_about,
-    differences,
-    preset_of_shape,
-)
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import PRESETS, AlbertConfig
+from albert.model.config import PRESETS, AlbertConfig, sharing_plan
 from albert.model.cost import (
     ActivationMemory,
     FlopsPerToken,
@@ -46,6 +40,165 @@ from albert.runtime.errors import OutOfResources
 from albert.runtime.progress import progress
 from albert.training.update import update
 
+# --------------------------------------------------------------------------------------------------------------------
+# Published model sizes and reductions of ALBERT, and what counting gives in their place.
+#
+# The paper counts ALBERT with its pooler, and BERT and whatever shares nothing without; some of its figures are rounded
+# loosely, and two cannot be reached at all. "Table" and "§" are of Lan et al. 2019, arXiv 1909.11942v6.
+
+Counting = Literal["model", "encoder", "pretraining"]
+COUNTINGS: dict[Counting, str] = {
+    "model": "with the pooler",
+    "encoder": "without the pooler, as the paper counts BERT and what shares nothing",
+    "pretraining": "with the pooler and both pre-training heads",
+}
+
+
+@dataclass(frozen=True)
+class PublishedSize:
+    """A figure that somebody published.
+
+    Args:
+        stated: as it is printed, in millions: "12M".
+        where: table, section or page.
+        counted: which of our counts it is, rounded; None when it is none of them.
+        why: what else there is to say; where `counted` is None, why it differs.
+    """
+
+    stated: str
+    where: str
+    counted: Counting | None
+    why: str | None = None
+
+    @property
+    def millions(self) -> int:
+        return int(self.stated.removesuffix("M"))
+
+    def exact(self, config: AlbertConfig) -> int:
+        """Our count of the same thing; of the model with its pooler where it is none of ours."""
+        return count_parameters(config).by_part()[self.counted or "model"]
+
+    @property
+    def reason(self) -> str:
+        """How to get from our count to the figure, or why one cannot."""
+        said = [COUNTINGS[self.counted]] if self.counted else []
+        return "; ".join([*said, *([self.why] if self.why else [])])
+
+
+_PUBLISHED = tomllib.loads((files("albert.experiments") / "published_sizes.toml").read_text(encoding="utf-8"))
+PUBLISHED_SIZES: dict[str, tuple[PublishedSize, ...]] = {
+    preset: tuple(
+        PublishedSize(size["stated"], size["where"], size.get("counted"), size.get("why"))
+        for size in _PUBLISHED["size"]
+        if preset in size["of"]
+    )
+    for preset in PRESETS
+    if any(preset in size["of"] for size in _PUBLISHED["size"])
+}
+"""Preset -> every size that is stated for it."""
+REMARKS: dict[str, str] = _PUBLISHED["remarks"]
+"""What else to know of a preset."""
+
+_CONTENT = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "intermediate_size",
+            "max_position_embeddings", "type_vocab_size")  # fmt: skip
+_SHARING = ("sharing", "num_hidden_groups", "inner_group_num")
+
+
+def preset_of_shape(config: AlbertConfig) -> str | None:
+    """The preset with the same sizes and sharing; of several, the one with the most other settings in common."""
+    alike = [name for name, preset in PRESETS.items() if shape_of(preset) == shape_of(config)]
+    return min(alike, key=lambda name: len(differences(config, name)), default=None)
+
+
+def differences(config: AlbertConfig, preset: str) -> dict[str, tuple[Any, Any]]:
+    """The settings in which a model of a preset's shape differs from it: field -> its value, the preset's value."""
+    other = PRESETS[preset]
+    found = {
+        f.name: (getattr(config, f.name), getattr(other, f.name))
+        for f in fields(AlbertConfig)
+        if f.name not in (*_SHARING, "embedding_projection") and getattr(config, f.name) != getattr(other, f.name)
+    }
+    if config.projects_embeddings != other.projects_embeddings:
+        found["embedding_projection"] = (config.projects_embeddings, other.projects_embeddings)
+    return found
+
+
+def shape_of(config: AlbertConfig) -> tuple[Any, ...]:
+    """What decides the sizes of a model and which layers are the same: equal for models of one shape."""
+    return (*(getattr(config, name) for name in _CONTENT), sharing_plan(config))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is said about ALBERT beside BERT, and what a count makes of it.
+#
+# Sources: Lan et al. 2019 ("§"), its authors' announcement (Google AI blog, December 2019), a talk about the paper.
+
+CLAIMS: tuple[dict[str, Any], ...] = tuple(_PUBLISHED["claim"])
+"""Every claim about sizes in the material that the project started from, as `published_sizes.toml` declares it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedClaim:
+    """A claim beside its exact figure for one pair."""
+
+    quote: str
+    source: str
+    stated: str
+    before: str
+    after: str
+    of_what: str
+    exact: float
+    unit: str
+    holds: bool
+    because: str | None
+
+    @property
+    def figure(self) -> str:
+        """The exact figure in words: "82.9 % fewer", "18.92 times fewer"."""
+        return f"{self.exact:.{1 if self.unit.startswith('%') else 2}f} {self.unit}"
+
+
+def claims_about(one: AlbertConfig, other: AlbertConfig) -> list[CheckedClaim]:
+    """The claims that concern two models of these shapes, in whichever order, each with its exact figure."""
+    shapes = {shape_of(one), shape_of(other)}
+    return [
+        _check(claim, *pair)
+        for claim in CLAIMS
+        for pair in claim["pairs"]
+        if {shape_of(PRESETS[name]) for name in pair} == shapes
+    ]
+
+
+def _check(claim: Mapping[str, Any], before: str, after: str) -> CheckedClaim:
+    exact = _COMPARED[claim["unit"]](*(_COUNTED[claim["of_what"]](PRESETS[name]) for name in (before, after)))
+    least, below = claim["holds"]
+    told = {name: claim[name] for name in ("quote", "source", "stated", "of_what", "unit")}
+    return CheckedClaim(
+        **told, before=before, after=after, exact=exact, holds=least <= exact < below, because=claim.get("because")
+    )
+
+
+_COUNTED: dict[str, Callable[[AlbertConfig], int]] = {
+    "parameters of the embeddings and their map to H": lambda config: (
+        count_parameters(config).embeddings + count_parameters(config).projection
+    ),
+    "parameters of the attention and feed-forward blocks": lambda config: (
+        count_parameters(config).attention + count_parameters(config).feed_forward
+    ),
+    "parameters of the model with its pooler": lambda config: count_parameters(config).model,
+    "FLOPs a token, forward, at 512 tokens": lambda config: count_flops(config).forward,
+    "hidden size": lambda config: config.hidden_size,
+}
+_COMPARED: dict[str, Callable[[float, float], float]] = {
+    "% fewer": lambda before, after: 100 * (1 - after / before),
+    "% of it": lambda before, after: 100 - 100 * (1 - after / before),
+    "times fewer": lambda before, after: before / after,
+    "times as many": lambda before, after: after / before,
+    "times as wide": lambda before, after: after / before,
+}
+
+
+Group = Literal["parameters", "FLOPs a token", "bytes a sequence", "bytes in all"]
 DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
 PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
 
@@ -66,14 +219,11 @@ class SizeReport:
 
     Args:
         name: a preset, or where the model is.
-        configuration: the architecture.
         sequence_length: tokens that work and memory are told for.
         preset: the preset of this shape, if there is one.
         differs: settings in which it differs from that preset: field -> its value, the preset's.
         remark: what else to know of that preset.
-        parameters: exact.
         transformers_parameters: what `AlbertModel` of transformers has, where that is more: it always maps E to H.
-        published: what is stated for that preset.
         flops: per token.
         memory: by device and precision, ("cpu", "fp32").
         training_state: bytes of weights, gradients and two moments.
@@ -93,7 +243,6 @@ class SizeReport:
     training_state: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values under names that stay."""
         memory = {
             f"{device}_{precision}": {**asdict(bytes_), "training": bytes_.training}
             for (device, precision), bytes_ in self.memory.items()
@@ -121,8 +270,6 @@ def size_report(name: str, config: AlbertConfig, sequence_length: int | None = N
     """Say all of one architecture.
 
     Args:
-        name: how to call it.
-        config: the architecture.
         sequence_length: tokens of a sequence; None: the longest.
     """
     length = config.max_position_embeddings if sequence_length is None else sequence_length
@@ -158,14 +305,13 @@ def _published(preset: str) -> list[StatedSize]:
 class ComparedFigure:
     """A figure of two architectures."""
 
-    group: Literal["parameters", "FLOPs a token", "bytes a sequence", "bytes in all"]
+    group: Group
     what: str
     one: int
     other: int
 
     @property
     def ratio(self) -> float:
-        """The first over the second."""
         return self.one / self.other
 
 
@@ -179,7 +325,6 @@ class Comparison:
     claims: list[CheckedClaim]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values under names that stay."""
         return {
             "one": self.one.to_json(),
             "other": self.other.to_json(),
@@ -201,9 +346,7 @@ def compare(one: SizeReport, other: SizeReport) -> Comparison:
     )
 
 
-def _figures(
-    report: SizeReport,
-) -> list[tuple[Literal["parameters", "FLOPs a token", "bytes a sequence", "bytes in all"], str, int]]:
+def _figures(report: SizeReport) -> list[tuple[Group, str, int]]:
     count, flops = report.parameters, report.flops
     on_cpu, on_gpu = (report.memory[key] for key in (("cpu", "fp32"), ("cuda", "bf16")))
     return [
@@ -255,7 +398,6 @@ class MemoryPlan:
     largest_batch_checkpointed: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values under names that stay."""
         peaks = {"all_kept": self.all_kept, "checkpointed": self.checkpointed}
         return {**asdict(self), **{name: {**asdict(some), "peak": some.peak} for name, some in peaks.items()}}
 
@@ -273,27 +415,17 @@ def memory_plan(
     """Plan a step.
 
     Args:
-        config: the model.
         batch_size: sequences of a micro-batch.
-        sequence_length: tokens of each.
         device: where to compute; it need not be there.
         precision: "bf16" for mixed precision.
-        optimizer: whose moments are held.
         limit: bytes that may be used; None: not known.
     """
     masked = max(1, round(MASKED_SHARE * sequence_length))
 
     def memory(sequences: int, activation_checkpointing: bool) -> TrainingMemory:
-        return count_training_memory(
-            config,
-            batch_size=sequences,
-            sequence_length=sequence_length,
-            device=device,
-            precision=precision,
-            optimizer=optimizer,
-            activation_checkpointing=activation_checkpointing,
-            masked_tokens=masked,
-        )
+        settings: dict[str, Any] = {"device": device, "precision": precision, "optimizer": optimizer}
+        settings |= {"activation_checkpointing": activation_checkpointing, "masked_tokens": masked}
+        return count_training_memory(config, batch_size=sequences, sequence_length=sequence_length, **settings)
 
     def largest(activation_checkpointing: bool) -> int | None:
         return None if limit is None else largest_batch(lambda some: memory(some, activation_checkpointing), limit)
@@ -344,7 +476,6 @@ class Throughput:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the batch."""
         return self.batch_size * self.sequence_length
 
 
@@ -370,15 +501,9 @@ def measure_throughput(
     """Time them in turns.
 
     Args:
-        architectures: what to measure, by name.
-        sequence_length: tokens of a sequence.
         batch_size: sequences; None: as many as make `MEASURED_TOKENS`, at least one.
-        device: where to compute.
         precision: "bf16" for mixed precision.
         seconds: how long to measure, after a turn to warm up; `FEWEST_ROUNDS` to `MOST_ROUNDS` turns are taken.
-
-    Raises:
-        OutOfResources: weights, gradients, moments and activations are more than the memory that is free.
     """
     sequences = max(1, MEASURED_TOKENS // sequence_length) if batch_size is None else batch_size
     _refuse_too_large(architectures, sequence_length, sequences, device, precision)

@@ -18,8 +18,7 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
-from albert.checkpoints.card import ModelCard
-from albert.checkpoints.model_directory import save_model_directory, weights_fingerprint, write_model
+from albert.checkpoints.model_directory import ModelCard, save_model_directory, weights_fingerprint, write_model
 from albert.finetuning.data import batch_members, pack_members
 from albert.finetuning.evaluation import Computing, model_outputs
 from albert.finetuning.model import Start, fit_length, start_model
@@ -44,9 +43,9 @@ from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.files import remove_directory
 from albert.runtime.json_files import fingerprint_of, read_json_object, save_json, to_json
 from albert.runtime.random_streams import stream
+from albert.tasks.custom import read_table
 from albert.tasks.examples import Example, Sequences, text_features
-from albert.tasks.table_files import columns_of, read_table
-from albert.tasks.table_task import RecipeChanges
+from albert.tasks.table_task import RecipeChanges, columns_of
 from albert.tasks.task import TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.training.logging import TrainingPlan

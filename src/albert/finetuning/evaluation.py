@@ -17,13 +17,12 @@ from torch import nn
 from albert.finetuning.data import PreparedSplit, encode_split, pack_members, read_examples, split_by_tokens
 from albert.finetuning.model import open_for_task
 from albert.model.albert import OutputRow, SpanBeamRow, output_rows
-from albert.runtime.devices import autocast, pick_device
+from albert.runtime.devices import autocast, pick_device, share_out
 from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.files import write_text
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
-from albert.runtime.workers import share_out
 from albert.tasks.answers import Answers, NullThreshold, best_answers, choose_threshold, decide
 from albert.tasks.examples import Example, Sequences, SpanFeatures, TagFeatures
 from albert.tasks.metrics import (

@@ -13,9 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from albert.checkpoints.hub import find_model
-from albert.checkpoints.huggingface import Kind, build_model
+from albert.checkpoints.huggingface import Kind, build_model, kind_of
 from albert.checkpoints.loading import LoadingReport
-from albert.checkpoints.model_directory import OpenedModel, kind_of, open_model, read_config, tokenizer_of
+from albert.checkpoints.model_directory import OpenedModel, open_model, read_config, tokenizer_of
 from albert.checkpoints.warm_start import outputs_by_name, trained_length, warm_start
 from albert.model.albert import AlbertForPairClassification, AlbertModel, run_to_depth
 from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from albert.checkpoints.card import ModelCard
-from albert.checkpoints.model_directory import ARCHITECTURES, open_model, weights_fingerprint
+from albert.checkpoints.huggingface import ARCHITECTURES
+from albert.checkpoints.model_directory import ModelCard, open_model, weights_fingerprint
 from albert.finetuning.data import PreparedSplit, TaskBatches
 from albert.finetuning.evaluation import Evaluation
 from albert.finetuning.model import Exits, StartedModel, head_kind, n_outputs

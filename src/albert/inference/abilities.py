@@ -22,7 +22,7 @@ from albert.inference.records import (
 )
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError
-from albert.text.records import Record
+from albert.text.readers import Record
 
 CLASSIFYING = "classify texts"
 SCORING = "score texts"

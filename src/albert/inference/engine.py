@@ -16,9 +16,8 @@ from albert.model.attention import AttentionBlock, attend_by_boundaries, window_
 from albert.model.config import covers
 from albert.model.encoder import Encoder, FeedForwardBlock
 from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, pack, to_rectangles, with_spare_rows
-from albert.runtime.devices import default_precision, multiplies_bf16, multiplies_int8
+from albert.runtime.devices import default_precision, multiplies_bf16, multiplies_int8, share_out
 from albert.runtime.errors import InvalidConfiguration, Unavailable, did_you_mean
-from albert.runtime.workers import share_out
 
 # --------------------------------------------------------------------------------------------------------------------
 # Attention without a backward pass, over the rectangles of a packed batch, by torch's own kernel: it compiles nothing
@@ -453,7 +452,7 @@ class PackedModel:
         model: one of the model classes. It is moved to the device, and its encoder is replaced by a `FastEncoder`.
         device: where it computes.
         micro_batch_tokens: tokens that go through the model at once, about; each worker of a CPU has as many (see
-            `albert.runtime.workers`). None: as many as are fast there.
+            `albert.runtime.devices`). None: as many as are fast there.
         precision: of the encoder's matrix products; heads compute in fp32.
 
     Raises:

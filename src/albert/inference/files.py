@@ -20,8 +20,7 @@ from albert.runtime.environment import load_by_name
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.runtime.manifest import file_hash
 from albert.runtime.progress import progress
-from albert.text.readers import CorpusFile
-from albert.text.records import Record, read_records
+from albert.text.readers import CorpusFile, Record, read_records
 from albert.training.run_folder import Stopped, stop_signals
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -13,10 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from albert.checkpoints.card import ModelCard
 from albert.checkpoints.hub import copy_examples, find_model
 from albert.checkpoints.huggingface import Kind
-from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, refuse_foreign_tokenizer
+from albert.checkpoints.model_directory import (
+    CARD_NAME,
+    CONFIG_NAME,
+    FINGERPRINT_KEY,
+    ModelCard,
+    refuse_foreign_tokenizer,
+)
 from albert.checkpoints.tensor_files import (
     FORMAT,
     INT8_WEIGHTS_NAME,

@@ -14,10 +14,15 @@ import numpy as np
 import onnxruntime
 
 from albert import __version__
-from albert.checkpoints.card import ModelCard
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import ARCHITECTURES, MODELS, OBJECTIVE_KEY, Kind
-from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, refuse_foreign_tokenizer
+from albert.checkpoints.model_directory import (
+    CARD_NAME,
+    CONFIG_NAME,
+    FINGERPRINT_KEY,
+    ModelCard,
+    refuse_foreign_tokenizer,
+)
 from albert.checkpoints.tensor_files import QUANTIZATION_KEY
 from albert.inference.int8 import (
     OutputDifferences,

@@ -15,8 +15,7 @@ import pyarrow.parquet
 from albert.inference.abilities import Value
 from albert.runtime.errors import DamagedData
 from albert.text.arrow_readers import DAMAGES, explained
-from albert.text.readers import CorpusFile, open_corpus_file
-from albert.text.records import Record
+from albert.text.readers import CorpusFile, Record, open_corpus_file
 
 
 def parquet_schema(file: CorpusFile) -> pa.Schema:

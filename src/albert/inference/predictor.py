@@ -17,10 +17,9 @@ from jaxtyping import Float32
 from torch import nn
 
 from albert.checkpoints.hub import find_model
+from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.model_directory import (
-    Kind,
     OpenedModel,
-    kind_of,
     labels_of,
     open_model,
     read_config,

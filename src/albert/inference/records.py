@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, UsageError, did_you_mean
-from albert.text.readers import PACKINGS, CorpusFile, one_file
-from albert.text.records import Record
+from albert.text.readers import PACKINGS, CorpusFile, Record, one_file
 
 # --------------------------------------------------------------------------------------------------------------------
 # The file whose rows are predicted on: what kind it is, and standard input as a file.

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from albert.checkpoints.model_directory import OBJECTIVE_KEY, Kind, OpenedModel
+from albert.checkpoints.huggingface import OBJECTIVE_KEY, Kind
+from albert.checkpoints.model_directory import OpenedModel
 from albert.inference.abilities import (
     ABILITIES,
     CLASSIFYING,

@@ -23,8 +23,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim import Optimizer
 
+from albert.runtime.devices import share_out
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.workers import share_out
 
 # --------------------------------------------------------------------------------------------------------------------
 # One parameter tensor, or this process's part of it, with its gradient and moments.

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from albert.checkpoints.hub import find_model
-from albert.checkpoints.huggingface import sentence_objective
-from albert.checkpoints.model_directory import CONFIG_NAME, kind_of, open_model, read_config, tokenizer_of
+from albert.checkpoints.huggingface import kind_of, sentence_objective
+from albert.checkpoints.model_directory import CONFIG_NAME, open_model, read_config, tokenizer_of
 from albert.pretraining.batches import (
     MixedSamples,
     PretrainingBatch,

@@ -16,8 +16,7 @@ from albert.pretraining.sampling import SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError, did_you_mean
-from albert.runtime.json_files import from_json, load_json, to_json
-from albert.runtime.toml_files import read_object
+from albert.runtime.json_files import from_json, load_json, read_object, to_json
 from albert.training.run_folder import RunFolder
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from albert.checkpoints.card import ModelCard
-from albert.checkpoints.model_directory import save_model_directory, write_model
+from albert.checkpoints.model_directory import ModelCard, save_model_directory, write_model
 from albert.checkpoints.tensor_files import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining, set_dropout
 from albert.model.attention import AttentionBlock

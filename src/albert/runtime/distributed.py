@@ -38,7 +38,6 @@ def process_group(
     """Join the process group for the length of the block (nothing to join for a single process).
 
     Args:
-        device: where this process computes.
         timeout_minutes: how long to wait for another process before it counts as lost.
         watch: end this process, with the exit code of `TryAgain`, as soon as another one has died, whatever it waits
             for; None: on a GPU, where NCCL would notice after the timeout and abort. gloo raises by itself.
@@ -128,11 +127,6 @@ def refuse_differences(facts: Mapping[str, str], ranks: Ranks, device: torch.dev
 
     Args:
         facts: what must be alike, by name; the same names on all ranks.
-        here: this process among all.
-        device: where the process group computes.
-
-    Raises:
-        InvalidConfiguration: on every rank, when one was given something else than the first.
     """
     if ranks.size == 1:
         return
@@ -176,8 +170,6 @@ def sharded_copy(model: Module, ranks: Ranks, device: torch.device) -> Module:
 
     Args:
         model: the same on all ranks, on the CPU.
-        here: one of several processes in a process group.
-        device: where this process computes.
     """
     mesh = init_device_mesh(device.type, (ranks.size,))
     cut = copy.deepcopy(model)

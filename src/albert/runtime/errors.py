@@ -156,9 +156,7 @@ def translate(error: BaseException) -> AlbertError | None:
         return OutOfResources("memory", "not enough for this", "take a smaller batch or a smaller model")
     if kind == "PanicException":  # a Rust library gave up on its input
         return DamagedData("input", f"a library cannot read it ({error})")
-    number = _SAID_BY_RUST.search(str(error))  # safetensors met the operating system's error, and gives its number
-    if number is not None and not isinstance(error, OSError):
-        error = OSError(int(number[1]), os.strerror(int(number[1])))
+    error = system_error(error) or error
     if isinstance(error, OSError):
         subject, why = error.filename or "file", error.strerror or str(error)
         if error.errno in _WRITING:
@@ -170,6 +168,12 @@ def translate(error: BaseException) -> AlbertError | None:
         if isinstance(error, _READING):
             return MissingInput(subject, why)
     return None
+
+
+def system_error(error: BaseException, *name: str) -> OSError | None:
+    """The operating system's error that a Rust library met (safetensors), by the number in its message."""
+    number = None if isinstance(error, OSError) else _SAID_BY_RUST.search(str(error))
+    return None if number is None else OSError(int(number[1]), os.strerror(int(number[1])), *name)
 
 
 def without_inner_frames(function: Callable[P, R]) -> Callable[P, R]:

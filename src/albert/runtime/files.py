@@ -13,21 +13,23 @@ file system has no locks the names are `.out.tmp-PROCESS-0123abcd`, as earlier v
 processes left under such a name stays."""
 
 import contextlib
+import csv
 import errno
 import fcntl
+import io
 import os
 import re
 import secrets
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from pathlib import Path
 
-from albert.runtime.errors import CannotCreate, DamagedData, WriteFailed
+from albert.runtime.errors import CannotCreate, DamagedData, WriteFailed, system_error
 from albert.runtime.manifest import MANIFEST_NAME, FileSum, file_hash, files_below, manifest_bytes
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -77,11 +79,7 @@ class FileLock:
 
 
 def lock_file(path: Path) -> FileLock | None:
-    """Take the lock of a file, which is made if need be; None where another thread, process or host holds it.
-
-    Raises:
-        OSError: the file cannot be opened for writing, or its file system keeps no locks.
-    """
+    """Take the lock of a file, which is made if need be; None where another thread, process or host holds it."""
     while True:
         with _mutex:
             if _identity(path) in _held:
@@ -122,7 +120,6 @@ os.register_at_fork(after_in_child=_forget)
 
 
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<kind>tmp|old|lock)-(?P<process>\d+-)?(?P<token>[0-9a-f]{8})$")
-_SAID_BY_RUST = re.compile(r"I/O error: .*\(os error (\d+)\)")
 _written: dict[Path, set[Path]] = {}
 """For each directory of `new_directory` that is being written: the files that were finished in it."""
 _NOT_CREATABLE = {
@@ -173,6 +170,13 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """`write_text` of rows as CSV, the head first."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_text(path, text.getvalue())
+
+
 def note_written(path: Path) -> None:
     """Let `new_directory` refuse to end without this file, where it is in one; `new_file` notes its own."""
     for parent in path.parents:
@@ -185,19 +189,16 @@ def written_by_library(path: Path) -> Iterator[None]:
     """For a block in which a library writes the file: what `new_file` would see to.
 
     It gets the permissions of any new file, as some libraries make theirs private, and is noted as written.
-
-    Raises:
-        OSError: what the operating system told the library, with the file's name.
     """
     path.touch()
     permissions = stat.S_IMODE(path.stat().st_mode)
     try:
         yield
     except Exception as error:
-        number = _SAID_BY_RUST.search(str(error))
-        if number is None or isinstance(error, OSError):
+        known = system_error(error, str(path))
+        if known is None:
             raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+        raise known from error
     path.chmod(permissions)
     note_written(path)
 
@@ -238,11 +239,7 @@ def new_directory(
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and its parents where they are missing; what is new about them is on the disk.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make a directory and its parents where they are missing; what is new about them is on the disk."""
     missing = []
     place = path
     while not place.is_dir() and place != place.parent:
@@ -257,12 +254,8 @@ def remove_directory(path: Path, release: Callable[[], None] | None = None) -> N
     """Remove a directory so that no moment shows half of it under its name.
 
     Args:
-        path: the directory.
         release: called when its name is gone, before its files go: gives up the lock of a file in it, which a network
             file system would keep as long as it is open.
-
-    Raises:
-        WriteFailed, CannotCreate: it cannot be removed.
     """
     with writing(path), _temporary_names(path) as names:
         os.rename(path, names.new)
@@ -278,7 +271,6 @@ def remove_leftovers(directory: Path, is_locked: bool = False) -> None:
     Where it died between taking an old directory away and putting the new one in its place, the old one returns.
 
     Args:
-        directory: where to look.
         is_locked: a lock that the caller holds keeps every other writer out of `directory`, so that names without a
             lock (see above) are of the dead as well; otherwise those stay.
     """
@@ -370,7 +362,7 @@ def _write_manifest(directory: Path, known: Mapping[str, FileSum]) -> None:
         written = known.get(name)
         if written is not None and written.bytes != size:
             raise DamagedData(directory / name, f"has {size} bytes, {written.bytes} were written")
-        entries[name] = {"bytes": size, "sha256": written.sha256 if written else file_hash(directory / name)}
+        entries[name] = written or FileSum(size, file_hash(directory / name))
         if written is None:
             _sync_file(directory / name)
     manifest = directory / MANIFEST_NAME
@@ -418,12 +410,7 @@ def _final_name(path: Path) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the operating system says while the block writes `path` into one line that names the file.
-
-    Raises:
-        CannotCreate: the place cannot be written.
-        WriteFailed: the disk is full or failed.
-    """
+    """Turn what the operating system says while the block writes `path` into one line that names the file."""
     try:
         yield
     except OSError as error:
@@ -449,7 +436,6 @@ def locked(directory: Path, what: str) -> Iterator[Callable[[], None]]:
     Yields a function that gives the lock up before the block ends, for `remove_directory`.
 
     Args:
-        directory: where to work.
         what: how to call it in an error ("this run").
 
     Raises:
@@ -467,9 +453,6 @@ def claimed(directory: Path) -> Iterator[Callable[[], None] | None]:
     """Try to take the lock of a directory, which is made if need be.
 
     Yields a function that gives the lock up before the block ends; None where somebody else has it.
-
-    Raises:
-        CannotCreate: the directory cannot be made, or its file system keeps no locks.
     """
     try:
         make_directory(directory)

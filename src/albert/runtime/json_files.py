@@ -1,14 +1,21 @@
-"""JSON files: frozen dataclasses to JSON and back, strictly, and the journal of a run.
+"""JSON and TOML files: frozen dataclasses to JSON and back, strictly; the journal of a run; commented TOML.
 
 An unknown key, a repeated key or a wrong type is an error, never ignored. A journal has one JSON object a line and is
 only ever appended to; a last line that a crash cut off is dropped."""
 
+import ast
 import dataclasses
+import functools
 import hashlib
+import inspect
+import itertools
 import json
 import math
 import os
+import re
+import textwrap
 import time
+import tomllib
 import types
 import typing
 from collections import Counter
@@ -42,8 +49,6 @@ def from_json(cls: type[T], data: Any, where: str) -> T:
     """The dataclass that `to_json` wrote.
 
     Args:
-        cls: the dataclass to build.
-        data: what `json.loads` gave.
         where: how to call it in an error: a file, then a dotted key.
 
     Raises:
@@ -103,11 +108,7 @@ class RepeatedKey(ValueError):
 
 
 def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What `json.loads` is to make of an object, as its `object_pairs_hook`.
-
-    Raises:
-        RepeatedKey: a key is there twice.
-    """
+    """What `json.loads` is to make of an object, as its `object_pairs_hook`."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise RepeatedKey(next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1))
@@ -125,11 +126,7 @@ def save_json(path: Path, value: Any) -> None:
 
 
 def convert_value(hint: Any, value: Any, where: str) -> Any:
-    """What a value of JSON is as a field of that type; `where` says in an error where it stands.
-
-    Raises:
-        InvalidConfiguration: the type is another.
-    """
+    """What a value of JSON is as a field of that type; `where` says in an error where it stands."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return _convert_union(typing.get_args(hint), value, where)
@@ -221,7 +218,6 @@ def decisive(settings: Mapping[str, Any], free: Collection[str], unsaid: Mapping
     """The settings that must be equal in two calls of one run.
 
     Args:
-        settings: plain values.
         free: keys that may differ.
         unsaid: values that mean what records without such a key meant, so that older runs go on.
     """
@@ -260,11 +256,7 @@ class Journal:
             raise WriteFailed(path, error.strerror or str(error)) from error
 
     def write(self, event: str, **values: Any) -> None:
-        """Append one event with the time (Unix seconds); numbers that are not finite become "NaN" and "Infinity".
-
-        Raises:
-            WriteFailed: the disk is full or failed.
-        """
+        """Append one event with the time (Unix seconds); numbers that are not finite become "NaN" and "Infinity"."""
         record = {"event": event, "time": round(time.time(), 3), **_with_names_of_numbers(values)}
         line = json.dumps(record, allow_nan=False)
         rest = memoryview((line + "\n").encode())
@@ -275,18 +267,13 @@ class Journal:
             raise WriteFailed(self.path, error.strerror or str(error)) from error
 
     def sync(self) -> None:
-        """Flush what was written to the disk: a loss of power takes the rest.
-
-        Raises:
-            WriteFailed: the disk is full or failed.
-        """
+        """Flush what was written to the disk: a loss of power takes the rest."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise WriteFailed(self.path, error.strerror or str(error)) from error
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -342,3 +329,104 @@ def _drop_torn_line(path: Path) -> None:
         if end != len(content):
             file.truncate(end)
             os.fsync(file.fileno())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# TOML files: dataclasses as commented TOML, and objects read from TOML or JSON by the name of the file.
+#
+# The comments are the docstrings of the fields, so a file that is printed says what each of its values is.
+
+_WIDTH = 100
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a file: TOML where its name ends in .toml, else JSON."""
+    if path.suffix.lower() != ".toml":
+        return read_json_object(path)
+    try:
+        return tomllib.loads(read_input(path).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DamagedData(path, "is not UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedData(path, f"is not TOML ({error})") from error
+
+
+def to_toml(value: Any, inline: Collection[str] = (), leave_out: Collection[str] = (), prefix: str = "") -> str:
+    """A dataclass tree as TOML with comments, which `read_object` and `from_json` read back to an equal value.
+
+    A field that is None is a comment alone, because TOML has no such value: fields that can be None must have it as
+    their default.
+
+    Args:
+        value: a dataclass whose fields are scalars, tuples, None or such dataclasses.
+        inline: fields that are dataclasses whose values stand among those of the outer one.
+        prefix: of its table, "model." say.
+    """
+    docs, hints = field_docs(type(value)), typing.get_type_hints(type(value))
+    lines, tables = [], []
+    for field in dataclasses.fields(value):
+        item = getattr(value, field.name)
+        if field.name in leave_out:
+            continue
+        if field.name in inline:
+            lines += ["", to_toml(item).rstrip("\n")]
+            continue
+        if dataclasses.is_dataclass(item):
+            doc = docs.get(field.name) or _first_paragraph(type(item))
+            head = "\n".join(_comment(doc))
+            tables.append(f"\n{head}\n[{prefix}{field.name}]\n" + to_toml(item, prefix=f"{prefix}{field.name}."))
+            continue
+        doc = " ".join(part for part in (docs.get(field.name), _choices(hints[field.name])) if part)
+        lines += ["", *_comment(doc)]
+        lines.append(f"# {field.name} is not set" if item in (None, "") else f"{field.name} = {_toml(to_json(item))}")
+    return "\n".join(lines).lstrip("\n") + "\n" + "".join(tables)
+
+
+@functools.cache
+def field_docs(cls: type) -> dict[str, str]:
+    """The docstrings that stand below the fields of a dataclass and of its bases, by the names of the fields.
+
+    Empty where the source is not at hand.
+    """
+    docs: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not dataclasses.is_dataclass(base):
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        except (OSError, TypeError):
+            continue
+        body = typing.cast(ast.ClassDef, tree.body[0]).body
+        for before, after in itertools.pairwise(body):
+            if not (isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name)):
+                continue
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and type(after.value.value) is str:
+                docs[before.target.id] = " ".join(after.value.value.split())
+    return docs
+
+
+def _comment(text: str) -> list[str]:
+    text = re.sub(r"(^|\. )None:", r"\1Not set:", text).replace("None:", "not set:")
+    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)]
+
+
+def _first_paragraph(cls: type) -> str:
+    return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
+
+
+def _choices(hint: Any) -> str:
+    """The values that a field of a few strings takes, in words."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " ".join(filter(None, map(_choices, typing.get_args(hint))))
+    if typing.get_origin(hint) is not typing.Literal:
+        return ""
+    return "One of " + ", ".join(json.dumps(choice) for choice in typing.get_args(hint)) + "."
+
+
+def _toml(value: Any) -> str:
+    """A scalar or a list. Numbers are written as in Python, strings as in JSON, where only DEL is not allowed."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -31,12 +31,7 @@ def refuse_special_file(path: Path | str, mode: int, pipe_remedy: str = PIPE_REM
     """Refuse whatever is not a regular file.
 
     Args:
-        path: how it is called in the error.
-        mode: `st_mode` of its status.
         pipe_remedy: what to do with a pipe instead.
-
-    Raises:
-        MissingInput: a directory, a pipe, a socket or a device.
     """
     if stat.S_ISREG(mode):
         return
@@ -45,11 +40,7 @@ def refuse_special_file(path: Path | str, mode: int, pipe_remedy: str = PIPE_REM
 
 
 def open_input(path: Path) -> BufferedReader:
-    """Open a regular file for reading bytes; links are followed.
-
-    Raises:
-        MissingInput: it is absent, not readable, or not a regular file.
-    """
+    """Open a regular file for reading bytes; links are followed."""
     return BufferedReader(open_unbuffered(path))
 
 
@@ -69,11 +60,7 @@ def open_unbuffered(path: Path) -> FileIO:
 
 
 def read_input(path: Path) -> bytes:
-    """The bytes of a regular file.
-
-    Raises:
-        MissingInput: it is absent, not readable, or not a regular file.
-    """
+    """The bytes of a regular file."""
     with open_input(path) as file:
         try:
             return file.read()
@@ -100,7 +87,6 @@ def verify_directory(path: Path, checked: Callable[[str, int], None] | None = No
     """Check every file of a directory against its manifest; hidden ones that it does not list are none of its business.
 
     Args:
-        path: the directory.
         checked: called with the name and the bytes of every file that was found to be right.
 
     Raises:
@@ -123,20 +109,11 @@ def verify_directory(path: Path, checked: Callable[[str, int], None] | None = No
             raise DamagedData(path / name, f"is listed in {MANIFEST_NAME} but missing")
         _verify_file(path / name, entry)
         if checked:
-            checked(name, entry["bytes"])
+            checked(name, entry.bytes)
 
 
 def verify_files(directory: Path, names: Iterable[str]) -> None:
-    """Check those of some files that are there against the manifest beside them, where there is one.
-
-    Args:
-        directory: where they are, with a manifest or without.
-        names: of files directly in it.
-
-    Raises:
-        MissingInput: one of them, or the manifest, cannot be read.
-        DamagedData: one of them is unlisted, of another size, or of another SHA-256; or the manifest is damaged.
-    """
+    """Check those of some files that are there against the manifest beside them, where there is one."""
     if not (directory / MANIFEST_NAME).is_file():
         return
     listed = _read_manifest(directory / MANIFEST_NAME)
@@ -150,16 +127,10 @@ def verify_files(directory: Path, names: Iterable[str]) -> None:
 
 
 def read_manifest(path: Path) -> dict[str, FileSum]:
-    """What the manifest of a directory says of each of its files.
-
-    Raises:
-        MissingInput: there is none.
-        DamagedData: it is not what was written.
-    """
+    """What the manifest of a directory says of each of its files."""
     if not (path / MANIFEST_NAME).is_file():
         raise MissingInput(path, f"holds no {MANIFEST_NAME}", "it was not written whole by albert")
-    listed = _read_manifest(path / MANIFEST_NAME)
-    return {name: FileSum(entry["bytes"], entry["sha256"]) for name, entry in listed.items()}
+    return _read_manifest(path / MANIFEST_NAME)
 
 
 def is_intact(path: Path) -> bool:
@@ -186,32 +157,34 @@ def files_below(directory: Path) -> list[str]:
     ]
 
 
-def _verify_file(file: Path, entry: dict) -> None:
+def _verify_file(file: Path, entry: FileSum) -> None:
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
             raise DamagedData(file, "is not a file")
-        if status.st_size != entry["bytes"]:
-            raise DamagedData(file, f"has {status.st_size} bytes, {MANIFEST_NAME} says {entry['bytes']}")
-        if file_hash(file) != entry["sha256"]:
+        if status.st_size != entry.bytes:
+            raise DamagedData(file, f"has {status.st_size} bytes, {MANIFEST_NAME} says {entry.bytes}")
+        if file_hash(file) != entry.sha256:
             raise DamagedData(file, f"SHA-256 differs from {MANIFEST_NAME}")
     except OSError as error:  # a link to nothing, or to itself
         raise MissingInput(file, error.strerror or "cannot be read") from error
 
 
-def _read_manifest(path: Path) -> dict[str, dict]:
+def _read_manifest(path: Path) -> dict[str, FileSum]:
     data = read_input(path)
     try:
         files = json.loads(data)["files"]
         shaped = all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in files.values())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedData(path, "is not a manifest") from error
-    if not shaped or data != manifest_bytes(files):
+    listed = {name: FileSum(entry["bytes"], entry["sha256"]) for name, entry in files.items()} if shaped else {}
+    if not shaped or data != manifest_bytes(listed):
         raise DamagedData(path, "does not match its own hash")
-    return files
+    return listed
 
 
-def manifest_bytes(entries: dict[str, dict]) -> bytes:
+def manifest_bytes(listed: Mapping[str, FileSum]) -> bytes:
     """The one way to write a manifest, so that any other byte is damage."""
+    entries = {name: vars(each) for name, each in listed.items()}
     own_hash = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
     return (json.dumps({"files": entries, "self": own_hash}, indent=1) + "\n").encode()

@@ -42,7 +42,6 @@ def progress(
     """Show how far something has come: on standard error, or in the output of a notebook's cell.
 
     Args:
-        description: what is being done ("Pre-training").
         total: how many units there are, or None when nobody knows.
         unit: what is counted ("steps", "documents"); the rate is units per second.
         done: units finished before, by a run that is being resumed.

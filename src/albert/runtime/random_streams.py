@@ -14,7 +14,6 @@ def stream(name: str, seed: int, *position: int) -> np.random.Generator:
 
     Args:
         name: what the draws are for ("order", "masking", …); different names give independent streams.
-        seed: the seed of the run.
         position: where in the run: epoch, sample, step.
     """
     return np.random.Generator(np.random.Philox(key=stream_key(name, seed, *position)))
@@ -47,7 +46,6 @@ def item_keys(purpose: str, seed: int, epoch: int, items: np.ndarray) -> np.ndar
 
     Args:
         purpose: what the draws are for ("swap", "masks"); different names give independent draws.
-        seed, epoch: of the run.
         items: int64, numbers of samples, say.
 
     Returns:

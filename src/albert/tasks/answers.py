@@ -233,7 +233,6 @@ class OpenAnswer:
     """What is said to a question that may have no answer.
 
     Attributes:
-        text: the best answer; empty when there is none to give.
         no_answer: how much speaks against any answer, in whatever unit.
     """
 
@@ -247,7 +246,6 @@ def open_question_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Open
 
     Args:
         gold: the answers of each question, none for one that has no answer.
-        predicted: what is said to each.
     """
     has_answer = [bool(answers) for answers in gold]
     exact, overlap = raw_scores(gold, [answer.text for answer in predicted])
@@ -349,21 +347,15 @@ class NullThreshold:
 
     @property
     def keys(self) -> dict[str, Any]:
-        """What `config.json` keeps of it."""
         return {THRESHOLD_KEY: self.value, CHOSEN_ON_KEY: self.chosen_on}
 
     @property
     def note(self) -> str:
-        """A line for people."""
         return f"no answer where {self.value:.4g} is exceeded, a threshold chosen on {self.chosen_on}"
 
 
 def stated_threshold(extra: Mapping[str, Any], model: str) -> NullThreshold:
-    """The threshold that a model directory says, 0 where it says none.
-
-    Raises:
-        InvalidConfiguration: it is no number.
-    """
+    """The threshold that a model directory says, 0 where it says none."""
     if THRESHOLD_KEY not in extra:
         return NullThreshold()
     value = extra[THRESHOLD_KEY]

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,7 @@ from albert.tasks.task import (
     Task,
     Words,
 )
-from albert.text.readers import Kind, one_file, open_corpus_file
-from albert.text.records import read_records
+from albert.text.readers import Kind, one_file, open_corpus_file, read_records
 from albert.text.tokenizer import Tokenizer
 
 
@@ -63,12 +62,7 @@ def is_labelled(task: Task, rows: Sequence[Row]) -> bool:
 
 
 def to_examples(task: Task, rows: list[Row], labelled: bool = True) -> list[Example]:
-    """One example per row, in order; those of rows that are not labelled have no target and no answers.
-
-    Raises:
-        DamagedData: a column is absent, a label unknown, a score no number or out of range, or there are not as many
-            tags as words; the row is named.
-    """
+    """One example per row, in order; those of rows that are not labelled have no target and no answers."""
     columns = text_columns(task)
     asked = (task.target.column,) if labelled and not isinstance(task.target, Span) else ()
     options = task.target.options if isinstance(task.target, Option) else ()
@@ -76,7 +70,9 @@ def to_examples(task: Task, rows: list[Row], labelled: bool = True) -> list[Exam
     label_ids = {label: index for index, label in enumerate(labels)}
     examples = []
     for row in rows:
-        _check_columns((*columns, *options, *asked), row)
+        for column in (*columns, *options, *asked):
+            if column not in row.fields:
+                raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
         if labelled and row.answers is None:
             raise DamagedData(row.where, "has no 'answers'", "expected the SQuAD JSON layout")
         words = isinstance(task.inputs, Words)
@@ -96,12 +92,6 @@ def text_columns(task: Task) -> tuple[str, ...]:
             return first, second
         case QuestionInContext(question, context):
             return question, context
-
-
-def _check_columns(needed: tuple[str, ...], row: Row) -> None:
-    for column in needed:
-        if column not in row.fields:
-            raise DamagedData(row.where, f"has no column {column!r}", did_you_mean(column, row.fields))
 
 
 def _target(task: Task, row: Row, label_ids: dict[str, int], n_words: int) -> int | float | tuple[int, ...] | None:
@@ -169,18 +159,24 @@ def _number(row: Row, column: str, low: float | None, high: float | None) -> flo
 # Nothing is skipped: every line is a row or an error that names file and line.
 
 
-def absolute_names(files: Mapping[str, Path]) -> dict[str, str]:
-    """File names that `find_split` finds whatever the data folder is."""
-    return {split: str(path.resolve()) for split, path in files.items()}
+@dataclass(frozen=True)
+class SplitFiles:
+    """One file per split, in `DATA/<folder>/` or in DATA itself, plain or `.gz`."""
+
+    folder: str
+    files: Mapping[str, str]
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(self.files)
+
+    def with_files(self, files: Mapping[str, Path]) -> Any:
+        """The same source with other files, wherever they are, for some splits."""
+        return replace(self, files={**self.files, **{split: str(path.resolve()) for split, path in files.items()}})
 
 
 def find_split(data: Path, folder: str, files: Mapping[str, str], split: str) -> Path:
-    """The file of a split, in `data/folder` or in `data`, plain or `.gz`.
-
-    Raises:
-        InvalidConfiguration: no such split.
-        MissingInput: no such file; the message says what is expected where.
-    """
+    """The file of a split, in `data/folder` or in `data`, plain or `.gz`."""
     if split not in files:
         raise InvalidConfiguration(f"split {split}", "unknown", did_you_mean(split, files))
     name = files[split]
@@ -192,12 +188,7 @@ def find_split(data: Path, folder: str, files: Mapping[str, str], split: str) ->
 
 
 def read_text(path: Path) -> str:
-    """A whole UTF-8 text file, unpacked where its name says that it is packed; a byte order mark is dropped.
-
-    Raises:
-        MissingInput: the file is absent or cannot be read.
-        DamagedData: a damaged packed file, or bytes that are not UTF-8 (with the line).
-    """
+    """A whole UTF-8 text file, unpacked where its name says that it is packed; a byte order mark is dropped."""
     with open_corpus_file(one_file(path, "text")) as (content, _):
         raw = content.read()
     try:
@@ -214,12 +205,6 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> R
 
     Args:
         kind: its format: "CSV", "TSV", "JSON lines" or "Parquet".
-
-    Raises:
-        MissingInput: the file is absent or has no rows.
-        Unavailable: a Parquet file, and pyarrow is not installed.
-        DamagedData: a row with another number of fields than there are columns, a line that is no JSON object and so
-            on, with file and line.
     """
     file = one_file(path, kind)
     rows: list[Row] = []
@@ -247,11 +232,7 @@ NOT_READ = "fields_not_read"
 
 
 def fields_of(values: Mapping[str, Any], where: str, counts: Counter[str]) -> dict[str, Field]:
-    """The fields of a row; those that cannot be read are added to `counts`.
-
-    Raises:
-        DamagedData: two values of one name.
-    """
+    """The fields of a row; those that cannot be read are added to `counts`."""
     fields: dict[str, Field] = {}
     for name, value in _leaves(values, ""):
         if name in fields:
@@ -363,9 +344,6 @@ def text_features(
     Two texts are cut longest-first from their ends, as the reference does: one token at a time from the
     longer one, from the second when they are equally long. `n_labels` is the number of labels where any of them
     may be true at once.
-
-    Raises:
-        InvalidConfiguration: `max_length` leaves no room for text.
     """
     n_texts = len(examples[0].texts) if examples else 1
     room = max_length - 1 - n_texts
@@ -478,11 +456,7 @@ class SpanFeatures:
 def span_features(
     examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int, stride: int
 ) -> SpanFeatures:
-    """The windows of every example; the target is the first gold answer.
-
-    Raises:
-        InvalidConfiguration: `stride` is larger than the room for context, so that tokens would be skipped.
-    """
+    """The windows of every example; the target is the first gold answer."""
     room = max_length - question_length - 3
     if room < stride:
         raise InvalidConfiguration(
@@ -630,7 +604,6 @@ class TagFeatures:
 
     @property
     def sequences(self) -> Sequences:
-        """All windows."""
         return self.words.sequences
 
     @property
@@ -642,11 +615,7 @@ class TagFeatures:
 
 
 def tag_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> TagFeatures:
-    """The windows of every example, whose texts are its words; without labels no token has a target.
-
-    Raises:
-        InvalidConfiguration: `max_length` leaves no room for text.
-    """
+    """The windows of every example, whose texts are its words; without labels no token has a target."""
     words = word_sequences([example.texts for example in examples], tokenizer, max_length)
     tags = chain.from_iterable(_tags_of(example) for example in examples)
     targets = np.full(len(words.sequences.tokens), NOT_JUDGED, np.int64)
@@ -655,11 +624,7 @@ def tag_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: 
 
 
 def word_sequences(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int) -> WordSequences:
-    """Sentences, which come in words, as sequences of at most `max_length` tokens with `[CLS]` and `[SEP]`.
-
-    Raises:
-        InvalidConfiguration: `max_length` leaves no room for text.
-    """
+    """Sentences, which come in words, as sequences of at most `max_length` tokens with `[CLS]` and `[SEP]`."""
     room = max_length - 2
     if room < 1:
         raise InvalidConfiguration("max_length", f"{max_length} leaves no room for text", "use a larger value")

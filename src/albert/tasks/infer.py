@@ -10,8 +10,7 @@ from typing import get_args
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import text_columns
-from albert.tasks.table_files import TAGS, WORDS, columns_of
-from albert.tasks.table_task import ALLOWED, NEEDED, HeldOut, Kind, OptionLabels, TableTask
+from albert.tasks.table_task import ALLOWED, NEEDED, TAGS, WORDS, HeldOut, Kind, OptionLabels, TableTask, columns_of
 from albert.tasks.task import Choice, QuestionInContext, Row, Rows, Task
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -38,9 +37,6 @@ def kind_of_label(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, Kin
     are more than 20 different ones, and also fewer ones with fractions of which hardly any is there twice. All else is
     a class. More than 20 whole numbers may be ids of classes as well: from 0 or 1 on, at most 200 of them, without
     gaps, mostly more than one row each. Whoever has such a column must say which it is.
-
-    Raises:
-        UsageError: whole numbers that may be either.
     """
     lists = [isinstance(row.fields.get(label), tuple) for row in rows if label in row.fields]
     if any(lists):
@@ -117,11 +113,7 @@ def place_of_option(label: str, kind: OptionLabels, names: Sequence[str], texts:
 
 
 def infer_option_labels(rows: Sequence[Row], names: tuple[str, ...], column: str) -> OptionLabels:
-    """The one way in which the labels of all rows mean an option; where there is none, that in which most do.
-
-    Raises:
-        UsageError: there are several ways, and they mean different options.
-    """
+    """The one way in which the labels of all rows mean an option; where there is none, that in which most do."""
     whole = [row for row in rows if _is_whole(row, names, column)]
     labels = [(row.text(column).strip(), [row.text(name) for name in names]) for row in whole]
     kinds: tuple[OptionLabels, ...] = get_args(OptionLabels)
@@ -172,11 +164,6 @@ def infer_task(
 
     Args:
         to_learn: whether they are for training; others need no labels, and tell none.
-
-    Raises:
-        UsageError: columns are not named, do not go with the kind, or mean two things.
-        DamagedData: the table has no such column.
-        InvalidConfiguration: fewer than two labels.
     """
     columns = columns_of(rows)
     task, kind = _with_kind(asked, rows.rows, columns, source)
@@ -299,9 +286,6 @@ def unfolded_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], t
     """Rows with a column for each option, and the names of these columns; a single column is of lists of options.
 
     Rows whose list is not as long as the first have fewer columns, or more.
-
-    Raises:
-        UsageError: one option, which is no choice.
     """
     options = task.options or ()
     if len(options) != 1:
@@ -340,9 +324,6 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
 
     Of classes each gives its share, at least one row where it has two texts or more; of all else the share is drawn
     from all rows.
-
-    Raises:
-        InvalidConfiguration: there are too few to keep any back.
     """
     kept: set[int] = set()
     for number, members in enumerate(_strata(task, rows.rows)):

@@ -86,9 +86,6 @@ def linear_baseline(task: Task, train: Sequence[Example], dev: Sequence[Example]
 def pair_figures(examples: Sequence[Example], left: Any, right: Any) -> Float[np.ndarray, "examples figures"]:
     """Cosine; the share of words that two texts have in common, of the first, the second, and both; numbers that only
     one has; difference and sum of their lengths.
-
-    Args:
-        left, right: their TF-IDF vectors, sparse.
     """
     cosine = np.asarray(left.multiply(right).sum(axis=1)).ravel()
     rows = []

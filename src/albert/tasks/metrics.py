@@ -199,9 +199,6 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
 
     `entity_f1` first, over all entities of all sentences (micro), then precision and recall, then F1 of each type that
     is in `gold` when there are several. No entities at all give 0, as seqeval has it.
-
-    Args:
-        gold, predicted: the tags of each sentence.
     """
     return _scores(gold, predicted, [entities_of(tags) for tags in gold], [entities_of(tags) for tags in predicted])
 
@@ -275,9 +272,6 @@ def baseline_scores(task: Task, gold: Any) -> dict[str, float | None]:
 
     Args:
         gold: label ids, places of options, sets of labels, tags, numbers, or answers of the rows.
-
-    Returns:
-        Metric name to value.
     """
     best: dict[str, float | None] = {}
     for predicted in _constants(task.target, gold):
@@ -394,11 +388,7 @@ class NumberScale:
 
 
 def check_numbers(target: Score, numbers: np.ndarray) -> None:
-    """See to it that numbers can be learnt.
-
-    Raises:
-        InvalidConfiguration: they are all the same, or too large for the precision of a model.
-    """
+    """See to it that numbers can be learnt."""
     column = f"column {target.column!r}"
     if not np.isfinite(numbers).all():
         raise InvalidConfiguration(column, "holds numbers beyond 3.4e38", "give them in a larger unit")
@@ -408,14 +398,7 @@ def check_numbers(target: Score, numbers: np.ndarray) -> None:
 
 
 def stated_deviation(extra: Mapping[str, Any], model: str) -> float:
-    """The standard deviation of the numbers that a model learnt, as its `config.json` says; 1 where it says nothing.
-
-    Args:
-        extra: the keys of `config.json` beside the configuration.
-
-    Raises:
-        InvalidConfiguration: it is no positive number.
-    """
+    """The standard deviation of the numbers that a model learnt, as its `config.json` says; 1 where it says nothing."""
     stated = extra.get(TARGET_SCALE_KEY, {"deviation": 1.0})
     deviation = stated.get("deviation") if isinstance(stated, dict) else None
     if not isinstance(deviation, int | float) or not 0 < deviation < math.inf:

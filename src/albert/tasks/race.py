@@ -15,8 +15,7 @@ from albert.runtime.progress import progress
 from albert.tasks.examples import Example, Sequences, join_sequences
 from albert.tasks.metrics import accuracy
 from albert.tasks.task import Option, Published, QuestionInContext, Row, Rows, Task, TaskRecipe
-from albert.text.readers import one_file
-from albert.text.records import read_records
+from albert.text.readers import one_file, read_records
 from albert.text.tokenizer import Tokenizer
 
 _OPTIONS = ("A", "B", "C", "D")
@@ -39,7 +38,6 @@ class PassageFolders:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The published splits."""
         return _SPLITS
 
     def with_files(self, files: Mapping[str, Path]) -> "PassageFolders":
@@ -65,12 +63,7 @@ class PassageFolders:
 
 
 def read_passages(paths: list[Path]) -> Rows:
-    """Every question of every passage; a question is called by its passage and its number in it.
-
-    Raises:
-        MissingInput: a file is absent, or there is no question.
-        DamagedData: not RACE's layout, or two passages of one name, with file and line.
-    """
+    """Every question of every passage; a question is called by its passage and its number in it."""
     rows: list[Row] = []
     passages: dict[str, str] = {}
     for path in paths:
@@ -97,7 +90,7 @@ def _questions(passage: dict[str, Any], where: str) -> tuple[str, list[Row]]:
     for number, (question, offered, answer) in enumerate(zip(questions, options, answers, strict=True)):
         what = f"{where}: question {number}"
         if not isinstance(offered, list) or len(offered) != len(_OPTIONS):
-            raise DamagedData(what, f"has not {len(_OPTIONS)} options")
+            raise DamagedData(what, f"does not have {len(_OPTIONS)} options")
         texts = (_text(option, "option", what) for option in offered)
         fields = {"article": article, "question": _text(question, "question", what)}
         fields |= dict(zip(_OPTIONS, texts, strict=True)) | {"answer": _text(answer, "answer", what)}
@@ -197,9 +190,6 @@ def join_option(
 
     Returns:
         its ids; how many of them are up to the first [SEP]; tokens cut from the passage; and from the question.
-
-    Raises:
-        InvalidConfiguration: there is no room for a passage.
     """
     room = max_length - question_length - 3
     if room < 1:
@@ -215,12 +205,7 @@ def join_option(
 def option_features(
     examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int
 ) -> OptionFeatures:
-    """A sequence for each option of each example.
-
-    Raises:
-        DamagedData: an example with another number of options than the first has.
-        InvalidConfiguration: `max_length` leaves no room for a passage.
-    """
+    """A sequence for each option of each example."""
     n_options = len(examples[0].options) if examples else 1
     counts: dict[str, int] = dict.fromkeys(("passages_truncated", "questions_truncated", "tokens_cut"), 0)
     parts: list[tuple[list[int], int]] = []

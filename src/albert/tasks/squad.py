@@ -4,15 +4,13 @@ Every question of a file is kept, and what does not fit is counted."""
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.json_files import each_key_once
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
-from albert.tasks.examples import absolute_names, find_split, read_text
+from albert.tasks.examples import SplitFiles, find_split, read_text
 from albert.tasks.task import Answer, Published, QuestionInContext, Row, Rows, Span, Task, TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -54,21 +52,8 @@ def _published(model: str, scores: tuple[float, float], source: str) -> tuple[Pu
     )
 
 
-@dataclass(frozen=True)
-class QuestionFiles:
-    """Files in SQuAD's JSON layout, one per split, in `DATA/<folder>/` or in DATA itself, plain or `.gz`."""
-
-    folder: str
-    files: Mapping[str, str]
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The declared splits."""
-        return tuple(self.files)
-
-    def with_files(self, files: Mapping[str, Path]) -> "QuestionFiles":
-        """The same source with other files for some splits."""
-        return replace(self, files={**self.files, **absolute_names(files)})
+class QuestionFiles(SplitFiles):
+    """Files in SQuAD's JSON layout."""
 
     def read(self, data: Path, split: str) -> Rows:
         """Every question of a split; see `read_questions`."""
@@ -81,10 +66,6 @@ def read_questions(path: Path) -> Rows:
     Answers that are not at their offsets are located where they can be and counted (see `placed_answer`), and no
     question is dropped. The questions of a file without any answers, as it is handed to a model that is to be scored,
     have None for them.
-
-    Raises:
-        MissingInput: the file is absent or holds no question.
-        DamagedData: not the SQuAD layout, or two questions with one id; the place in the file is named.
     """
     counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     rows = list(_rows(path, _articles(path), counts))

@@ -23,7 +23,6 @@ def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]
     """The files to hand in for a split: name to content.
 
     Args:
-        task: the declaration; it says what the server calls the file of a split.
         split: a split of other names is called after task and split.
         entries: one object per example with `id` and `prediction`, as `albert evaluate --predictions` writes them.
     """
@@ -156,18 +155,6 @@ GLUE_AVERAGE = Average(
     diagnostics={glue.AX.name: glue.MNLI.name},
 )
 """Table 9's Avg of test sets: of the pairs, which count half each, the table shows one. Without the diagnostic set."""
-
-FIVE_TASKS_AVERAGE = Average(
-    "five tasks, as the paper's Tables 2 to 8 average",
-    {
-        squad.SQUAD_1.name: ("span_f1", "span_exact_match"),
-        squad.SQUAD_2.name: ("best_f1", "best_exact"),
-        glue.MNLI.name: ("accuracy",),
-        glue.SST2.name: ("accuracy",),
-        race.RACE.name: ("accuracy",),
-    },
-)
-"""Avg of development sets; SQuAD 2.0 with the threshold that suits its development set best, as the paper has it."""
 
 BENCHMARKS = {"glue": GLUE_AVERAGE}
 """What can be fine-tuned as a whole, by name."""

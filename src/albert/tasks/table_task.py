@@ -56,6 +56,8 @@ from albert.tasks.task import (
 from albert.text.tokenizer import Tokenizer
 
 TASK_FILE = "task.json"
+WORDS, TAGS = "words", "tags"
+"""The columns of tagged text."""
 Kind = Literal[
     "classification",
     "regression",
@@ -105,11 +107,6 @@ class RecipeChanges:
     head_dropout: float | None = None
 
     def applied_to(self, recipe: TaskRecipe) -> TaskRecipe:
-        """The recipe wanted.
-
-        Raises:
-            InvalidConfiguration: both epochs and steps.
-        """
         chosen: dict[str, Any] = {name: value for name, value in to_json(self).items() if value is not None}
         if "steps" in chosen or "epochs" in chosen:
             if "steps" in chosen and "epochs" in chosen:
@@ -119,7 +116,6 @@ class RecipeChanges:
 
     @classmethod
     def of(cls, recipe: TaskRecipe) -> "RecipeChanges":
-        """All that a recipe says."""
         return cls(**{one.name: getattr(recipe, one.name) for one in fields(cls)})
 
 
@@ -183,12 +179,7 @@ class TableTask:
 
 
 def load_table_task(path: Path) -> TableTask:
-    """The task in a file.
-
-    Raises:
-        MissingInput, DamagedData: it cannot be read, or is not JSON.
-        InvalidConfiguration: an unknown key, a value of a wrong type.
-    """
+    """The task in a file."""
     task = load_json(TableTask, path)
     beside = path.resolve().parent
     return replace(
@@ -296,11 +287,7 @@ def description_of(task: TableTask) -> str:
 
 
 def metrics_of(task: TableTask) -> tuple[Metric, ...]:
-    """The metrics asked for, or the usual ones of the kind; a model is chosen by the first.
-
-    Raises:
-        InvalidConfiguration: one that the kind cannot be scored by.
-    """
+    """The metrics asked for, or the usual ones of the kind; a model is chosen by the first."""
     assert task.kind is not None
     labels = task.labels or ()
     possible = (open_question_scores,) if task.may_be_absent else METRICS[task.kind]
@@ -356,7 +343,6 @@ class SplitStatistics:
             the file was read.
         labels: how often each label is there, most frequent first; for a score and for spans none.
         numbers: smallest, mean and largest number to predict, where that is the task.
-        lengths: None without a tokenizer.
     """
 
     rows: int
@@ -373,7 +359,6 @@ def table_statistics(
 
     Args:
         tables: rows by split; "train" is what others are compared with.
-        max_length: tokens from which on a sequence is cut.
     """
     train = tables.get("train")
     known = set() if train is None else {_texts(task, row) for row in train.rows}
@@ -393,6 +378,11 @@ def table_statistics(
         shown = {} if isinstance(task.target, Score) else dict(labels.most_common())
         found[split] = SplitStatistics(len(rows.rows), counts, shown, numbers, lengths)
     return found
+
+
+def columns_of(rows: Rows) -> tuple[str, ...]:
+    """The columns that any row has, in the order of their first appearance."""
+    return tuple(dict.fromkeys(column for row in rows.rows for column in row.fields))
 
 
 def labels_of(task: Task, row: Row) -> tuple[str, ...]:
@@ -417,7 +407,9 @@ def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_
     with progress("Measuring", total=len(chosen), unit="rows") as bar:
         for start in range(0, len(chosen), _CHUNK):
             part = texts[start : start + _CHUNK]
-            counted = iter([len(ids) for ids in tokenizer.encode_batch([text for row in part for text in _flat(row)])])
+            counted = iter(
+                [len(ids) for ids in tokenizer.encode_batch([text for row in part for text in (*row[0], *row[1])])]
+            )
             for place, row in enumerate(part, start=start):
                 fixed = sum(next(counted) for _ in row[0])
                 tokens[place] = fixed + max((next(counted) for _ in row[1]), default=0)
@@ -467,10 +459,6 @@ def _read_texts(task: Task, row: Row) -> tuple[list[str], list[str]]:
     question, context = plain
     options = (row.fields.get(option) for option in task.target.options)
     return [context], [question_with_option(question, option) for option in options if isinstance(option, str)]
-
-
-def _flat(row: tuple[list[str], list[str]]) -> list[str]:
-    return [*row[0], *row[1]]
 
 
 def _number(task: Task, row: Row) -> float | None:

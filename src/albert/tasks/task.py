@@ -97,32 +97,6 @@ class Source(Protocol):
         ...
 
 
-__all__ = [
-    "Answer",
-    "Choice",
-    "Inputs",
-    "Labels",
-    "Metric",
-    "Option",
-    "Pair",
-    "PairEncoding",
-    "Published",
-    "QuestionInContext",
-    "Row",
-    "Rows",
-    "Score",
-    "Single",
-    "Source",
-    "Span",
-    "SpanHeadKind",
-    "Tags",
-    "Target",
-    "Task",
-    "TaskRecipe",
-    "Words",
-]
-
-
 @dataclass(frozen=True)
 class Single:
     """One text: `[CLS] text [SEP]`."""
@@ -189,7 +163,6 @@ class Labels:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The labels."""
         return self.labels
 
 
@@ -204,7 +177,6 @@ class Tags:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The tags."""
         return self.labels
 
 

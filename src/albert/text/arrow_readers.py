@@ -57,11 +57,7 @@ DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, pa.Arrow
 
 
 def check_column(source: object, columns: Sequence[str], name: str) -> None:
-    """Refuse a table without the column of the text, or with two of that name.
-
-    Raises:
-        DamagedData: no column, or several.
-    """
+    """Refuse a table without the column of the text, or with two of that name."""
     if columns.count(name) > 1:
         raise DamagedData(source, f"two columns are named {name!r}")
     if name not in columns:
@@ -76,10 +72,6 @@ def documents_of_column(
     Args:
         column: text, or bytes that may be.
         first_row: the number of the first of them, from 1.
-        path, name: what the source is called in errors, and in records.
-
-    Raises:
-        DamagedData: the column is of another type; a text is not UTF-8, with its row.
     """
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not any(is_text(kind) for is_text in TEXT_TYPES):
@@ -124,7 +116,7 @@ def read_parquet(
 def read_parquet_records(
     file: CorpusFile, class_names: bool, reached: Callable[[int], None]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every row, its values as Python has them; for the rest see `albert.text.records.read_records`.
+    """Every row, its values as Python has them; for the rest see `albert.text.readers.read_records`.
 
     The place is the number of the row, from 1. Of named classes -1 is none.
     """

@@ -16,8 +16,10 @@ from albert.runtime.environment import load_by_name
 from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.progress import Position
 from albert.text.readers import (
+    AFTER_LONE_RETURN,
     EMPTY,
     NULL,
+    ONE_A_LINE,
     PACKINGS,
     CorpusFile,
     CorpusReport,
@@ -29,15 +31,18 @@ from albert.text.readers import (
     decode,
     decode_from_file,
     documents_of,
+    json_object,
+    numbered_lines,
     open_corpus_file,
     pieces,
     place_to_cut,
+    quoted_rows,
     repair,
     similar_name,
     size_and_time,
     size_in_bytes,
+    unquoted_rows,
 )
-from albert.text.records import AFTER_LONE_RETURN, ONE_A_LINE, json_object, numbered_lines, quoted_rows, unquoted_rows
 
 
 @dataclass(frozen=True)
@@ -109,10 +114,6 @@ def find_corpus_files(paths: Sequence[Path]) -> FoundFiles:
     """The files behind files, folders (searched recursively), glob patterns and `hf://` addresses, in a fixed order.
 
     A file met by two paths, through links say, is one file. Hidden files and folders of a folder are passed over.
-
-    Raises:
-        MissingInput: a path or pattern that leads to nothing; a folder that cannot be searched; a link to nothing.
-        UsageError: a file of a kind that is not read.
     """
     if not paths:
         raise UsageError("corpus", "no file, folder or pattern is given")
@@ -130,7 +131,6 @@ class _Search:
         self.ignored = self.repeated = 0
 
     def add(self, path: Path) -> None:
-        """Add what a path, pattern or address leads to."""
         if str(path).startswith("hf:"):
             self._add_address(path)
         elif os.path.lexists(path) or not glob.has_magic(str(path)):
@@ -206,11 +206,7 @@ class _Search:
 
 
 def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
-    """Whether `datasets` saved a data set here.
-
-    Raises:
-        UsageError: several of them, for training and for testing say.
-    """
+    """Whether `datasets` saved a data set here."""
     if "dataset_dict.json" in names:
         splits = [name for name in names if (folder / name / "state.json").is_file()]
         why = f"holds a data set of several splits: {', '.join(splits)}"
@@ -256,7 +252,6 @@ def read_corpus(
 
     Args:
         paths: folders are searched recursively.
-        reading: what a document is, and what becomes of bad ones.
         advance: called with the bytes on disk read since the last call.
 
     Raises:
@@ -302,11 +297,7 @@ def read_files(
 
 
 def reader_of(kind: Kind) -> Reader:
-    """What reads files of a kind.
-
-    Raises:
-        Unavailable: a library for it is not installed.
-    """
+    """What reads files of a kind."""
     module, _, function = FORMATS[kind].reader.partition(":")
     return getattr(load_by_name(module, FORMATS[kind].extra), function)
 

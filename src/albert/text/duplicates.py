@@ -27,9 +27,9 @@ from albert.runtime.errors import OutOfResources
 from albert.runtime.files import new_file, write_bytes
 from albert.runtime.manifest import FileSum, file_hash
 from albert.runtime.progress import progress
-from albert.text.assembly import SHOWN_NAME
 from albert.text.executors import STAYING_NAME, Stage, UnitJob, UnitNotes, Workforce, batches, documents_of, run_stage
 from albert.text.readers import CorpusReport, size_in_bytes
+from albert.text.shards import SHOWN_NAME, save_arrays
 
 # --------------------------------------------------------------------------------------------------------------------
 # MinHash signatures of runs of words (Broder 1997): alike where the documents are alike.
@@ -52,11 +52,7 @@ _FACTOR, _MIXER, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659
 
 
 def signatures_of(texts: Sequence[str]) -> UInt32[np.ndarray, "documents hashes"]:
-    """The MinHash signatures of some documents.
-
-    Raises:
-        Unavailable: the library is not installed.
-    """
+    """The MinHash signatures of some documents."""
     runs = [runs_of_words(text) for text in texts]
     bounds = np.cumsum([0, *map(len, runs)], dtype=np.uint64)
     flat = np.concatenate([*runs, np.zeros(0, dtype=np.uint64)])
@@ -173,11 +169,7 @@ def fingerprint_jobs(
 
 
 def fingerprint_arrays(texts: Sequence[str], near: bool) -> dict[str, np.ndarray]:
-    """What is kept of some documents, by the pattern of a file's name.
-
-    Raises:
-        Unavailable: near duplicates are asked for, and the library is not installed.
-    """
+    """What is kept of some documents, by the pattern of a file's name."""
     keys = np.frombuffer(b"".join(map(text_key, texts)), dtype="<u8").reshape(-1, 2)
     sizes = np.array([size_in_bytes(text) for text in texts], dtype="<u8")
     arrays = {KEYS_NAME: np.column_stack((keys, sizes))}
@@ -188,27 +180,15 @@ def fingerprint_arrays(texts: Sequence[str], near: bool) -> dict[str, np.ndarray
 
 
 def fingerprint(job: FingerprintJob) -> Fingerprints:
-    """Write down what is kept of some documents.
-
-    Raises:
-        Unavailable: as `fingerprint_arrays`.
-    """
+    """Write down what is kept of some documents."""
     texts = [text.decode("utf-8", "surrogatepass") for text in job.texts]
-    files: dict[str, FileSum] = {}
-    for pattern, array in fingerprint_arrays(texts, job.near).items():
-        with new_file(job.directory / (name := pattern.format(job.name))) as temporary:
-            with open(temporary, "wb") as opened:
-                np.save(opened, array, allow_pickle=False)
-            files[name] = _sum(temporary)
+    arrays = fingerprint_arrays(texts, job.near)
+    files = save_arrays(job.directory, {pattern.format(job.name): array for pattern, array in arrays.items()})
     with new_file(job.directory / (name := PLACES_NAME.format(job.name))) as temporary:
         places = zip(job.sources, (" ".join(text[:BEGINNING].split()) for text in texts), strict=True)
         temporary.write_text("".join(json.dumps(place) + "\n" for place in places))
-        files[name] = _sum(temporary)
+        files[name] = FileSum(temporary.stat().st_size, file_hash(temporary))
     return Fingerprints(job.name, job.digest, len(texts), files)
-
-
-def _sum(path: Path) -> FileSum:
-    return FileSum(path.stat().st_size, file_hash(path))
 
 
 FINGERPRINTING = Stage(FINGERPRINTS, UnitFingerprints, Fingerprints, fingerprint_jobs, fingerprint)
@@ -288,13 +268,6 @@ def find_recurrences(batches: Sequence[Fingerprints], directory: Path, near: boo
 
     A document is left out if an earlier one that stays has the same key or, with `near`, a signature that is alike by
     `LEAST_SIMILARITY`; so whatever is left out is like a document that stays.
-
-    Args:
-        batches: what was kept of the documents, in the order of the corpus.
-        near: whether there are signatures, to be compared.
-
-    Raises:
-        OutOfResources: there are too many documents.
     """
     keys = np.concatenate([np.zeros((0, 3), np.uint64), *(_load(directory, KEYS_NAME, batch) for batch in batches)])
     if len(keys) >= MOST_DOCUMENTS:
@@ -383,12 +356,7 @@ class Leftovers:
 
 
 def leave_out_duplicates(jobs: Sequence[UnitJob], workforce: Workforce) -> tuple[list[UnitJob], Leftovers]:
-    """The jobs, each with the documents that it is to leave out.
-
-    Raises:
-        Unavailable: near duplicates are asked for, and their library is not installed.
-        AlbertError: what reading raises.
-    """
+    """The jobs, each with the documents that it is to leave out."""
     if not jobs or jobs[0].settings.duplicates == "keep":
         return list(jobs), Leftovers()
     settings, directory = jobs[0].settings, jobs[0].directory
@@ -408,8 +376,7 @@ def leave_out_duplicates(jobs: Sequence[UnitJob], workforce: Workforce) -> tuple
 def _leave_out(job: UnitJob, staying: np.ndarray) -> UnitJob:
     if staying.all():
         return job
-    with new_file(job.directory / STAYING_NAME.format(job.name)) as temporary, open(temporary, "wb") as opened:
-        np.save(opened, staying, allow_pickle=False)
+    save_arrays(job.directory, {STAYING_NAME.format(job.name): staying})
     return replace(job, left_out=hashlib.blake2b(staying.tobytes(), digest_size=16).hexdigest())
 
 

@@ -41,20 +41,13 @@ class PrepareUnits(PipelineStep):
         self.jobs = tuple(jobs)
 
     def run(self, data: Any, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
-        """Prepare the units of a rank; nothing is handed on."""
         for job in self.jobs[rank::world_size]:
             self.prepare(job)
         yield from ()
 
 
 def run_engine(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workforce: Workforce, bar: Bar) -> list[OfUnit]:
-    """Have all units taken through a stage that are not yet finished.
-
-    Raises:
-        UsageError: Slurm without a partition.
-        TryAgain: they were handed to Slurm, or tasks failed: the same command goes on.
-        Unavailable: the engine is not there.
-    """
+    """Have all units taken through a stage that are not yet finished."""
     waiting = [job for job in jobs if finished_unit(stage, job) is None]
     bar.advance(sum(job.unit.size for job in jobs if job not in waiting) / 1e6)
     if waiting:

@@ -11,11 +11,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -122,7 +122,6 @@ class UnitJob:
 
     @property
     def name(self) -> str:
-        """How its results are called."""
         return f"{self.unit.number:05d}"
 
     @property
@@ -150,11 +149,8 @@ class Stage(Generic[OfUnit]):
     """One pass over the text: the documents of every unit in batches, and what is made of each.
 
     Attributes:
-        folder: where notes of what is finished are kept.
-        of_unit: the kind of notes of a unit.
         of_batch: the kind of notes of a batch: its `name`, the `digest` of its documents, the `files` made of them.
         batches: cuts a unit, and counts what is read; each has a `name`, a `digest` and a `directory`.
-        work: makes the files of a batch.
     """
 
     folder: str
@@ -241,11 +237,7 @@ def hold_out_one(job: UnitJob, result: UnitResult, key: int, divided: bool) -> U
 
 
 def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Document]:
-    """The documents of a unit, but for those that are left out; `read` counts all of them.
-
-    Raises:
-        DamagedData: they are not those among which duplicates were found.
-    """
+    """The documents of a unit, but for those that are left out; `read` counts all of them."""
     documents = read_files(job.unit.files, job.settings, report=read, advance=advance)
     if not job.left_out:
         yield from documents
@@ -253,7 +245,7 @@ def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None
     staying = np.load(job.directory / STAYING_NAME.format(job.name), allow_pickle=False)
     for document, stays in itertools.zip_longest(documents, staying.tolist()):
         if document is None or stays is None:
-            why = f"has not the {len(staying):,} documents that it had when duplicates were looked for"
+            why = f"changed since duplicates were looked for, it had {len(staying):,} documents then"
             raise DamagedData(job.unit.files[0].path, why, "run the same command again")
         if stays:
             yield document
@@ -273,16 +265,6 @@ def batches(documents: Iterable[Document], batch_bytes: int) -> Iterator[tuple[t
             sources, texts, size = [], [], 0
     if texts:
         yield tuple(sources), tuple(texts)
-
-
-def add_reports(total: CorpusReport, part: CorpusReport) -> None:
-    """Add what was read of a part of a corpus."""
-    for each in fields(CorpusReport):
-        value, more = getattr(total, each.name), getattr(part, each.name)
-        if isinstance(value, Counter):
-            value.update(more)
-        else:
-            setattr(total, each.name, value + more)
 
 
 def sums_of(results: Iterable[UnitResult]) -> dict[str, FileSum]:
@@ -315,9 +297,6 @@ def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -
 
     At most twice as many jobs as processes are in memory at a time. One worker, or one job, needs no second process.
     When anything fails, or the caller stops asking, the processes end at once.
-
-    Raises:
-        OutOfResources: a process was killed from outside.
     """
     jobs = iter(jobs)
     first = list(itertools.islice(jobs, 2))
@@ -377,14 +356,7 @@ class Workforce:
 
 
 def run_stage(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workforce: Workforce, description: str) -> list[OfUnit]:
-    """Take all units through a stage, under a progress bar; what is finished is not done again.
-
-    Raises:
-        AlbertError: what the stage raises.
-        OutOfResources: a worker process was killed.
-        Unavailable: the engine is not installed.
-        TryAgain: the work was handed to Slurm, or a part of it failed.
-    """
+    """Take all units through a stage, under a progress bar; what is finished is not done again."""
     with progress(description, sum(job.unit.size for job in jobs) / 1e6, "MB on disk") as bar:
         if workforce.engine != "processes":
             engines = load_by_name("albert.text.engines", "corpus")

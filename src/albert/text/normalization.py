@@ -8,7 +8,7 @@ the way back to the original text is exact and no answer ever has to be searched
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -28,7 +28,6 @@ class NormalizedText:
     """A normalised text and its way back.
 
     Attributes:
-        text: the normalised text.
         starts: where in the original each normalised character begins.
         ends: where in the original it ends, exclusive; a pair of quotes or a run of blanks covers several
             characters.
@@ -146,7 +145,7 @@ def _chunks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _mapped(
-    text: str, table: "_CharacterTable"
+    text: str, table: "CharacterTable"
 ) -> tuple[str, Int64[np.ndarray, " characters"], Int64[np.ndarray, " characters"]]:
     """The text with every character replaced, and where in it the source of each begins and ends."""
     mapped = [table[ord(character)] for character in text]
@@ -180,31 +179,31 @@ def _collapse_blanks(text: str, starts: np.ndarray, ends: np.ndarray) -> Normali
     return NormalizedText(collapsed, np.concatenate(new_starts), np.concatenate(new_ends))
 
 
-class _CharacterTable(dict[int, str]):
-    """What a single character becomes; filled as characters are met."""
+class CharacterTable(dict[int, str]):
+    """What a single character becomes by a rule; filled as characters are met."""
 
-    def __init__(self, lower_case: bool, keep_accents: bool, compatibility: bool) -> None:
+    def __init__(self, rule: Callable[[str], str]) -> None:
         super().__init__()
-        self._lower_case, self._keep_accents, self._compatibility = lower_case, keep_accents, compatibility
+        self._rule = rule
 
     def __missing__(self, code: int) -> str:
-        self[code] = result = self._normalized(chr(code))
+        self[code] = result = self._rule(chr(code))
         return result
 
-    def _normalized(self, character: str) -> str:
+
+@cache
+def _characters(lower_case: bool, keep_accents: bool, compatibility: bool) -> CharacterTable:
+    def normalized(character: str) -> str:
         if "\ud800" <= character <= "\udfff":
             return REPLACEMENT_CHARACTER  # half of a surrogate pair is no text and cannot be encoded
-        if self._keep_accents:
+        if keep_accents:
             # SentencePiece composes (NFKC) by itself; what grows is expanded here, where its place is known.
-            composed = unicodedata.normalize("NFKC", character) if self._compatibility else character
+            composed = unicodedata.normalize("NFKC", character) if compatibility else character
             parts = composed if len(composed) > 1 else character
         else:
             parts = unicodedata.normalize("NFKD", character)
             parts = "".join(part for part in parts if unicodedata.combining(part) == 0)
         # One character at a time, so that a final sigma is a sigma, as in the `tokenizers` library.
-        return "".join(part.lower() for part in parts) if self._lower_case else parts
+        return "".join(part.lower() for part in parts) if lower_case else parts
 
-
-@cache
-def _characters(lower_case: bool, keep_accents: bool, compatibility: bool) -> _CharacterTable:
-    return _CharacterTable(lower_case, keep_accents, compatibility)
+    return CharacterTable(normalized)

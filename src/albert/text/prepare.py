@@ -3,13 +3,14 @@
 The result is the same however many workers there are. A preparation that was stopped goes on: finished parts lie in
 OUTPUT.unfinished until the corpus is whole."""
 
+import errno
 import itertools
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -17,10 +18,10 @@ from typing import Literal
 from albert import __version__
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput, UsageError, WriteFailed
-from albert.runtime.files import locked, remove_directory, remove_leftovers
+from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
 from albert.runtime.json_files import differences, load_json, save_json, to_json
+from albert.runtime.manifest import FileSum, read_manifest, verify_directory
 from albert.runtime.progress import progress
-from albert.text.assembly import CorpusPart, assemble, prepared_part
 from albert.text.corpus import find_corpus_files, read_files
 from albert.text.duplicates import Leftovers, fingerprint_arrays, leave_out_duplicates
 from albert.text.executors import (
@@ -34,16 +35,29 @@ from albert.text.executors import (
     UnitResult,
     Workforce,
     WorkUnit,
-    add_reports,
     hold_out_one,
     plan_units,
     run_stage,
     sums_of,
 )
-from albert.text.readers import CorpusFile, CorpusReport
+from albert.text.readers import CorpusFile, CorpusReport, add_counts
 from albert.text.sentences import check_language, split_sentences
-from albert.text.shards import FORMAT, SPLITS, CorpusDescription, ShardDescription, SplitCounts, token_type
+from albert.text.shards import (
+    DESCRIPTION_NAME,
+    DOCUMENTS_NAME,
+    FORMAT,
+    SENTENCES_NAME,
+    SHOWN_NAME,
+    SPLITS,
+    TOKENS_NAME,
+    CorpusDescription,
+    ShardDescription,
+    SplitCounts,
+    read_description,
+    token_type,
+)
 from albert.text.tokenizer import Tokenizer
+from albert.text.tokenizer_loading import load_tokenizer
 
 NO_TOKENS = "no tokens"
 
@@ -215,7 +229,7 @@ def _report(results: Sequence[UnitResult], left_out: Leftovers, workers: int, su
     report = PreparationReport(workers=workers, duplicates_shown=left_out.shown)
     read = report.read
     for result in results:
-        add_reports(read, result.read)
+        add_counts(read, result.read)
         for shard in result.shards:
             for split, counts in shard.splits.items():
                 report.splits[split].add(counts)
@@ -304,13 +318,7 @@ class PreparationEstimate:
 def estimate_preparation(
     files: Sequence[CorpusFile], tokenizer: Tokenizer, settings: PreparationSettings, workers: int
 ) -> PreparationEstimate:
-    """Estimate what preparing some files takes.
-
-    Raises:
-        MissingInput: there is no text in the sample.
-        UsageError: a data set of the Hub, whose size nobody knows.
-        DamagedData, UsageError: as when it is read.
-    """
+    """Estimate what preparing some files takes."""
     total = sum(file.size for file in files)
     if unknown := next((file.name for file in files if file.kind == "Hub dataset"), None):
         raise UsageError(unknown, "its size is unknown before it is read, so nothing can be estimated")
@@ -337,7 +345,7 @@ def estimate_preparation(
             on_disk += read
             bar.advance()
     if not tokens:
-        raise MissingInput(files[0].path if len(files) == 1 else "corpus", "there is no text in a sample of it")
+        raise MissingInput(files[0].path if len(files) == 1 else "corpus", "its sample holds no text")
     more = total / max(on_disk, 1)
     # One process reads for all where there are few files; reading and encoding overlap.
     stages = [encoding] if settings.duplicates == "keep" else [comparing, encoding]
@@ -384,3 +392,163 @@ def _beginning(file: CorpusFile, settings: PreparationSettings, room: int) -> tu
     else:
         return texts, file.size
     return texts, sum(consumed) or min(file.size, size)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Finished shards become a prepared corpus; prepared corpora become a larger one. No shard is written twice.
+#
+# Shards are linked into the new directory (hard links; copies where the file system has none), with the sums that were
+# taken when they were written, so that a corpus of any size is put together, appended to or merged in seconds.
+
+_NO_LINKS = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
+
+
+@dataclass(frozen=True)
+class CorpusPart:
+    """Shards that are whole, and what they hold.
+
+    Attributes:
+        description: as if the part were a corpus.
+        sums: of every shard file, by its name below the directory.
+    """
+
+    description: CorpusDescription
+    directory: Path
+    sums: Mapping[str, FileSum]
+
+
+def prepared_part(directory: Path, verify: bool = True) -> CorpusPart:
+    """A prepared corpus as a part of a larger one."""
+    description = read_description(directory)
+    if verify:
+        verify_directory(directory)
+    names = set(_shard_files(description))
+    sums = {name: entry for name, entry in read_manifest(directory).items() if name in names}
+    return CorpusPart(description, directory, sums)
+
+
+def merge_corpora(directories: Sequence[Path], output: Path, replace: bool = False) -> CorpusDescription:
+    """Put prepared corpora of one tokenizer together, in the given order; their shards are linked, not written anew.
+
+    Raises:
+        InvalidConfiguration: another tokenizer, or another choice of held-out documents.
+        CannotCreate, WriteFailed: see `new_directory`.
+    """
+    parts = [prepared_part(directory) for directory in directories]
+    return assemble(parts, load_tokenizer(directories[0]), output, replace)
+
+
+def assemble(parts: Sequence[CorpusPart], tokenizer: Tokenizer, output: Path, replace: bool) -> CorpusDescription:
+    """Write a corpus that consists of some parts."""
+    for part in parts[1:]:
+        _refuse_strangers(parts[0], part)
+    taken: set[str] = set()
+    renamed = [_renamed(part, taken) for part in parts]
+    description = _together([description for description, _ in renamed])
+    known: dict[str, FileSum] = {}
+    with new_directory(output, replace=replace, known=known) as directory:
+        for split in SPLITS:
+            if description.shards[split]:
+                (directory / split).mkdir()
+        for part, (_, names) in zip(parts, renamed, strict=True):
+            for old, new in names.items():
+                _link(part.directory / old, directory / new)
+                known[new] = part.sums[old]
+        _join([part.directory / SHOWN_NAME for part in parts], directory / SHOWN_NAME)
+        tokenizer.save(directory)
+        save_json(directory / DESCRIPTION_NAME, description)
+    return description
+
+
+def _refuse_strangers(first: CorpusPart, other: CorpusPart) -> None:
+    ours, theirs = first.description, other.description
+    remedy = "prepare it again with the same settings"
+    if (ours.tokenizer_fingerprint, ours.vocab_size) != (theirs.tokenizer_fingerprint, theirs.vocab_size):
+        raise InvalidConfiguration(other.directory, f"has tokens of another tokenizer than {first.directory}", remedy)
+    for name, what in (("held_out_share", "share of held-out documents"), ("seed", "seed of their choice")):
+        if (here := getattr(theirs, name)) != (there := getattr(ours, name)):
+            why = f"the {what} is {here}, that of {first.directory} is {there}: a document could be in both splits"
+            raise InvalidConfiguration(other.directory, why, remedy)
+
+
+def _renamed(part: CorpusPart, taken: set[str]) -> tuple[CorpusDescription, dict[str, str]]:
+    """The description with names that nobody has taken yet, and the new name of every file.
+
+    A name is [ORIGIN+]UNIT-SHARD. A part keeps its names if it comes first; else each of its origins gets a number.
+    """
+    old_names = sorted({shard.name for shards in part.description.shards.values() for shard in shards})
+    new_names: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    for name in old_names:
+        origin, _, rest = name.rpartition("+")
+        if origin not in origins:
+            free = (f"{number:03d}" for number in itertools.count(1))
+            origins[origin] = next(o for o in (origin, *itertools.islice(free, len(taken) + 1)) if o not in taken)
+            taken.add(origins[origin])
+        new_names[name] = f"{origins[origin]}+{rest}" if origins[origin] else rest
+    shards = {
+        split: tuple(replace(shard, name=new_names[shard.name]) for shard in described)
+        for split, described in part.description.shards.items()
+    }
+    files = {
+        f"{split}/{pattern.format(shard.name)}": f"{split}/{pattern.format(new_names[shard.name])}"
+        for split, described in part.description.shards.items()
+        for shard in described
+        for pattern in (TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME)
+    }
+    return replace(part.description, shards=shards), files
+
+
+def _together(descriptions: Sequence[CorpusDescription]) -> CorpusDescription:
+    first = descriptions[0]
+    if len(descriptions) == 1:
+        return first
+    counts = {split: SplitCounts() for split in SPLITS}
+    dropped: Counter[str] = Counter()
+    bytes_dropped: Counter[str] = Counter()
+    noted: Counter[str] = Counter()
+    for description in descriptions:
+        for split in SPLITS:
+            counts[split].add(description.counts[split])
+        dropped.update(description.documents_dropped)
+        bytes_dropped.update(description.bytes_dropped)
+        noted.update(description.noted)
+    return replace(
+        first,
+        language="+".join(sorted({language for each in descriptions for language in each.language.split("+")})),
+        documents_in=sum(each.documents_in for each in descriptions),
+        bytes_in=sum(each.bytes_in for each in descriptions),
+        documents_dropped=dict(dropped),
+        bytes_dropped=dict(bytes_dropped),
+        noted=dict(noted),
+        sentences_dropped=sum(each.sentences_dropped for each in descriptions),
+        counts=counts,
+        shards={split: tuple(s for each in descriptions for s in each.shards.get(split, ())) for split in SPLITS},
+        sources=tuple(source for each in descriptions for source in each.sources),
+    )
+
+
+def _shard_files(description: CorpusDescription) -> list[str]:
+    return [
+        f"{split}/{pattern.format(shard.name)}"
+        for split, shards in description.shards.items()
+        for shard in shards
+        for pattern in (TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME)
+    ]
+
+
+def _join(places: Sequence[Path], joined: Path) -> None:
+    contents = [place.read_bytes() for place in places if place.is_file()]
+    if contents:
+        joined.write_bytes(b"".join(contents))
+
+
+def _link(old: Path, new: Path) -> None:
+    try:
+        os.link(old, new)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(old, new)
+        with open(new, "rb+") as file:
+            os.fsync(file.fileno())

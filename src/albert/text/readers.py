@@ -1,22 +1,27 @@
-"""What all readers of files share: documents and how they are counted, decoded and divided; unpacking files.
+"""What all readers of files share: documents, how they are counted, decoded and divided; unpacking; records of files.
 
 The formats are entered in `albert.text.corpus`."""
 
 import bz2
+import csv
 import io
+import json
 import lzma
 import os
+import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
+from albert.runtime.json_files import each_key_once
 from albert.runtime.manifest import PIPE_REMEDY, open_input, refuse_special_file
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.sentences import repair_surrogates
@@ -43,11 +48,7 @@ class CorpusFile:
 
 
 def one_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str = PIPE_REMEDY) -> CorpusFile:
-    """A single file of a known format.
-
-    Raises:
-        MissingInput: it cannot be looked at, or is a pipe, a device or the like.
-    """
+    """A single file of a known format."""
     name = str(path) if name is None else name
     try:
         status = path.stat()
@@ -58,12 +59,7 @@ def one_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str =
 
 
 def size_and_time(path: Path) -> tuple[int, int]:
-    """Bytes on disk, and when they were last written, of a file or of a folder's files.
-
-    Raises:
-        OSError: it cannot be looked at.
-        MissingInput: it is a pipe, a device or the like.
-    """
+    """Bytes on disk, and when they were last written, of a file or of a folder's files."""
     if path.is_dir():
         parts = [entry.stat() for entry in os.scandir(path)]
         return sum(part.st_size for part in parts), max(part.st_mtime_ns for part in parts)
@@ -96,9 +92,6 @@ class Reading:
         bad_utf8: what becomes of text that is not UTF-8, or holds NUL bytes: an error that names file and byte, U+FFFD
             for every bad sequence, or the document is dropped.
         max_document_bytes: a longer document is divided at the end of a paragraph, a line or a sentence.
-
-    Raises:
-        InvalidConfiguration: a limit that is shorter than a character may be.
     """
 
     text_field: str = "text"
@@ -182,6 +175,16 @@ class CorpusReport:
         return lines + [f"{count:,} {what}" for what, count in self.noted.items()]
 
 
+def add_counts(total: Any, part: Any) -> None:
+    """Add the counts of a part to those of the whole; both are of one dataclass."""
+    for each in fields_of(total):
+        value, more = getattr(total, each.name), getattr(part, each.name)
+        if isinstance(value, Counter):
+            value.update(more)
+        else:
+            setattr(total, each.name, value + more)
+
+
 @runtime_checkable
 class Reader(Protocol):
     """What the module of every kind of file offers as `read`."""
@@ -228,14 +231,7 @@ def decode_from_file(data: bytes, path: Path, offset: int, reading: Reading, rep
 
 
 def decode(data: bytes, subject: object, offset: int, reading: Reading, report: CorpusReport) -> str | None:
-    """The text of some bytes; None when it is dropped, and counted as a document.
-
-    Args:
-        reading, report: what to do about bytes that are no text, and the account of it.
-
-    Raises:
-        DamagedData: not UTF-8, or a NUL byte, which is UTF-8 and no text; with its place.
-    """
+    """The text of some bytes; None when it is dropped, and counted as a document."""
     place, error = data.find(b"\0"), None
     if place < 0:
         try:
@@ -325,53 +321,25 @@ LARGEST_PART = 1 << 18
 LARGEST_WINDOW = 1 << 31  # `zstd --long=31`, as some published corpora are packed; used as far as data fill it
 
 
-@runtime_checkable
-class Decompressor(Protocol):
-    """One stream, as `bz2` and `lzma` have it."""
-
-    @property
-    def needs_input(self) -> bool:
-        """Whether there is nothing more to be had without new bytes."""
-        ...
-
-    @property
-    def eof(self) -> bool:
-        """Whether the stream has ended."""
-        ...
-
-    @property
-    def unused_data(self) -> bytes:
-        """What followed its end."""
-        ...
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """What the next packed bytes hold, at most so many bytes of it."""
-        ...
-
-
 class GzipDecompressor:
-    """One member of a gzip file."""
+    """One member of a gzip file, with the methods of `bz2.BZ2Decompressor`."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
 
     @property
     def needs_input(self) -> bool:
-        """Whether all that was given is used up."""
         return not self._stream.unconsumed_tail
 
     @property
     def eof(self) -> bool:
-        """Whether the member has ended, with the right checksum."""
         return self._stream.eof
 
     @property
     def unused_data(self) -> bytes:
-        """What followed its end."""
         return self._stream.unused_data
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """What the next packed bytes hold, at most so many bytes of it."""
         return self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
 
 
@@ -385,11 +353,7 @@ class ZstandardDecompressor:
         self._stream = self._library.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """What the next packed bytes hold, all of it: there is no limit, four bytes may stand for 128 KB.
-
-        Raises:
-            ValueError: they are damaged.
-        """
+        """What the next packed bytes hold, all of it: there is no limit, four bytes may stand for 128 KB."""
         try:
             return self._stream.decompress(data)
         except self._library.ZstdError as error:
@@ -397,12 +361,10 @@ class ZstandardDecompressor:
 
     @property
     def eof(self) -> bool:
-        """Whether the frame has ended."""
         return self._stream.eof
 
     @property
     def unused_data(self) -> bytes:
-        """What followed its end."""
         return self._stream.unused_data
 
 
@@ -411,7 +373,7 @@ class Packing:
     """A way to pack files: how it is called, and what opens one stream."""
 
     name: str
-    decompressor: Callable[[], Decompressor]
+    decompressor: Callable[[], Any]
     chunk: int = CHUNK
     """Packed bytes unpacked at a time."""
 
@@ -429,21 +391,16 @@ class UnpackedFile(io.RawIOBase):
 
     def __init__(self, raw: BufferedIOBase, path: Path, packing: Packing) -> None:
         self._raw, self._path, self._packing = raw, path, packing
-        self._stream: Decompressor | None = None
+        self._stream: Any = None
         self._any_stream = False
         self._packed = b""
         self._data = memoryview(b"")
 
     def readable(self) -> bool:
-        """True: it is there to be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; 0 is the end of the data.
-
-        Raises:
-            DamagedData: a stream is damaged, cut short, or followed by something else.
-        """
+        """Fill a buffer; 0 is the end of the data."""
         if not self._data:
             try:
                 self._data = memoryview(self._more())
@@ -483,12 +440,7 @@ class UnpackedFile(io.RawIOBase):
 
 @contextmanager
 def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BufferedIOBase, BufferedIOBase]]:
-    """Open a file: its content, unpacked if need be, and the raw file, whose position is the progress.
-
-    Raises:
-        MissingInput: it cannot be read.
-        DamagedData: it is packed and damaged, or it is not as it was when the corpus was looked for.
-    """
+    """Open a file: its content, unpacked if need be, and the raw file, whose position is the progress."""
     try:
         with open_input(file.path) as raw:
             _check_unchanged(file, raw)
@@ -511,3 +463,182 @@ def _check_unchanged(file: CorpusFile, raw: BufferedIOBase) -> None:
     status = os.fstat(raw.fileno())
     if (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
         raise changed(file)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Records of a file: rows of CSV, TSV and Parquet, objects of JSON lines, lines of text.
+#
+# Corpora, tables of tasks and the input of predictions are all read by this. CSV has quotes (RFC 4180); TSV has none, a
+# tab always ends a field. What cannot be read is an error that names file and line.
+
+csv.field_size_limit(2**31 - 1)  # the length of rows is limited here
+
+LONGEST_RECORD = 128_000_000
+"""Bytes; a longer one is most likely a file of another kind."""
+ONE_A_LINE = "JSON lines hold one object a line; of a list or indented objects `jq -c '.[]?' FILE` makes them"
+AFTER_LONE_RETURN = re.compile(rb"(?<=\r)(?!\n|\Z)")
+
+Rows = Iterator[tuple[int, list[bytes]]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row: where it stands ("reviews.csv:3"), and its fields as they are written."""
+
+    where: str
+    fields: dict[str, Any]
+
+
+def read_records(
+    file: CorpusFile,
+    text_field: str = "text",
+    *,
+    keep_empty_lines: bool = False,
+    columns: tuple[str, ...] | None = None,
+    class_names: bool = False,
+    reached: Callable[[int], None] = lambda place: None,
+) -> Iterator[Record]:
+    """Every row of a file, in its order; empty lines of JSON and of tables are skipped.
+
+    Args:
+        text_field: what the text of a plain line is called.
+        keep_empty_lines: take them for rows like others, which most often makes them errors.
+        class_names: whether Parquet columns that `datasets` wrote as numbers of named classes are read by these names.
+
+    Raises:
+        MissingInput: it cannot be read.
+        DamagedData: it is not what its name says, or changes while it is read.
+        Unavailable: Parquet, without pyarrow.
+    """
+    if file.kind == "Parquet":
+        records = load_by_name("albert.text.arrow_readers", "data").read_parquet_records
+        yield from (Record(where, fields) for where, fields in records(file, class_names, reached))
+        return
+    with open_corpus_file(file) as (content, raw):
+        if file.kind in ("CSV", "TSV"):
+            records = _table_records(file, content, keep_empty_lines, columns)
+        elif file.kind == "JSON lines":
+            records = _json_records(file, content, keep_empty_lines)
+        else:
+            records = (Record(where, {text_field: decoded(line, where)}) for where, line in _lines(file, content))
+        for record in records:
+            yield record
+            reached(raw.tell())
+
+
+def decoded(data: bytes, where: str) -> str:
+    """The text of some bytes."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedData(where, f"is not UTF-8: byte {error.start}", "convert the file to UTF-8") from error
+
+
+def numbered_lines(
+    content: BufferedIOBase, name: object, limit: int, remedy: str | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers, from 1, and what ends them; other Unicode line ends are text."""
+    for number, line in enumerate(iter(lambda: content.readline(limit + 1), b""), start=1):
+        if len(line) > limit:
+            raise DamagedData(f"{name}:{number}", f"is longer than {limit / 1e6:,.0f} MB", remedy)
+        yield number, line
+
+
+def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool = False) -> Rows:
+    """Rows of CSV, each with the line it begins on; lines end with a line feed, a carriage return, or both."""
+    line, size = 1, 0
+
+    def lines() -> Iterator[str]:
+        nonlocal size
+        for data in iter(lambda: content.readline(limit + 1), b""):
+            first, size = size == 0 and line == 1, size + len(data)
+            if size > limit:
+                why = f"has a row longer than {limit / 1e6:,.0f} MB"
+                raise DamagedData(f"{name}:{line}", why, "look for a quote that nothing closes")
+            data = data.removeprefix(_BYTE_ORDER_MARK) if first else data
+            end = -2 if data.endswith(b"\r\n") else -1
+            for part in AFTER_LONE_RETURN.split(data) if data.find(b"\r", 0, end) >= 0 else (data,):
+                yield part.decode("latin-1")  # a character for a byte: quotes and commas are the same in UTF-8
+
+    reader = csv.reader(lines(), strict=True)
+    try:
+        for fields in reader:
+            if fields or keep_empty_lines:
+                yield line, [field.encode("latin-1") for field in fields]
+            line, size = reader.line_num + 1, 0
+    except csv.Error as error:
+        why = f"broken CSV ({str(error).partition(' - ')[0]})"
+        raise DamagedData(f"{name}:{line}", why, "check the quotes of this row") from error
+
+
+def unquoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool = False) -> Rows:
+    """Rows of TSV, each with its line."""
+    for line, data in numbered_lines(content, name, limit):
+        data = _without_end(data)
+        if data or keep_empty_lines:
+            yield line, data.split(b"\t")
+
+
+def json_object(text: str, where: str) -> dict[str, Any]:
+    """The object on a line of JSON."""
+    try:
+        value = json.loads(text, object_pairs_hook=each_key_once)
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", None) or "too deep or too large a value"
+        remedy = ONE_A_LINE if text.strip() in ("{", "[") else None
+        raise DamagedData(where, f"is not JSON ({reason})", remedy) from error
+    if not isinstance(value, dict):
+        remedy = ONE_A_LINE if isinstance(value, list) else None
+        raise DamagedData(where, f"is {type(value).__name__}, a JSON object is expected", remedy)
+    return value
+
+
+def _without_end(line: bytes) -> bytes:
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _lines(file: CorpusFile, content: BufferedIOBase) -> Iterator[tuple[str, bytes]]:
+    """Places and lines, without their ends and the byte order mark."""
+    for number, line in numbered_lines(content, file.name, LONGEST_RECORD):
+        yield f"{file.name}:{number}", _without_end(line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line)
+
+
+def _json_records(file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool) -> Iterator[Record]:
+    for where, line in _lines(file, content):
+        if not keep_empty_lines and not line.strip():
+            continue
+        text = decoded(line, where)
+        fields = json_object(text, where)
+        if "\\ud" in text or "\\uD" in text:
+            _refuse_half_characters(fields, where)
+        yield Record(where, fields)
+
+
+def _refuse_half_characters(fields: Mapping[str, Any], where: str) -> None:
+    """JSON's escapes may leave half of a surrogate pair, which nothing can write."""
+    for name, value in fields.items():
+        try:
+            json.dumps([name, value], ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            why = f"{name!r} holds half of a surrogate pair"
+            raise DamagedData(where, why, "write the file as UTF-8 again") from error
+
+
+def _table_records(
+    file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool, columns: tuple[str, ...] | None
+) -> Iterator[Record]:
+    read_rows, what = (quoted_rows, "fields") if file.kind == "CSV" else (unquoted_rows, "tab-separated fields")
+    header = None if columns is None else list(columns)
+    for line, fields in read_rows(content, file.name, LONGEST_RECORD, keep_empty_lines):
+        where = f"{file.name}:{line}"
+        if line == 1:
+            fields = [*(field.removeprefix(_BYTE_ORDER_MARK) for field in fields[:1]), *fields[1:]]
+        if header is None:
+            header = [decoded(field, where) for field in fields]
+            if len(set(header)) != len(header):
+                raise DamagedData(where, "two columns have the same name")
+        elif len(fields) != len(header):
+            wanted = f"where the header has {len(header)}" if columns is None else f"where {len(header)} are expected"
+            raise DamagedData(where, f"has {len(fields)} {what} {wanted}")
+        else:
+            yield Record(where, {name: decoded(field, where) for name, field in zip(header, fields, strict=True)})

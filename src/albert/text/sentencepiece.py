@@ -6,7 +6,6 @@ rebuild the serialised SentencePiece model."""
 import hashlib
 import heapq
 import io
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -23,10 +22,11 @@ from jaxtyping import Bool, Int32, Int64
 from sentencepiece import sentencepiece_model_pb2 as model_format
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput
-from albert.runtime.files import write_bytes, write_text
+from albert.runtime.files import write_bytes
+from albert.runtime.json_files import save_json
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream_key
-from albert.text.normalization import normalize
+from albert.text.normalization import REPLACEMENT_CHARACTER, normalize
 from albert.text.sentences import check_language, split_sentences
 from albert.text.tokenizer import (
     BLANK,
@@ -34,6 +34,7 @@ from albert.text.tokenizer import (
     CONTENT_PREFIX,
     JSON_NAME,
     MODEL_NAME,
+    REFERENCE,
     SPECIAL_PIECES,
     Tokenizer,
     begins_word,
@@ -64,13 +65,9 @@ class VocabularySettings:
     """How a vocabulary is trained.
 
     Attributes:
-        vocab_size: number of pieces, the five special ones included.
         character_coverage: share of the characters' occurrences that gets pieces of its own.
         maximum_bytes: bytes of UTF-8 text used at most; of a larger corpus a sample of documents is drawn.
         maximum_sentences: sentences used at most; of more a sample is drawn. Memory grows with them.
-
-    Raises:
-        InvalidConfiguration: a number is out of range.
     """
 
     vocab_size: int = 30_000
@@ -146,12 +143,7 @@ def accents_per_million(documents: Sequence[str]) -> int:
 
 
 def train_model(documents: Sequence[str], settings: VocabularySettings, report: TrainingReport) -> bytes:
-    """Train on documents and return the serialised model; equal documents in equal order give equal bytes.
-
-    Raises:
-        InvalidConfiguration: the text does not support that many pieces, or needs more of them.
-        MissingInput: no text.
-    """
+    """Train on documents and return the serialised model; equal documents in equal order give equal bytes."""
     output = io.BytesIO()
     sentencepiece.set_random_generator_seed(settings.seed % 2**32)
     try:
@@ -246,11 +238,7 @@ REBUILT_FROM = "tokenizer.json"  # TrainerSpec.input of a model that was never t
 
 
 def parse_model(model: bytes, source: str) -> Any:
-    """The SentencePiece `ModelProto` of a serialised model.
-
-    Raises:
-        DamagedData: not a SentencePiece model, or not one for ALBERT.
-    """
+    """The SentencePiece `ModelProto` of a serialised model."""
     proto = _new_model()
     try:
         proto.ParseFromString(model)
@@ -267,11 +255,7 @@ def parse_model(model: bytes, source: str) -> Any:
 
 
 def require_special_pieces(first_pieces: Sequence[str], source: str) -> None:
-    """Refuse a vocabulary that does not begin as those of the released models do.
-
-    Raises:
-        DamagedData: it does not.
-    """
+    """Refuse a vocabulary that does not begin as those of the released models do."""
     if tuple(first_pieces) != SPECIAL_PIECES:
         raise DamagedData(source, "is not an ALBERT vocabulary", "its first pieces must be " + " ".join(SPECIAL_PIECES))
 
@@ -310,9 +294,6 @@ def build_model(vocabulary: Sequence[tuple[str, float]], character_map: bytes) -
     Args:
         vocabulary: pieces with their log-probabilities, rounded here to the single precision that they were made in.
         character_map: SentencePiece's compiled normalisation; empty for none.
-
-    Raises:
-        ValueError: a piece is not text that can be encoded.
     """
     proto = _new_model()
     proto.trainer_spec.model_type = UNIGRAM
@@ -346,11 +327,7 @@ class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model and the normalisation before it.
 
     Args:
-        model: the serialised SentencePiece model (`spiece.model`).
         keep_accents: whether accents stay; the released English models drop them.
-
-    Raises:
-        DamagedData: not a SentencePiece model, or not one for ALBERT.
     """
 
     pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
@@ -375,12 +352,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """Number of pieces, specials included."""
         return len(self._vocabulary)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the pieces and the normalisation: equal fingerprints give equal ids, whatever the file."""
         return self._fingerprint
 
     @cached_property
@@ -400,32 +375,25 @@ class SentencePieceTokenizer(Tokenizer):
         return fingerprint == byte_fingerprint(self.model, self.lower_case, self.keep_accents)
 
     def normalize(self, text: str) -> str:
-        """The text that SentencePiece sees."""
         return normalize(text, *self._normalization)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without specials. A literal "[MASK]" in it is text."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of many texts."""
         return [ids.tolist() for ids in encode_texts(texts, self._word_ids)]
 
     def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
-        """`encode` of many texts in one array, and how many ids each has."""
         return encode_joined(texts, self._word_ids)
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Ids of a text and where each piece stands in it (see `Tokenizer.encode_with_offsets`)."""
         return self.encode_batch_with_offsets([text])[0]
 
     def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """`encode_with_offsets` of many texts."""
         encoded = encode_texts_with_places(texts, self._word_spans)
         return [(ids.tolist(), list(zip(*places.T.tolist(), strict=True))) for ids, places in encoded]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The normalised text of some ids; special pieces vanish, or are written out."""
         if skip_special_tokens:
             return self._processor.decode([int(number) for number in ids])
         special = self.special_ids
@@ -433,21 +401,17 @@ class SentencePieceTokenizer(Tokenizer):
         return "".join(pieces).replace(BLANK, " ").strip()
 
     def piece(self, number: int) -> str:
-        """The piece with an id."""
         return self._vocabulary[number][0]
 
     def piece_to_id(self, piece: str) -> int:
-        """The id of a piece, `unk_id` if there is none."""
         return self._processor.piece_to_id(piece)
 
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:
-        """Which pieces begin a word, for whole-word masking (see `albert.text.tokenizer`)."""
         starts = np.array([begins_word(piece) for piece, _ in self._vocabulary], dtype=np.bool_)
         starts[list(self.special_ids)] = True
         return starts
 
     def save(self, directory: Path) -> None:
-        """Write `spiece.model` and the files of the Hugging Face libraries into an existing directory."""
         write_bytes(directory / MODEL_NAME, self.model)
         files = {
             JSON_NAME: tokenizer_json(self._vocabulary, self._character_map, self.lower_case, self.keep_accents),
@@ -455,7 +419,7 @@ class SentencePieceTokenizer(Tokenizer):
             "special_tokens_map.json": special_tokens_map(),
         }
         for name, content in files.items():
-            write_text(directory / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+            save_json(directory / name, content)
 
 
 def train_tokenizer(
@@ -470,7 +434,6 @@ def train_tokenizer(
     Args:
         vocab_size: number of pieces, the five special ones included; it overrides that of the settings.
         settings: everything else; None are those of the released English vocabulary.
-        report: filled with what was read and used.
 
     Raises:
         InvalidConfiguration: the text does not support the vocabulary size (the largest one is named).
@@ -493,3 +456,145 @@ def train_on_documents(
 def _reopened(model: bytes, lower_case: bool, keep_accents: bool) -> SentencePieceTokenizer:
     """A tokenizer sent to another process is opened there once, and remembers the words it met."""
     return SentencePieceTokenizer(model, lower_case, keep_accents)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tokenizer as the reference's own code is under Python 3, to compare with models and data that it made.
+#
+# Four things differ from `SentencePieceTokenizer`, which follows transformers. Pairs of quotes stay as they are. A
+# piece such as "5000," is chosen, then spelled anew without its comma, and where it continues a word a stray "▁" comes
+# with it (text is compared with bytes there, which under Python 2 took the "▁" away). A sigma that ends a word is
+# written as such. And a text is cut as a whole, so that sums of scores can break ties otherwise than word by word.
+
+Placed = tuple[str, int, int]  # a character, and where in the text its source begins and ends
+
+
+class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
+    """A SentencePiece model as the reference's `preprocess_text` and `encode_pieces` use it.
+
+    Args:
+        model: the serialised SentencePiece model as it was released, every piece with its own score.
+        keep_accents: whether accents stay; the reference always drops them.
+    """
+
+    reference = True
+
+    def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
+        super().__init__(model, lower_case, keep_accents, source)
+        proto = parse_model(model, source)
+        for entry in proto.pieces:
+            if is_digit_comma(entry.piece) and entry.score <= -DIGIT_COMMA_PENALTY:
+                why = f"has lost the scores of pieces such as {entry.piece!r}, which the reference chooses"
+                raise DamagedData(source, why, "give the spiece.model of the release")
+        self.model = model
+        self._original = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reference_reopened, (self.model, self.lower_case, self.keep_accents)
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        proto = parse_model(self.model, MODEL_NAME)
+        return content_fingerprint(proto, self.lower_case, self.keep_accents, reference=True)
+
+    def answers_to(self, fingerprint: str) -> bool:
+        """Whether a recorded fingerprint is that of this tokenizer; those of before know no reference mode."""
+        return fingerprint.startswith(CONTENT_PREFIX) and fingerprint == self.fingerprint
+
+    def normalize(self, text: str) -> str:
+        return "".join(character for character, _, _ in self._placed(text))
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_with_offsets(text)[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return Tokenizer.encode_batch(self, texts)
+
+    def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
+        return Tokenizer.encode_joined(self, texts)
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        placed = self._placed(text)
+        normalized = "".join(character for character, _, _ in placed)
+        found: Any = self._original.encode(normalized, return_type="offset_mapping")
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        for number, piece, (start, end) in zip(found["ids"], found["pieces"], found["offsets"], strict=True):
+            while start < end and normalized[start].isspace():
+                start += 1
+            if is_digit_comma(piece):
+                self._spell_anew(piece, start, end, ids, spans)
+            else:
+                ids.append(number)
+                spans.append((start, start if piece == BLANK else max(start, end)))
+        return ids, _in_the_text(spans, placed, len(text))
+
+    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        return Tokenizer.encode_batch_with_offsets(self, texts)
+
+    def save(self, directory: Path) -> None:
+        """Write `spiece.model`, and the files of the Hugging Face libraries, which know no such mode."""
+        super().save(directory)
+        write_bytes(directory / MODEL_NAME, self.model)
+        config = tokenizer_config(self.lower_case, self.keep_accents) | REFERENCE
+        save_json(directory / CONFIG_NAME, config)
+
+    def _spell_anew(self, piece: str, start: int, end: int, ids: list[int], spans: list[tuple[int, int]]) -> None:
+        """The pieces of "5000," without its comma, then the comma."""
+        number = piece[:-1].replace(BLANK, "")
+        found: Any = self._original.encode(number, return_type="offset_mapping")
+        ids += found["ids"]
+        same = len(number) == end - 1 - start
+        spans += [(start + a, start + b) if same else (start, end - 1) for a, b in found["offsets"]]
+        ids.append(self._original.piece_to_id(","))
+        spans.append((end - 1, end))
+
+    def _placed(self, text: str) -> list[Placed]:
+        """The characters that SentencePiece sees, blanks collapsed before anything else, each with its place."""
+        placed: list[Placed] = []
+        for place, character in enumerate(text):
+            if character.isspace():
+                if placed and placed[-1][0] != " ":
+                    placed.append((" ", place, place + 1))
+                continue
+            parts = self._parts(character)
+            if placed and not parts and unicodedata.category(character)[0] == "M":
+                last, start, end = placed[-1]
+                placed[-1] = (last, start, place + 1 if end == place else end)
+            placed += [(part, place, place + 1) for part in parts]
+        while placed and placed[-1][0] == " ":
+            placed.pop()
+        if not self.lower_case:
+            return placed
+        lowered = "".join(character for character, _, _ in placed).lower()
+        return [(letter, start, end) for letter, (_, start, end) in zip(lowered, placed, strict=True)]
+
+    def _parts(self, character: str) -> str:
+        if "\ud800" <= character <= "\udfff":
+            return REPLACEMENT_CHARACTER
+        if self.keep_accents:
+            # SentencePiece composes by itself; what grows is expanded here, where its place is known.
+            composed = unicodedata.normalize("NFKC", character)
+            parts = composed if len(composed) > 1 else character
+            return parts.replace("İ", "i\u0307") if self.lower_case else parts
+        decomposed = unicodedata.normalize("NFKD", character)
+        return "".join(part for part in decomposed if not unicodedata.combining(part))
+
+
+def _in_the_text(spans: list[tuple[int, int]], placed: list[Placed], length: int) -> list[tuple[int, int]]:
+    """Spans of normalised characters as spans of the original text."""
+    starts = [start for _, start, _ in placed] + [length]
+    offsets: list[tuple[int, int]] = []
+    for start, end in spans:
+        place = starts[start]
+        if end > start:
+            offsets.append((place, placed[end - 1][2]))
+        else:
+            offsets.append((place, max(place, offsets[-1][1]) if offsets else place))
+    return offsets
+
+
+@lru_cache(maxsize=4)
+def _reference_reopened(model: bytes, lower_case: bool, keep_accents: bool) -> ReferenceSentencePieceTokenizer:
+    """A tokenizer sent to another process is opened there once."""
+    return ReferenceSentencePieceTokenizer(model, lower_case, keep_accents)

@@ -103,11 +103,7 @@ def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> 
 
 
 def check_language(language: str) -> None:
-    """Refuse what is no code of a language, "english" say, which would be taken for an unknown language.
-
-    Raises:
-        InvalidConfiguration: no code.
-    """
+    """Refuse what is no code of a language, "english" say, which would be taken for an unknown language."""
     if not _LANGUAGE.fullmatch(language):
         raise InvalidConfiguration("language", f"{language!r} is not an ISO 639 code", "write en, de, zh, ...")
 

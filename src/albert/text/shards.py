@@ -4,7 +4,7 @@
 the other, the length of every sentence in tokens, and the length of every document in sentences."""
 
 import hashlib
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +17,9 @@ from jaxtyping import Int64
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.files import new_file
 from albert.runtime.json_files import load_json
-from albert.runtime.manifest import FileSum, open_input, verify_directory
+from albert.runtime.manifest import FileSum, file_hash, open_input, verify_directory
 from albert.runtime.random_streams import stream_key
-from albert.text.readers import SourceCounts
+from albert.text.readers import SourceCounts, add_counts
 from albert.text.sentences import split_sentences
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
@@ -43,9 +43,7 @@ class SplitCounts:
     bytes: int = 0
 
     def add(self, other: "SplitCounts") -> None:
-        """Add the counts of another part of the same split."""
-        for name in ("documents", "sentences", "tokens", "unknown_tokens", "bytes"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        add_counts(self, other)
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,6 @@ class ShardJob:
 
     @property
     def digest(self) -> str:
-        """A hash of the documents."""
         digest = hashlib.blake2b(digest_size=16)
         for text in self.texts:
             digest.update(len(text).to_bytes(8, "little"))
@@ -192,17 +189,20 @@ def _write(directory: Path, split: str, name: str, part: _Arrays) -> dict[str, F
         SENTENCES_NAME: np.concatenate(part.sentence_lengths),
         DOCUMENTS_NAME: np.array(part.document_lengths, dtype="<u4"),
     }
+    return save_arrays(directory, {f"{split}/{pattern.format(name)}": array for pattern, array in arrays.items()})
+
+
+def save_arrays(directory: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, FileSum]:
+    """Write arrays by their names below a directory, flushed to the disk; those called `.bin` without a header."""
     sums = {}
-    for pattern, array in arrays.items():
-        file = f"{split}/{pattern.format(name)}"
-        with new_file(directory / file) as temporary:
-            if pattern == TOKENS_NAME:
+    for name, array in arrays.items():
+        with new_file(directory / name) as temporary:
+            if name.endswith(".bin"):
                 array.tofile(temporary)
             else:
                 with open(temporary, "wb") as opened:
                     np.save(opened, array, allow_pickle=False)
-            with open(temporary, "rb") as opened:
-                sums[file] = FileSum(os.path.getsize(temporary), hashlib.file_digest(opened, "sha256").hexdigest())
+            sums[name] = FileSum(temporary.stat().st_size, file_hash(temporary))
     return sums
 
 
@@ -210,6 +210,8 @@ def _write(directory: Path, split: str, name: str, part: _Arrays) -> dict[str, F
 # `corpus.json`: what a prepared corpus is, how it was made, and what its shards hold.
 
 DESCRIPTION_NAME = "corpus.json"
+SHOWN_NAME = "duplicates.jsonl"
+"""Some of the documents that were left out because they come again, to look at (see `duplicates.py`)."""
 FORMAT = 1
 
 
@@ -248,13 +250,7 @@ class CorpusDescription:
 
 
 def read_description(directory: Path) -> CorpusDescription:
-    """What `corpus.json` says.
-
-    Raises:
-        MissingInput: no such corpus.
-        DamagedData: no JSON.
-        InvalidConfiguration: written by a version that this one does not understand.
-    """
+    """What `corpus.json` says."""
     if not (directory / DESCRIPTION_NAME).is_file():
         raise MissingInput(directory, f"holds no {DESCRIPTION_NAME}", "`albert prepare` makes such a directory")
     description = load_json(CorpusDescription, directory / DESCRIPTION_NAME)
@@ -322,22 +318,18 @@ class TokenCorpus:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of this split."""
         return int(self.shard_starts[-1])
 
     @property
     def n_sentences(self) -> int:
-        """Sentences of this split."""
         return sum(shard.sentences for shard in self._shards)
 
     @property
     def n_documents(self) -> int:
-        """Documents of this split."""
         return sum(shard.documents for shard in self._shards)
 
     @property
     def n_shards(self) -> int:
-        """Shards of this split."""
         return len(self._shards)
 
     @property
@@ -361,15 +353,10 @@ class TokenCorpus:
         return self.description.vocab_size
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that made the tokens."""
         return self._tokenizer
 
     def read(self, start: int, stop: int) -> Int64[np.ndarray, " tokens"]:
-        """The tokens of places start..stop of the run, wherever shards end.
-
-        Raises:
-            IndexError: the places are not within the run.
-        """
+        """The tokens of places start..stop of the run, wherever shards end."""
         if not 0 <= start <= stop <= self.n_tokens:
             raise IndexError(f"tokens {start}..{stop} of {self.n_tokens}")
         tokens = np.empty(stop - start, dtype=np.int64)

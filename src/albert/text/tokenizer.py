@@ -30,8 +30,6 @@ class Tokenizer(ABC):
     """Text to ids and back, with the places of the pieces in the original text.
 
     Attributes:
-        pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special pieces.
-        special_ids: those five, in ascending order.
         reference: whether the ids are those of the original code where transformers gives others.
     """
 

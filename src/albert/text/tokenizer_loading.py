@@ -10,8 +10,8 @@ from albert.runtime.environment import shipped_model
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import read_input, verify_files
-from albert.text.reference_tokenizer import ReferenceSentencePieceTokenizer
 from albert.text.sentencepiece import (
+    ReferenceSentencePieceTokenizer,
     SentencePieceTokenizer,
     build_model,
     is_choosable_digit_comma,
@@ -49,13 +49,7 @@ ORIGINAL = "put the spiece.model that the model was trained with beside it"
 
 
 def model_from_tokenizer_json(file: Path, config: dict[str, Any]) -> bytes:
-    """The serialised SentencePiece model that gives the ids of transformers.
-
-    Raises:
-        MissingInput: no such file.
-        DamagedData: not JSON, not the description of a tokenizer, or not of one for ALBERT.
-        InvalidConfiguration: a setting that ALBERT's tokenizers do not have.
-    """
+    """The serialised SentencePiece model that gives the ids of transformers."""
     content = read_json_object(file)
     model = content.get("model")
     if not isinstance(model, dict):

@@ -140,11 +140,7 @@ def read(
 
 
 def _elements(read_bytes: Callable[[int], bytes], file: CorpusFile, limit: int) -> Iterator[Element]:
-    """The elements of a dump as they end; a page is forgotten after its turn.
-
-    Raises:
-        DamagedData: no XML, no dump, or a page that does not end.
-    """
+    """The elements of a dump as they end; a page is forgotten after its turn."""
     parser = XMLPullParser(("start", "end"))
     root: Element | None = None
     size = 0

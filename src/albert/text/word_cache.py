@@ -30,9 +30,6 @@ class WordCache(dict[str, bytes], ABC):
     """From a word as written to what is to be known about it; fills itself, and starts anew when it is full.
 
     Threads may share one: what another thread threw away is found again.
-
-    Args:
-        processor: the SentencePiece model.
     """
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, normalization: tuple[bool, bool, bool]) -> None:

@@ -3,7 +3,6 @@
 Normalisation, the longest-match algorithm, the vocabulary file, the tokenizer itself, and its Hugging Face files in
 both directions."""
 
-import json
 import os
 import re
 import unicodedata
@@ -18,8 +17,9 @@ from jaxtyping import Bool
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.files import write_text
+from albert.runtime.json_files import save_json
 from albert.runtime.manifest import open_input, read_input
-from albert.text.normalization import NormalizedText
+from albert.text.normalization import CharacterTable, NormalizedText
 from albert.text.tokenizer import (
     CONFIG_NAME,
     JSON_NAME,
@@ -55,7 +55,6 @@ class WordPieces(dict[str, MatchedPieces]):
     """From a word to its pieces; fills itself, and starts anew when it is full.
 
     Args:
-        ids: every piece's id.
         unk_id: what a word becomes, as a whole, that the pieces cannot spell.
         longest_word: characters; a longer word is unknown.
     """
@@ -164,34 +163,6 @@ def _with_final_sigmas(found: re.Match[str]) -> str:
     return "".join("ς" if place in final else character for place, character in enumerate(word))
 
 
-class _CharacterTable(dict[int, str]):
-    """What a single character becomes, with blanks around what stands alone; filled as characters are met."""
-
-    def __init__(self, normalization: WordPieceNormalization) -> None:
-        super().__init__()
-        self._normalization = normalization
-
-    def __missing__(self, code: int) -> str:
-        self[code] = result = self._normalized(chr(code))
-        return result
-
-    def _normalized(self, character: str) -> str:
-        rules, kind = self._normalization, unicodedata.category(character)
-        if character in "\t\n\r" or kind[0] == "Z":
-            return " "
-        if _vanishes(character, rules.reference):
-            return ""
-        parts = character
-        if not rules.keep_accents:
-            decomposed = unicodedata.normalize("NFD", character)
-            parts = "".join(part for part in decomposed if unicodedata.category(part) != "Mn")
-        if rules.lower_case:
-            parts = "".join(part.lower() for part in parts)
-        parts = "".join(f" {part} " if _is_punctuation(part) else part for part in parts)
-        alone = rules.space_ideographs and _is_ideograph(ord(character), rules.reference)
-        return f" {parts} " if alone else parts
-
-
 def _vanishes(character: str, reference: bool) -> bool:
     """Whether cleaning removes a character: control and format characters, halves of surrogate pairs, U+FFFD."""
     kind = unicodedata.category(character)
@@ -211,8 +182,25 @@ def _is_ideograph(code: int, reference: bool) -> bool:
 
 
 @cache
-def _characters(normalization: WordPieceNormalization) -> _CharacterTable:
-    return _CharacterTable(normalization)
+def _characters(rules: WordPieceNormalization) -> CharacterTable:
+    """What a single character becomes, with blanks around what stands alone."""
+
+    def normalized(character: str) -> str:
+        if character in "\t\n\r" or unicodedata.category(character)[0] == "Z":
+            return " "
+        if _vanishes(character, rules.reference):
+            return ""
+        parts = character
+        if not rules.keep_accents:
+            decomposed = unicodedata.normalize("NFD", character)
+            parts = "".join(part for part in decomposed if unicodedata.category(part) != "Mn")
+        if rules.lower_case:
+            parts = "".join(part.lower() for part in parts)
+        parts = "".join(f" {part} " if _is_punctuation(part) else part for part in parts)
+        alone = rules.space_ideographs and _is_ideograph(ord(character), rules.reference)
+        return f" {parts} " if alone else parts
+
+    return CharacterTable(normalized)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -224,12 +212,7 @@ LARGEST_FILE = 1 << 26  # bytes
 
 
 def read_vocabulary(file: Path) -> list[str]:
-    """The pieces of `vocab.txt`; the place of a line is the id of its piece. Blank lines at the end are none.
-
-    Raises:
-        MissingInput: no such file.
-        DamagedData: not a vocabulary, or one that two readers would number differently.
-    """
+    """The pieces of `vocab.txt`; the place of a line is the id of its piece. Blank lines at the end are none."""
     try:
         with open_input(file) as opened:
             if (size := os.fstat(opened.fileno()).st_size) > LARGEST_FILE:
@@ -243,11 +226,7 @@ def read_vocabulary(file: Path) -> list[str]:
 
 
 def check_vocabulary(pieces: Sequence[str], source: str) -> None:
-    """Refuse what is no WordPiece vocabulary of BERT's kind.
-
-    Raises:
-        DamagedData: a special piece is missing, a piece occurs twice, is empty or holds a blank.
-    """
+    """Refuse what is no WordPiece vocabulary of BERT's kind."""
     if len(pieces) > MOST_PIECES:
         raise DamagedData(source, f"has {len(pieces):,} pieces, no model has more than {MOST_PIECES:,}")
     ids: dict[str, int] = {}
@@ -334,10 +313,6 @@ class WordPieceTokenizer(Tokenizer):
 
     Args:
         vocabulary: the pieces in the order of their ids. The special ones are found by their names.
-        normalization: what happens to text first.
-
-    Raises:
-        DamagedData: a special piece is missing, or a piece occurs twice.
     """
 
     def __init__(
@@ -363,12 +338,10 @@ class WordPieceTokenizer(Tokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """Number of pieces, specials included."""
         return len(self.vocabulary)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the pieces and the normalisation: equal fingerprints give equal ids, whatever the file."""
         return self._fingerprint
 
     @cached_property
@@ -376,15 +349,12 @@ class WordPieceTokenizer(Tokenizer):
         return wordpiece_fingerprint(self.vocabulary, asdict(self.normalization))
 
     def answers_to(self, fingerprint: str) -> bool:
-        """Whether a recorded fingerprint is that of this tokenizer."""
         return fingerprint == self.fingerprint
 
     def normalize(self, text: str) -> str:
-        """The words of a text with single blanks between them; each ideograph and sign of punctuation is a word."""
         return " ".join(basic_words(text, self.normalization))
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without specials. A literal "[MASK]" in it is text."""
         known = self._pieces
         return [number for word in basic_words(text, self.normalization) for number in known[word].ids]
 
@@ -417,11 +387,9 @@ class WordPieceTokenizer(Tokenizer):
         return text
 
     def piece(self, number: int) -> str:
-        """The piece with an id."""
         return self.vocabulary[number]
 
     def piece_to_id(self, piece: str) -> int:
-        """The id of a piece, `unk_id` if there is none."""
         return self._ids.get(piece, self.unk_id)
 
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:
@@ -429,7 +397,6 @@ class WordPieceTokenizer(Tokenizer):
         return np.array([not piece.startswith(CONTINUES) for piece in self.vocabulary], dtype=np.bool_)
 
     def save(self, directory: Path) -> None:
-        """Write `vocab.txt` and the files of the Hugging Face libraries into an existing directory."""
         write_text(directory / VOCABULARY_NAME, "".join(piece + "\n" for piece in self.vocabulary))
         files = {
             JSON_NAME: wordpiece_tokenizer_json(self.vocabulary, self.normalization),
@@ -437,7 +404,7 @@ class WordPieceTokenizer(Tokenizer):
             SPECIAL_TOKENS_NAME: wordpiece_special_tokens_map(),
         }
         for name, content in files.items():
-            write_text(directory / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+            save_json(directory / name, content)
 
 
 @lru_cache(maxsize=4)
@@ -454,11 +421,7 @@ ORIGINAL = "put the vocab.txt that the model was trained with beside it"
 
 
 def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
-    """The pieces in a `tokenizer.json` whose model is WordPiece, in the order of their ids.
-
-    Raises:
-        DamagedData: not BERT's kind of WordPiece, or its ids have gaps, or it cuts further tokens out of the text.
-    """
+    """The pieces in a `tokenizer.json` whose model is WordPiece, in the order of their ids."""
     model = content["model"]
     entries = model.get("vocab")
     if not isinstance(entries, dict) or not all(type(number) is int for number in entries.values()):
@@ -486,10 +449,6 @@ def normalization_settings(file: Path, config: dict[str, Any], normalizer: objec
 
     BERT's classes of transformers take them from `tokenizer_config.json` alone; where that names none of them, the
     normaliser of `tokenizer.json` says it.
-
-    Raises:
-        DamagedData: a normaliser that is not BERT's.
-        InvalidConfiguration: a setting of another kind, or another class than BERT's.
     """
     place = file.parent / CONFIG_NAME
     stated: dict[str, Any] = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}

@@ -159,8 +159,8 @@ def test_an_entry_that_lies_is_refused(writer, tmp_path, lie):
 HEADERS = {
     "big-endian": ({"big_endian": True}, "big-endian"),
     "a format of the future": ({"min_consumer": 2}, "version"),
-    "no shards": ({"shards": 0}, "speaks of 0 data files"),
-    "too many shards": ({"shards": 10**9}, "speaks of 1000000000 data files"),
+    "no shards": ({"shards": 0}, "lists 0 data files"),
+    "too many shards": ({"shards": 10**9}, "lists 1000000000 data files"),
 }
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from albert.experiments.cost import Cost, Plan, PlannedJob, share_done
+from albert.experiments.execution import Cost, Plan, PlannedJob, share_done
 from albert.experiments.grids import GRIDS, grid_of
 from albert.experiments.jobs import Finetuning, Folders, Pretraining, has_text, jobs_of, keep_study, own_files, study_of
 from albert.experiments.report import as_csv, body, markdown, progress_of, side_by_side

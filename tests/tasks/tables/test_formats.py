@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
-from albert.tasks.table_files import columns_of, read_table
+from albert.tasks.custom import read_table
+from albert.tasks.table_task import columns_of
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
 LETTERS = st.characters(exclude_categories=("Cs",), exclude_characters="\0\t\n\r ")

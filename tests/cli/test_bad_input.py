@@ -280,7 +280,7 @@ MODELS = [
     ),
     Case("file for a model", "predict {here}/a.bin --classify x", 66, r"{here}/a\.bin: is a file", {"a.bin": b"a"}),
     Case("folder that is no model", "predict {text} --classify x", 66, r"{text}/config\.json"),
-    Case("unknown preset", "info albert-bse", 69, "albert-bse: is no preset; .+; did you mean 'albert-base'"),
+    Case("unknown preset", "info albert-bse", 69, "albert-bse: is not a preset; .+; did you mean 'albert-base'"),
     Case("no mask", "predict {pretrained} --fill-mask nothing", 2, r".+\[MASK\]"),
     Case("nothing asked", "predict {pretrained}", 2, "albert predict: nothing is asked; give one of --fill-mask"),
     Case("no answers", "predict {pretrained} --fill-mask [MASK] --top-k 0", 2, "--top-k: is 0"),

@@ -246,7 +246,7 @@ def test_what_lies_here_goes_before_a_preset(scene, monkeypatch, tmp_path: Path)
 
 
 def test_a_misspelt_preset_is_corrected(refused) -> None:
-    with pytest.raises(Unavailable, match="is no preset; .*did you mean 'albert-base'"):
+    with pytest.raises(Unavailable, match="is not a preset; .*did you mean 'albert-base'"):
         find("albert-bse")
     code, said = refused("albert-bse")
     assert code == 69 and "did you mean" in said
@@ -259,7 +259,7 @@ def test_a_misspelt_preset_is_corrected(refused) -> None:
     [
         ("albert-base --max-length 0", "--max-length: is 0, at least 1 is needed"),
         ("albert-base --batch-size 0 --measure", "--batch-size: is 0, at least 1 is needed"),
-        ("albert-base --batch-size 4", "--batch-size: is of what is measured or planned; add --measure or --memory"),
+        ("albert-base --batch-size 4", "--batch-size: requires --measure or --memory; add one of them"),
         ("albert-base --memory-limit 8GB", "--memory-limit: requires --memory; add --memory"),
         ("albert-base --memory --memory-limit 8", "--memory-limit: '8' is not a valid size; write it as 24GB or 800MB"),
         ("albert-base --memory --max-length 513", "--max-length: is 513, the model has 512 positions"),

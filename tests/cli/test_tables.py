@@ -159,7 +159,7 @@ def test_a_table_without_runs_is_shown_with_the_papers_figures(tmp_path, capsys)
         (["run", "5", "--data", "{here}/absent"], 66, "{here}/absent: "),
         (["run", "55", "--data", "{corpus}"], 2, "table 55: unknown; did you mean '5'?"),
         (["run", "--data", "{corpus}"], 2, "albert tables: no table is named"),
-        (["run", "5", "--data", "{corpus}", "--glue-data", "{here}/absent"], 66, "{here}/absent: is no folder"),
+        (["run", "5", "--data", "{corpus}", "--glue-data", "{here}/absent"], 66, "{here}/absent: is not a folder"),
         (["plan", "5", "--data", "{corpus}", "--files", "sst-2"], 2, "--files: 'sst-2' is not TASK/SPLIT=FILE"),
         (["plan", "5", "--data", "{corpus}", "--threads", "0"], 2, "--threads: is 0, at least 1 is needed"),
         (["export", "{here}/copy"], 66, "{here}/root/study.json: no tables were run here"),

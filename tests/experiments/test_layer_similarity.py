@@ -14,7 +14,7 @@ from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 from albert.experiments.layers import cut_passages, measure_layers
 from albert.experiments.quickstart import load_chapters
-from albert.inference.layers import layer_movement
+from albert.inference.inspection import layer_movement
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import MissingInput

@@ -189,6 +189,7 @@ def test_what_cannot_be_written_is_refused_in_one_line(config: AlbertConfig, sav
 def test_a_missing_extra_is_named(config: AlbertConfig, saved: Save, tmp_path: Path, monkeypatch, capsys):
     for module in [name for name in sys.modules if name.startswith("albert.inference.onnx_")]:
         monkeypatch.delitem(sys.modules, module)
+        monkeypatch.delattr(module)
     monkeypatch.setitem(sys.modules, "onnx", None)
     code = run(["export", "onnx", str(saved(AlbertModel(config))), "--output", str(tmp_path / "onnx")])
     assert code == 69

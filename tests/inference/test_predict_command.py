@@ -76,7 +76,7 @@ def test_a_question_is_answered(saved: Save, config: AlbertConfig, capsys: pytes
         (["--question", "a"], "give --context"),
         (["--context", "a", "--classify", "b"], "--context: goes with --question or --choose"),
         (["--choose", "a", "b"], "--choose: needs a text to answer from; give --context"),
-        (["--choose", "a", "--context", "b"], "one option is no choice"),
+        (["--choose", "a", "--context", "b"], "needs at least two options"),
         (["--choose", "a", "b", "--tag", "c"], "--tag, --choose together"),
         (["--pair", "a", "--fill-mask", "b"], "--pair: goes with --classify"),
         (["--output", "a", "--classify", "b"], "--output: goes with --input"),

@@ -13,7 +13,7 @@ import transformers
 
 from albert.inference.engine import PackedModel
 from albert.inference.predictor import Predictor
-from albert.inference.tasks import encode_with_masks, fill_masks
+from albert.inference.tasks import Lengths, Network, encode_with_masks, fill_masks
 from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPreTraining,
@@ -73,6 +73,11 @@ class EveryPiece(PackedModel):
             yield number, self.logits[: len(each)], None
 
 
+def every_piece(tokenizer: Tokenizer) -> Network:
+    model = EveryPiece(tokenizer.vocab_size)
+    return Network(model, model, tokenizer, Lengths(64, 32, 16))
+
+
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
 def test_every_piece_fills_a_mask_as_decoding_the_whole_text_would(kind: str, tokenizer: Tokenizer) -> None:
     if kind == "wordpiece":
@@ -88,7 +93,7 @@ def test_every_piece_fills_a_mask_as_decoding_the_whole_text_would(kind: str, to
         "☃[MASK] -",
     ]
     ids = encode_with_masks(tokenizer, texts, 64)
-    filled = fill_masks(EveryPiece(tokenizer.vocab_size), tokenizer, 64, texts, top_k=1000)
+    filled = fill_masks(every_piece(tokenizer), texts, top_k=1000)
     special, mask = tokenizer.special_ids, tokenizer.mask_id
     for masks, row in zip(filled, [each.tolist() for each in ids], strict=True):
         places = [place for place, piece in enumerate(row) if piece == mask]
@@ -107,7 +112,7 @@ def test_the_text_around_a_mask_is_decoded_once_for_all_pieces(tokenizer: Tokeni
     monkeypatch.setattr(
         type(tokenizer), "decode", lambda self, ids, **how: lengths.append(len(ids)) or decode(self, ids, **how)
     )
-    fill_masks(EveryPiece(tokenizer.vocab_size), tokenizer, 64, ["the cat saw [MASK] the dog"] * 5, top_k=300)
+    fill_masks(every_piece(tokenizer), ["the cat saw [MASK] the dog"] * 5, top_k=300)
     assert len(lengths) <= 3 * 300 + 3 * 5 and sum(length > 3 for length in lengths) <= 3 * 5
 
 
@@ -162,7 +167,7 @@ def test_batching_changes_no_answer(saved: Save, config: AlbertConfig) -> None:
     predictor = open_exactly(saved(AlbertForSequenceClassification(config, 2)))
     texts = ["the cat " * n for n in (1, 9, 3, 20, 0, 7, 2)]
     together = predictor.classify_batch(texts)
-    predictor._model.micro_batch_tokens = 30
+    predictor._network.model.micro_batch_tokens = 30
     apart = predictor.classify_batch(texts)
     _assert_equal_scores(together, apart)
     _assert_equal_scores(together, [predictor.classify(text) for text in texts])
@@ -335,7 +340,7 @@ def test_every_word_of_a_long_text_is_tagged_where_it_has_most_context(saved: Sa
     found = predictor.tag(text)
     assert [word["word"] for word in found] == text.split()
     assert all(word["word"] == text[word["start"] : word["end"]] for word in found)
-    predictor._model.micro_batch_tokens = 1
+    predictor._network.model.micro_batch_tokens = 1
     assert predictor.tag(text) == [word | {"score": pytest.approx(word["score"], rel=1e-4)} for word in found]
 
 

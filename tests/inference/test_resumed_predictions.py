@@ -15,10 +15,9 @@ import torch
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.model_commands import predict_main as main
-from albert.inference import outputs as partial_output
+from albert.inference import files as partial_output
 from albert.inference.abilities import Ability
-from albert.inference.files import batches_of
-from albert.inference.records import opened_input
+from albert.inference.files import batches_of, opened_input
 from albert.model.albert import AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import CannotCreate, WriteFailed

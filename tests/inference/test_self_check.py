@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from albert.inference.self_check import check_settings, plausible_settings
+from albert.inference.inspection import check_settings, plausible_settings
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import pack

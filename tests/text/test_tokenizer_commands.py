@@ -168,7 +168,7 @@ def test_what_has_no_shape_is_shown_as_an_escape(run, directories):
         (["encode", "--tokenizer", "{nowhere}", "a"], MissingInput, "nowhere: No such file"),
         (["encode", "--tokenzier", "x"], UsageError, "did you mean '--tokenizer'"),
         (["encdoe"], UsageError, "did you mean 'encode'"),
-        (["decode", "--tokenizer", "{here}", "300"], UsageError, "id 300: is none of this vocabulary's, 0 to 299"),
+        (["decode", "--tokenizer", "{here}", "300"], UsageError, "id 300: is not an id of this vocabulary, 0 to 299"),
         (["decode", "--tokenizer", "{here}", "x"], UsageError, "'x'"),
         (["encode", "--tokenizer", "{here}"], MissingInput, "standard input: holds no line"),
         (["convert", "{here}", "--output", "{here}"], CannotCreate, "exists already"),
@@ -189,7 +189,7 @@ def test_lines_that_cannot_be_read_are_named(standard_input, tokenizer_directory
     with pytest.raises(DamagedData, match="standard input:2: is not UTF-8"):
         command.main(["encode", "--tokenizer", str(tokenizer_directory)])
     standard_input(b"5 6\n5 -6\n")
-    with pytest.raises(DamagedData, match="'-6' is no id"):
+    with pytest.raises(DamagedData, match="'-6' is not an id"):
         command.main(["decode", "--tokenizer", str(tokenizer_directory)])
     standard_input(b"", terminal=True)
     with pytest.raises(UsageError, match="TEXT: is missing"):

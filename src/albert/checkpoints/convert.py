@@ -272,7 +272,7 @@ def convert(
         AlbertError: whatever is wrong with the source, see `read_source`.
     """
     if output.exists() and not replace_output:
-        raise CannotCreate(output, "exists already", "choose another name, or say --replace")
+        raise CannotCreate(output, "exists already", "choose another name, or add --replace")
     archive = Path(source)
     if not is_archive(archive):
         return _convert(source, output, options, tokenizer, labels, replace_output)

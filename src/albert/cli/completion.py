@@ -58,15 +58,14 @@ def describe_commands() -> tuple[dict[str, tuple[str, ...]], dict[str, list[Opti
         try:
             dispatch([*words, DESCRIBE])
         except CommandParts as found:
-            parts[words[0]] = found.parts
-            waiting += [(words[0], part) for part in found.parts]
+            parts[words[0]] = found.args
+            waiting += [(words[0], part) for part in found.args]
         except CommandOptions as found:
-            options[" ".join(words)] = options_of(found.shape)
+            options[" ".join(words)] = options_of(found.args[0])
     return parts, options
 
 
 def _flags(options: list[Option]) -> list[str]:
-    """The options that are offered, by their short names."""
     named = [option for option in options if option.long]
     off = [f"--no-{option.short.removeprefix('--')}" for option in named if option.default == "on"]
     return [*(option.short for option in named), *off, "--help", "--help-all"]

@@ -39,15 +39,20 @@ def run_convert(args: Convert) -> int:
         place=args.tokenizer, without=args.without_tokenizer, lower_case=args.lower_case, keep_accents=args.keep_accents
     )
     made = convert(args.source, args.output, options, tokenizer, args.labels, args.replace)
-    console = open_console()
     table = Table(title="albert convert", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
     for name, value in rows(made, args.output):
         table.add_row(name, escape(value))
-    console.print(table)
-    console.print(f"next: {next_command(made, args.output)}", markup=False)
+    _print(table, next_command(made, args.output))
     return 0
+
+
+def _print(table: Table, following: str) -> None:
+    """Print a table, and what to do next."""
+    console = open_console()
+    console.print(table)
+    console.print(f"next: {following}" if following else "", markup=False)
 
 
 def rows(made: Conversion, output: Path) -> list[tuple[str, str]]:
@@ -120,9 +125,8 @@ def onnx(args: ExportOnnx) -> int:
         told["left out"] = f"{made.left_out}: nobody trained it"
     told |= {check.runtime: f"largest difference: {exporting.usual_differences(check)}" for check in made.checks}
     told["written"] = args.output
-    console = open_console()
-    console.print(facts("albert export onnx", told))
-    console.print(f"next: albert verify {shlex.quote(str(args.output))}" if args.output.is_dir() else "", markup=False)
+    following = f"albert verify {shlex.quote(str(args.output))}" if args.output.is_dir() else ""
+    _print(facts("albert export onnx", told), following)
     return 0
 
 
@@ -137,9 +141,8 @@ def sentence_transformers(args: ExportSentenceTransformers) -> int:
         "texts": f"of at most {vectors.longest} tokens; sentence-transformers cuts longer ones without a word",
         "written": args.output,
     }
-    console = open_console()
-    console.print(facts("albert export sentence-transformers", told))
-    console.print(f"next: SentenceTransformer({str(args.output)!r}).encode(texts)", markup=False)
+    following = f"SentenceTransformer({str(args.output)!r}).encode(texts)"
+    _print(facts("albert export sentence-transformers", told), following)
     return 0
 
 
@@ -161,9 +164,7 @@ def run_quantize(args: Quantize) -> int:
         for name, largest in made.moved.largest.items()
     }
     told["written"] = args.output
-    console = open_console()
-    console.print(facts("albert quantize", told))
-    console.print(f"next: albert info {shlex.quote(str(args.output))}", markup=False)
+    _print(facts("albert quantize", told), f"albert info {shlex.quote(str(args.output))}")
     return 0
 
 

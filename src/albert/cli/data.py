@@ -174,11 +174,7 @@ def verify_main(arguments: list[str]) -> int:
 
 
 def whole_directories(path: Path) -> list[Path]:
-    """The directories with a manifest that a path stands for: itself, or the model and checkpoints of a run.
-
-    Raises:
-        MissingInput: there is none.
-    """
+    """The directories with a manifest that a path stands for: itself, or the model and checkpoints of a run."""
     if (path / MANIFEST_NAME).is_file():
         return [path]
     run = RunFolder(path)
@@ -284,10 +280,8 @@ def _existing(path: Path) -> Path:
 
 
 def _size(count: float) -> str:
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count / 1e3:,.1f} kB"
+    unit, size = next((each for each in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)) if count >= each[1]), ("kB", 1e3))
+    return f"{count / size:,.1f} {unit}"
 
 
 def _duration(seconds: float) -> str:

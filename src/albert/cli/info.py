@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,30 +19,11 @@ from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.cli.model_commands import Info
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, facts, group_of, in_millions, other_names, show_presets, show_size, table
-from albert.experiments.directory_reports import (
-    CorpusReport,
-    ModelReport,
-    TokenizerReport,
-    corpus_report,
-    model_report,
-    tokenizer_report,
-)
-from albert.experiments.sizes import (
-    ComparedFigure,
-    Comparison,
-    Measurement,
-    MemoryPlan,
-    SizeReport,
-    compare,
-    measure_throughput,
-    memory_plan,
-    size_report,
-)
-from albert.inference.self_check import SelfCheck, check_settings
+from albert.experiments import directory_reports, sizes
+from albert.inference.inspection import SelfCheck, check_settings
 from albert.model.config import OTHER_NAMES, PRESETS, AlbertConfig, preset_name, sharing_plan
 from albert.model.cost import TrainingMemory, count_parameters
 from albert.runtime.devices import default_precision, describe_machine, free_memory, pick_device
-from albert.runtime.environment import Precision
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean
 from albert.runtime.json_files import to_json
 from albert.text.shards import DESCRIPTION_NAME
@@ -51,14 +32,8 @@ from albert.text.tokenizer_loading import vocabulary_file
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a name stands for.
-
-    Args:
-        kind: what it is.
-        name: the preset's own name, or the name as it was typed.
-        directory: where it is, of all but presets.
-        config: the architecture, of presets and models.
-    """
+    """What a name stands for: a preset's own name or the name as it was typed; the directory, of all but presets; the
+    architecture, of presets and models."""
 
     kind: Literal["preset", "model", "corpus", "tokenizer"]
     name: str
@@ -86,7 +61,7 @@ def find(what: str, revision: str | None = None) -> Found:
             raise
         nearest = did_you_mean(what, [*PRESETS, *OTHER_NAMES])
         remedy = nearest if nearest.startswith("did") else "`albert info` lists the presets"
-        raise type(error)(error.subject, f"is no preset; {error.why}", remedy) from error
+        raise type(error)(error.subject, f"is not a preset; {error.why}", remedy) from error
     if not (directory / CONFIG_NAME).is_file() and vocabulary_file(directory).is_file():
         return Found(kind="tokenizer", name=what, directory=directory)
     return Found(kind="model", name=what, directory=directory, config=read_config(directory)[0])
@@ -96,7 +71,7 @@ def find(what: str, revision: str | None = None) -> Found:
 # Two architectures side by side, and what is said of them.
 
 
-def show_comparison(console: Console, comparison: Comparison) -> None:
+def show_comparison(console: Console, comparison: sizes.Comparison) -> None:
     """Two architectures side by side, then the claims about them."""
     one, other = comparison.one.name, comparison.other.name
     made = table(f"{one} beside {other}", "", one, other, "ratio", "change")
@@ -106,21 +81,16 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
         in_unit = in_millions(max(figure.one, figure.other) for figure in figures)
         shown = "{:,}".format if group == "parameters" else in_unit
         for figure in figures:
-            change = f"{figure.one / figure.other - 1:+.1%}"
-            made.add_row(f"  {figure.what}", shown(figure.one), shown(figure.other), _ratio(figure), change)
+            change = f"{figure.ratio - 1:+.1%}"
+            ratio = f"1 : {1 / figure.ratio:.2f}" if figure.one <= figure.other else f"{figure.ratio:.2f} : 1"
+            made.add_row(f"  {figure.what}", shown(figure.one), shown(figure.other), ratio, change)
     console.print(made)
     if comparison.claims:
         console.print()
         console.print(_claims(comparison))
 
 
-def _ratio(figure: ComparedFigure) -> str:
-    """The smaller is 1: "1 : 9.34"."""
-    one, other = figure.one, figure.other
-    return f"1 : {other / one:.2f}" if one <= other else f"{one / other:.2f} : 1"
-
-
-def _group_title(group: str, comparison: Comparison) -> str:
+def _group_title(group: str, comparison: sizes.Comparison) -> str:
     lengths = {comparison.one.sequence_length, comparison.other.sequence_length}
     tokens = f" of {lengths.pop():,} tokens" if len(lengths) == 1 else ""
     titles = {
@@ -131,7 +101,7 @@ def _group_title(group: str, comparison: Comparison) -> str:
     return titles.get(group, group)
 
 
-def _claims(comparison: Comparison) -> Table:
+def _claims(comparison: sizes.Comparison) -> Table:
     made = Table(title="What is said of the two", title_justify="left", title_style="bold", box=None, show_header=False)
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")
@@ -152,7 +122,7 @@ _MATCHES = {True: "every file matches", False: "none: unverified"}
 _BELONGS = {True: "the one it was made with", False: "NOT the one it was made with", None: "not recorded"}
 
 
-def show_model(console: Console, report: ModelReport, size: SizeReport) -> None:
+def show_model(console: Console, report: directory_reports.ModelReport, size: sizes.SizeReport) -> None:
     """A model directory: what it is, its tensors, its tokenizer."""
     about: dict[str, object] = {
         "directory": report.directory,
@@ -161,7 +131,7 @@ def show_model(console: Console, report: ModelReport, size: SizeReport) -> None:
         "parameters in memory": report.parameters,
         "weights": bytes_of(report.weight_bytes),
         "manifest": _MATCHES[report.verified],
-        "shape": _shape(size),
+        "shape": "of no preset" if size.preset is None else f"that of {size.preset}" + ", but for" * bool(size.differs),
     }
     for field, (own, of_preset) in size.differs.items():
         about[f"  {field}"] = f"{own}, {size.preset} has {of_preset}"
@@ -177,13 +147,7 @@ def show_model(console: Console, report: ModelReport, size: SizeReport) -> None:
         console.print()
 
 
-def _shape(size: SizeReport) -> str:
-    if size.preset is None:
-        return "of no preset"
-    return f"that of {size.preset}" + (", but for" if size.differs else "")
-
-
-def _tensors(report: ModelReport) -> dict[str, object]:
+def _tensors(report: directory_reports.ModelReport) -> dict[str, object]:
     found = report.tensors
     named = {
         "random, train them first": found.newly_initialised,
@@ -197,7 +161,7 @@ def _tensors(report: ModelReport) -> dict[str, object]:
     return lines | ({"doubtful": "; ".join(found.notes)} if found.notes else {})
 
 
-def show_tokenizer(console: Console, report: TokenizerReport | None) -> None:
+def show_tokenizer(console: Console, report: directory_reports.TokenizerReport | None) -> None:
     """A tokenizer, or that there is none."""
     if report is None:
         console.print(facts("Tokenizer", {"none": "the directory holds no vocabulary"}))
@@ -207,7 +171,7 @@ def show_tokenizer(console: Console, report: TokenizerReport | None) -> None:
     console.print()
 
 
-def show_corpus(console: Console, report: CorpusReport) -> None:
+def show_corpus(console: Console, report: directory_reports.CorpusReport) -> None:
     """A prepared corpus."""
     said = report.description
     dropped = sum(said.documents_dropped.values())
@@ -277,25 +241,16 @@ _KEPT = {
 
 
 def bytes_from(option: str, size: str) -> int:
-    """Bytes of a size as it is written: 24GB, 22.5 GiB, 800MB.
-
-    Raises:
-        UsageError: it is not a valid size.
-    """
+    """Bytes of a size as it is written: 24GB, 22.5 GiB, 800MB; raises UsageError."""
     written = _SIZE.fullmatch(size.strip())
     if written is None:
         raise UsageError(option, f"{size!r} is not a valid size", "write it as 24GB or 800MB")
     return int(float(written[1]) * _UNITS[written[2].lower()])
 
 
-def show_memory_plan(console: Console, plan: MemoryPlan, layers: int) -> None:
-    """A training step at its peak, with and without activation checkpointing.
-
-    Args:
-        console: where to.
-        plan: what to show.
-        layers: how many layers are applied.
-    """
+def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> None:
+    """A training step at its peak, with and without activation checkpointing, of a model that applies so many
+    layers."""
     console.print(_table(plan, layers))
     where = "GPU" if plan.device == "cuda" else "CPU"
     console.print(
@@ -304,7 +259,7 @@ def show_memory_plan(console: Console, plan: MemoryPlan, layers: int) -> None:
     )
 
 
-def _table(plan: MemoryPlan, layers: int) -> Table:
+def _table(plan: sizes.MemoryPlan, layers: int) -> Table:
     both = (plan.all_kept, plan.checkpointed)
     shown = in_millions(some.peak for some in both)
     title = f"A training step of {plan.batch_size:,} × {plan.sequence_length:,} tokens, MB"
@@ -368,12 +323,12 @@ def describe(args: Info, console: Console) -> dict[str, Any]:
         if other.config is None:
             raise UsageError("--compare", f"{args.compare} is a {other.kind}, an architecture is needed")
         architectures[other.name] = other.config
-    length = _measured_length(args, architectures.values()) if args.measure else 0
+    length = _length(args, architectures.values(), MEASURED_LENGTH) if args.measure else 0
     # What may be refused comes before anything is shown.
     plan = _plan(args, found.config) if args.memory else None
     check = check_settings(found.directory, device=args.device) if args.self_check else None
-    reports = [size_report(name, config, args.max_length) for name, config in architectures.items()]
-    said = _one(found, reports[0], console) if args.compare is None else _two(reports[0], reports[-1], console)
+    reports = [sizes.size_report(name, config, args.max_length) for name, config in architectures.items()]
+    said = _described(found, reports if args.compare is None else [reports[0], reports[-1]], console)
     if check is not None:
         show_self_check(console, check)
         said["self_check"] = {**asdict(check), "verdict": check.verdict}
@@ -386,21 +341,21 @@ def describe(args: Info, console: Console) -> dict[str, Any]:
     return said
 
 
-def _one(found: Found, report: SizeReport, console: Console) -> dict[str, Any]:
+def _described(found: Found, reports: list[sizes.SizeReport], console: Console) -> dict[str, Any]:
+    """A preset, a model, or two of them side by side."""
+    report, *others = reports
+    if others:
+        comparison = sizes.compare(report, others[0])
+        show_comparison(console, comparison)
+        return {"kind": "comparison", **comparison.to_json()}
     if found.kind == "preset":
         _show_heading(console, report)
         show_size(console, report)
         return {"kind": "preset", **report.to_json()}
-    model = model_report(found.directory)
+    model = directory_reports.model_report(found.directory)
     show_model(console, model, report)
     show_size(console, report)
     return {"kind": "model", "model": model.to_json(), **report.to_json()}
-
-
-def _two(one: SizeReport, other: SizeReport, console: Console) -> dict[str, Any]:
-    comparison = compare(one, other)
-    show_comparison(console, comparison)
-    return {"kind": "comparison", **comparison.to_json()}
 
 
 def _machine(console: Console) -> dict[str, Any]:
@@ -408,9 +363,7 @@ def _machine(console: Console) -> dict[str, Any]:
     console.print(facts("This machine", machine))
     console.print()
     show_presets(console)
-    console.print(
-        "\n[bold]albert info NAME[/bold] tells all of one, [bold]--compare OTHER[/bold] sets two side by side."
-    )
+    console.print("\n[bold]albert info NAME[/bold] shows all of one, [bold]--compare OTHER[/bold] compares two.")
     presets = {
         name: {"configuration": asdict(config), "parameters": count_parameters(config).model}
         for name, config in PRESETS.items()
@@ -420,17 +373,17 @@ def _machine(console: Console) -> dict[str, Any]:
 
 def _data(found: Found, console: Console) -> dict[str, Any]:
     if found.kind == "corpus":
-        corpus = corpus_report(found.directory)
+        corpus = directory_reports.corpus_report(found.directory)
         show_corpus(console, corpus)
         return {"kind": "corpus", **corpus.to_json()}
-    tokenizer = tokenizer_report(found.directory)
+    tokenizer = directory_reports.tokenizer_report(found.directory)
     show_tokenizer(console, tokenizer)
     return {"kind": "tokenizer", "directory": str(found.directory), "tokenizer": to_json(tokenizer)}
 
 
-def _measured_length(args: Info, configs: Iterable[AlbertConfig]) -> int:
+def _length(args: Info, configs: Iterable[AlbertConfig], default: int | None = None) -> int:
     longest = min(config.max_position_embeddings for config in configs)
-    length = min(MEASURED_LENGTH, longest) if args.max_length is None else args.max_length
+    length = min(default or longest, longest) if args.max_length is None else args.max_length
     if length > longest:
         raise UsageError("--max-length", f"is {length}, the model has {longest} positions")
     return length
@@ -438,29 +391,23 @@ def _measured_length(args: Info, configs: Iterable[AlbertConfig]) -> int:
 
 def _measure(args: Info, architectures: dict[str, AlbertConfig], length: int, console: Console) -> dict[str, Any]:
     device = pick_device(args.device)
-    measurement = show_throughput(
-        console,
-        architectures,
-        sequence_length=length,
-        batch_size=args.batch_size,
-        device=device,
-        precision=default_precision(device) if args.precision == "auto" else args.precision,
+    precision = default_precision(device) if args.precision == "auto" else args.precision
+    measurement = sizes.measure_throughput(
+        architectures, sequence_length=length, batch_size=args.batch_size, device=device, precision=precision
     )
+    show_throughput(console, measurement)
     return asdict(measurement)
 
 
-def _plan(args: Info, config: AlbertConfig) -> MemoryPlan:
+def _plan(args: Info, config: AlbertConfig) -> sizes.MemoryPlan:
     limit = None if args.memory_limit is None else bytes_from("--memory-limit", args.memory_limit)
-    longest = config.max_position_embeddings
-    length = longest if args.max_length is None else args.max_length
-    if length > longest:
-        raise UsageError("--max-length", f"is {length}, the model has {longest} positions")
+    length = _length(args, [config])
     elsewhere = args.device == "cuda" and not torch.cuda.is_available()
     device = torch.device("cuda") if elsewhere else pick_device(args.device)
     precision = args.precision
     if precision == "auto":
         precision = "bf16" if elsewhere else default_precision(device)
-    return memory_plan(
+    return sizes.memory_plan(
         config,
         batch_size=PLANNED_SEQUENCES if args.batch_size is None else args.batch_size,
         sequence_length=length,
@@ -471,7 +418,7 @@ def _plan(args: Info, config: AlbertConfig) -> MemoryPlan:
     )
 
 
-def _show_heading(console: Console, report: SizeReport) -> None:
+def _show_heading(console: Console, report: sizes.SizeReport) -> None:
     console.print(f"[bold]{report.name}[/bold]   {group_of(report.name)}")
     if names := other_names(report.name):
         console.print(f"  also {', '.join(names)}")
@@ -485,7 +432,7 @@ def _refuse_what_does_not_go_together(args: Info) -> None:
         if value is not None and value < 1:
             raise UsageError(option, f"is {value}, at least 1 is needed")
     if args.batch_size is not None and not (args.measure or args.memory):
-        raise UsageError("--batch-size", "is of what is measured or planned", "add --measure or --memory")
+        raise UsageError("--batch-size", "requires --measure or --memory", "add one of them")
     if args.memory_limit is not None and not args.memory:
         raise UsageError("--memory-limit", "requires --memory", "add --memory")
     if args.memory and args.compare is not None:
@@ -503,24 +450,8 @@ def _refuse_options(args: Info, found: Found, *options: str) -> None:
             raise UsageError(flag, f"goes with a model, {found.name} is a {found.kind}", "see albert info --help")
 
 
-def show_throughput(
-    console: Console,
-    architectures: Mapping[str, AlbertConfig],
-    *,
-    sequence_length: int,
-    batch_size: int | None,
-    device: torch.device,
-    precision: Precision,
-) -> Measurement:
-    """Measure, then show speeds and how they were measured (`measure_throughput` has the arguments and errors)."""
-    measurement = measure_throughput(
-        architectures, sequence_length=sequence_length, batch_size=batch_size, device=device, precision=precision
-    )
-    _show(console, measurement)
-    return measurement
-
-
-def _show(console: Console, measurement: Measurement) -> None:
+def show_throughput(console: Console, measurement: sizes.Measurement) -> None:
+    """Show speeds, and how they were measured."""
     first = next(iter(measurement.results.values()))
     where = f"{measurement.device.upper().replace('CUDA', 'GPU')}, {measurement.precision}"
     if measurement.device == "cpu":

@@ -43,13 +43,8 @@ LEGEND = Text.assemble(
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a segment lies in its corpus.
-
-    Attributes:
-        begin, end: its tokens, in the run of the whole corpus.
-        sentence_edges: where sentences begin inside it.
-        name: the document and the sentences, in words.
-    """
+    """Where a segment lies in its corpus: its tokens in the run of the whole corpus, where sentences begin inside it,
+    and the document and sentences in words."""
 
     begin: int
     end: int
@@ -286,7 +281,7 @@ def _show(console: Console, measured: list[LayerSimilarity], args: AnalyzeLayers
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# `albert quickstart`: the whole story on the embedded sample.
+# `albert quickstart`: every step on the embedded sample.
 
 
 def run_quickstart(args: Quickstart) -> int:

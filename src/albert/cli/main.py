@@ -37,7 +37,7 @@ class Command:
 
 COMMANDS: dict[str, Command] = {
     "quickstart": Command(
-        "albert.cli.model_commands", "the whole story on the embedded sample, in minutes", "quickstart_main"
+        "albert.cli.model_commands", "every step on the embedded sample, in a few minutes", "quickstart_main"
     ),
     "tokenizer": Command("albert.cli.tokenizer", "train a vocabulary, see what it makes of a text"),
     "prepare": Command("albert.cli.data", "text and a tokenizer to token shards, in parallel", "prepare_main"),
@@ -148,7 +148,7 @@ def run(arguments: list[str] | None = None) -> int:
             _say("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader went away (`albert info | head`). Nobody is left to tell, and the interpreter's own flush
+        # The reader went away (`albert info | head`): nothing can be printed, and the interpreter's own flush
         # at exit must not complain either. 141 is what the shell shows for a program that SIGPIPE ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -10,8 +10,7 @@ import tyro
 from tyro.conf import Positional
 
 from albert.api.options import Push
-from albert.cli.main import load_command
-from albert.cli.options import dispatch, parse
+from albert.cli.options import command, dispatch
 from albert.inference.abilities import ABILITIES
 from albert.inference.server.limits import Limits
 from albert.model.config import Activation
@@ -26,7 +25,24 @@ else:
 
 
 @dataclass(frozen=True)
-class Predict:
+class OpenedModel:
+    """Which model is asked, and how it computes."""
+
+    model: Positional[str]
+    """A model directory, a run directory, or a Hugging Face Hub id."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """Of the products in the encoder; auto is bf16 where the machine has it in hardware, else fp32."""
+    depth: int | None = None
+    """Layers to apply; a shared layer can be applied as often as you like."""
+    patience: int | None = None
+    """Decide a text early, as soon as so many depths in a row agree; the model must have learnt it (--exits)."""
+
+
+@dataclass(frozen=True)
+class Predict(OpenedModel):
     """Ask a trained model: fill masks, judge an order, classify, score, answer a question, tag words, choose, embed.
 
     What a model can do depends on its head: `albert pretrain` makes models that fill masks and judge orders,
@@ -41,8 +57,6 @@ class Predict:
     Example: albert predict run/model --input reviews.csv --text-field review --output answered.parquet
     """
 
-    model: Positional[str]
-    """A model directory, a run directory, or a Hugging Face Hub id."""
     fill_mask: str | None = None
     """A text with [MASK] in it, once or several times."""
     order: tuple[str, str] | None = None
@@ -88,35 +102,19 @@ class Predict:
     """Replace an existing output, or one that was begun with other settings."""
     top_k: int | None = None
     """How many pieces a mask, or how many answers a question gets; 5, but one answer to a question of a file."""
-    revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
     hidden_act: Activation | None = None
     """The activation, in place of config.json's: gelu_new is the tanh form that Google trained with."""
     num_attention_heads: int | None = None
     """The number of heads, in place of config.json's; the shapes of the weights do not show it."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Of the products in the encoder; auto is bf16 where the machine has it in hardware, else fp32."""
-    depth: int | None = None
-    """Layers to apply; a shared layer can be applied as often as you like."""
-    patience: int | None = None
-    """Decide a text early, as soon as so many depths in a row agree; the model must have learnt it (--exits)."""
     json: bool = False
     """JSON in place of a table."""
 
 
-def predict_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert predict`."""
-    args = parse(Predict, arguments, "albert predict")
-    return load_command("albert.cli.predict").run_predict(args)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert serve` is asked for.
+predict_main = command(Predict, "albert predict", "predict:run_predict")
 
 
 @dataclass(frozen=True)
-class Serve:
+class Serve(OpenedModel):
     """Answer over HTTP what a model can be asked, and show a page to try it in the browser.
 
     Requests of all callers are computed together. Memory, queue and time are bounded: what does not fit is refused
@@ -126,8 +124,6 @@ class Serve:
     Example: albert serve run/model --port 8000
     """
 
-    model: Positional[str]
-    """A model directory, a run directory, or a Hugging Face Hub id."""
     host: str = "127.0.0.1"
     """The address to listen at; 0.0.0.0 lets other machines in, and there is no password: put a proxy before it."""
     port: int = 8000
@@ -135,15 +131,6 @@ class Serve:
     allowed_host: tuple[str, ...] = ()
     """Names that requests may have in their Host header, beside localhost, 127.0.0.1, [::1] and the address of --host
     (with --host 0.0.0.0: any IP address); * allows all."""
-    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Of the encoder's matrix products; auto is the fastest that leaves scores as they are."""
-    depth: int | None = None
-    """Layers to apply, where they share their parameters more of them than trained, too."""
-    patience: int | None = None
-    """Decide a text as soon as so many layers in a row agree on its label."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
     threads: int | None = None
     """Threads of the model; all cores by default."""
     drain_timeout: float = 30.0
@@ -151,14 +138,7 @@ class Serve:
     limits: Limits = field(default_factory=Limits)
 
 
-def serve_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert serve`."""
-    args = parse(Serve, arguments, "albert serve")
-    return load_command("albert.cli.predict").run_serve(args)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert convert` is asked for.
+serve_main = command(Serve, "albert serve", "predict:run_serve")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,14 +187,8 @@ class Convert:
     """Replace an existing output."""
 
 
-def convert_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert convert`."""
-    args = parse(Convert, arguments, "albert convert")
-    return load_command("albert.cli.convert").run_convert(args)
+convert_main = command(Convert, "albert convert", "convert:run_convert")
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert export` is asked for.
 
 EXPORT_USAGE = """usage: albert export FORMAT MODEL --output PATH [options]
 
@@ -228,7 +202,21 @@ Examples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOnnx:
+class MadeOfModel:
+    """What is made of a model, and where it goes."""
+
+    model: Positional[str]
+    """A model directory, a run, or a Hub id."""
+    output: Path
+    """The directory to write."""
+    revision: str | None = None
+    """A branch, tag or commit of a Hub repository."""
+    replace: bool = False
+    """Replace an existing output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOnnx(MadeOfModel):
     """Write a model as one ONNX file in which the weights that layers share stand once.
 
     Inputs are input_ids, attention_mask and token_type_ids, any batch and length, padded on the right. The file is
@@ -238,8 +226,6 @@ class ExportOnnx:
     Example: albert export onnx runs/stars/model --output models/stars-onnx --precision int8
     """
 
-    model: Positional[str]
-    """A model directory, a run, or a Hub id."""
     output: Path
     """A directory, for the file with tokenizer, config.json and card; or the file alone, with a name in .onnx."""
     precision: Literal["fp32", "int8"] = "fp32"
@@ -248,14 +234,10 @@ class ExportOnnx:
     """The version of ONNX's operators, 17 to 24."""
     depth: int | None = None
     """Layers to apply; all by default. A model whose layers are one layer may go deeper than it was trained."""
-    revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
-    replace: bool = False
-    """Replace an existing output."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportSentenceTransformers:
+class ExportSentenceTransformers(MadeOfModel):
     """Copy a model to a directory that sentence-transformers opens, and albert and transformers as before.
 
     Its `encode` gives the vectors that `albert.load(PATH).embed` gives.
@@ -263,43 +245,27 @@ class ExportSentenceTransformers:
     Example: albert export sentence-transformers runs/mine/model --output models/vectors --normalize
     """
 
-    model: Positional[str]
-    """A model directory, a run, or a Hub id."""
-    output: Path
-    """The directory to write."""
     pooling: Literal["mean", "cls"] = "mean"
     """How tokens become the vector of a text: the mean of all, [CLS] and [SEP] among them, or what stands at [CLS]."""
     normalize: bool = False
     """Vectors of length 1."""
-    revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
-    replace: bool = False
-    """Replace an existing output."""
+
+
+_FORMATS = {
+    "onnx": command(ExportOnnx, "albert export onnx", "convert:onnx"),
+    "sentence-transformers": command(
+        ExportSentenceTransformers, "albert export sentence-transformers", "convert:sentence_transformers"
+    ),
+}
 
 
 def export_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert export`."""
-    return dispatch(
-        "albert export", EXPORT_USAGE, {"onnx": _onnx, "sentence-transformers": _sentence}, arguments, "format"
-    )
-
-
-def _onnx(arguments: list[str]) -> int:
-    args = parse(ExportOnnx, arguments, "albert export onnx")
-    return load_command("albert.cli.convert").onnx(args)
-
-
-def _sentence(arguments: list[str]) -> int:
-    args = parse(ExportSentenceTransformers, arguments, "albert export sentence-transformers")
-    return load_command("albert.cli.convert").sentence_transformers(args)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert quantize` is asked for.
+    """Run `albert export`."""
+    return dispatch("albert export", EXPORT_USAGE, _FORMATS, arguments, "format")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantize:
+class Quantize(MadeOfModel):
     """Write a model with 8-bit integers for matrices, one scale for each row: about a quarter of the size.
 
     Every command of albert opens the result, `albert predict` and `albert evaluate` among them; transformers does not.
@@ -308,34 +274,12 @@ class Quantize:
     Example: albert quantize runs/stars/model --output models/stars-int8
     """
 
-    model: Positional[str]
-    """A model directory, a run, or a Hub id."""
-    output: Path
-    """The directory to write."""
-    revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
-    replace: bool = False
-    """Replace an existing output."""
+
+quantize_main = command(Quantize, "albert quantize", "convert:run_quantize")
 
 
-def quantize_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert quantize`."""
-    args = parse(Quantize, arguments, "albert quantize")
-    return load_command("albert.cli.convert").run_quantize(args)
+push_main = command(Push, "albert push", "convert:run_push")
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert push` is asked for.
-
-
-def push_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert push`."""
-    args = parse(Push, arguments, "albert push")
-    return load_command("albert.cli.convert").run_push(args)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert analyze` is asked for.
 
 ANALYZE_USAGE = """usage: albert analyze COMMAND [options]
 
@@ -370,17 +314,10 @@ class AnalyzeLayers:
 
 
 def analyze_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert analyze`."""
-    return dispatch("albert analyze", ANALYZE_USAGE, {"layers": _layers}, arguments, "command")
+    """Run `albert analyze`."""
+    parts = {"layers": command(AnalyzeLayers, "albert analyze layers", "inspect:layers")}
+    return dispatch("albert analyze", ANALYZE_USAGE, parts, arguments, "command")
 
-
-def _layers(arguments: list[str]) -> int:
-    args = parse(AnalyzeLayers, arguments, "albert analyze layers")
-    return load_command("albert.cli.inspect").layers(args)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert info` is asked for.
 
 INFO_DESCRIPTION = """Describe a preset, a model directory or Hub id, or a prepared corpus; with no name, this machine.
 
@@ -426,14 +363,8 @@ class Info:
     """One JSON object in place of tables."""
 
 
-def info_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert info`."""
-    args = parse(Info, arguments, "albert info", INFO_DESCRIPTION)
-    return load_command("albert.cli.info").run(args)
+info_main = command(Info, "albert info", "info:run", INFO_DESCRIPTION)
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert show` is asked for.
 
 SEQUENCES, MASKING = SequenceRecipe(max_length=128), MaskingRecipe()
 """What is shown unless something else is asked for; the paper's 512 tokens fill a page each."""
@@ -466,14 +397,8 @@ class Show:
     masking: Annotated[MaskingRecipe, tyro.conf.arg(name="")] = MASKING
 
 
-def show_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert show`."""
-    args = parse(Show, arguments, "albert show")
-    return load_command("albert.cli.inspect").run_show(args)
+show_main = command(Show, "albert show", "inspect:run_show")
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert quickstart` is asked for.
 
 QUICKSTART_DESCRIPTION = """From raw text to answers on the embedded sample, in a few minutes on two cores.
 
@@ -492,7 +417,4 @@ class Quickstart:
     """The directory for everything the quickstart makes."""
 
 
-def quickstart_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert quickstart`."""
-    args = parse(Quickstart, arguments, "albert quickstart", QUICKSTART_DESCRIPTION)
-    return load_command("albert.cli.inspect").run_quickstart(args)
+quickstart_main = command(Quickstart, "albert quickstart", "inspect:run_quickstart", QUICKSTART_DESCRIPTION)

@@ -12,7 +12,7 @@ import textwrap
 import types
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from albert.api.keywords import EARLIER_NAMES, SAME_THING, keywords_of, nearest_name, read_options, switch, usual_name
+from albert.cli.main import load_command
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.json_files import field_docs
 
@@ -86,7 +87,6 @@ class Option:
 
     @property
     def name(self) -> str:
-        """How the table `COMMON` calls it."""
         return self.short.removeprefix("--") or self.field
 
 
@@ -254,11 +254,9 @@ def check_required(shape: type[Any], words: Sequence[str], program: str) -> None
     given = {word.partition("=")[0] for word in words}
     for option in options_of(shape):
         if option.is_required and option.long and option.long not in given:
-            raise UsageError(
-                option.long,
-                "is missing",
-                f"it is {_lower(_first_sentence(option.doc)).rstrip('.')}; see {program} --help",
-            )
+            what = _first_sentence(option.doc).rstrip(".")
+            what = what[:1].lower() + what[1:] if what[1:2].islower() or what[1:2] == " " else what
+            raise UsageError(option.long, "is missing", f"it is {what}; see {program} --help")
 
 
 def missing_positional(shape: type[Any]) -> str:
@@ -283,9 +281,14 @@ def show_help(shape: type[Any], program: str, description: str | None, is_all: b
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDTH
     about, examples = split_description(description or inspect.getdoc(shape) or "")
     options = options_of(shape)
-    common = COMMON.get(_without_recipe(program))
-    chosen = options if is_all or common is None else _chosen(options, common.split())
-    head = textwrap.wrap(_usage(options, program), width, subsequent_indent=" " * 8)
+    by_name = {option.name: option for option in options}
+    common = COMMON.get("albert pretrain" if program.startswith("albert pretrain") else program)
+    chosen = options if is_all or common is None else [by_name[name] for name in common.split()]
+    required = [
+        f"{option.long} {option.metavar}".strip() for option in options if not option.long or option.is_required
+    ]
+    usage = " ".join(["usage:", program, "[OPTIONS]", *required])
+    head = textwrap.wrap(usage, width, subsequent_indent=" " * 8)
     examples = examples if is_all else examples[:1]
     lines = ["", "Examples:" if len(examples) > 1 else "Example:", *(line for each in examples for line in each)]
     sections = list(dict.fromkeys(option.section for option in chosen)) if is_all else [""]
@@ -325,21 +328,6 @@ def split_description(description: str) -> tuple[list[str], list[list[str]]]:
     return about, examples
 
 
-def _without_recipe(program: str) -> str:
-    return "albert pretrain" if program.startswith("albert pretrain") else program
-
-
-def _chosen(options: list[Option], names: list[str]) -> list[Option]:
-    by_name = {option.name: option for option in options}
-    return [by_name[name] for name in names]
-
-
-def _usage(options: list[Option], program: str) -> str:
-    words = [option.metavar for option in options if not option.long]
-    required = [f"{option.long} {option.metavar}" for option in options if option.long and option.is_required]
-    return " ".join(["usage:", program, "[OPTIONS]", *words, *required])
-
-
 def _rows(option: Option, width: int, is_all: bool) -> list[str]:
     """The lines of one option: its names, then its first sentence, or all of its help with --help-all."""
     names = [option.short]
@@ -363,10 +351,6 @@ def _rows(option: Option, width: int, is_all: bool) -> list[str]:
 def _first_sentence(doc: str) -> str:
     match = re.search(r"(?<!e\.g)(?<!i\.e)\.(?= (?!When not set)|$)", doc)
     return doc if match is None else doc[: match.end()]
-
-
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == " " else sentence
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -401,15 +385,13 @@ def open_console(
 @contextmanager
 def columns(number: int) -> Iterator[None]:
     """Libraries that ask for the width of the terminal get this number of columns in the block."""
-    before = os.environ.get("COLUMNS")
+    before = {"COLUMNS": os.environ["COLUMNS"]} if "COLUMNS" in os.environ else {}
     os.environ["COLUMNS"] = str(number)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
-            os.environ["COLUMNS"] = before
+        del os.environ["COLUMNS"]
+        os.environ.update(before)
 
 
 T = TypeVar("T")
@@ -418,17 +400,11 @@ DESCRIBE = "--describe"
 
 
 class CommandOptions(Exception):
-    """The dataclass with the options of a command."""
-
-    def __init__(self, shape: type[Any]) -> None:
-        self.shape = shape
+    """Its argument is the dataclass with the options of a command."""
 
 
 class CommandParts(Exception):
-    """The names of the parts of a command, of "export" say."""
-
-    def __init__(self, parts: Iterable[str]) -> None:
-        self.parts = tuple(parts)
+    """Its arguments are the names of the parts of a command, of "export" say."""
 
 
 _BOX = re.compile(r"[\u2500-\u257f]")
@@ -476,9 +452,7 @@ def parse(
 
 
 def option_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
-    """The defaults that the file behind --recipe gives the options of a command, for `parse`.
-
-    Its keys are the names of the options with _ for -, in TOML or JSON.
+    """The defaults that the file behind --recipe (TOML or JSON, options with _ for -) gives a command, for `parse`.
 
     Raises:
         MissingInput, DamagedData: the file cannot be read.
@@ -535,9 +509,25 @@ def _one_line(box: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Commands of several parts: `albert tokenizer train`, `albert export onnx`.
+# Commands that are parsed before the module that does their work is imported, and commands of several parts.
 
 Subcommand = Callable[[list[str]], int]
+
+
+def command(shape: type[Any], program: str, work: str, description: str | None = None) -> Subcommand:
+    """A command: its arguments are parsed, then a function is called with the options.
+
+    Args:
+        shape, program, description: see `parse`.
+        work: the function, as "module:function" in `albert.cli`; the module is imported when it is needed.
+    """
+    module, _, function = work.partition(":")
+
+    def main(arguments: list[str]) -> int:
+        args = parse(shape, arguments, program, description)
+        return getattr(load_command(f"albert.cli.{module}"), function)(args) or 0
+
+    return main
 
 
 def dispatch(command: str, usage: str, parts: Mapping[str, Subcommand], arguments: list[str], what: str) -> int:
@@ -554,7 +544,7 @@ def dispatch(command: str, usage: str, parts: Mapping[str, Subcommand], argument
         UsageError: there is no such part.
     """
     if arguments[:1] == [DESCRIBE]:
-        raise CommandParts(parts)
+        raise CommandParts(*parts)
     if not arguments or arguments[0] in HELP_WORDS:
         print(usage)
         return 0

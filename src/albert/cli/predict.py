@@ -9,13 +9,11 @@ import torch
 from rich.markup import escape
 from rich.table import Column, Table
 
-from albert.cli.model_commands import Predict, Serve
+from albert.cli.model_commands import OpenedModel, Predict, Serve
 from albert.cli.options import open_console
-from albert.inference.abilities import Settings
-from albert.inference.files import FilePrediction, ability_for, predict_file
-from albert.inference.outputs import ENDINGS
+from albert.inference.abilities import Fields, Settings
+from albert.inference.files import ENDINGS, FilePrediction, ability_for, opened_input, predict_file
 from albert.inference.predictor import Predictor
-from albert.inference.records import Fields, opened_input
 from albert.inference.server.limits import allowed_hosts
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, UsageError
@@ -36,14 +34,11 @@ def show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
     for group in found if isinstance(found[0], list) else [found]:
         table = Table(*(Column(name, overflow="fold") for name in columns))
         for entry in group:
-            table.add_row(*(_cell(entry[column]) for column in columns))
+            cells = (entry[column] for column in columns)
+            table.add_row(*(f"{cell:.4f}" if isinstance(cell, float) else escape(str(cell)) for cell in cells))
         console.print(table)
         if "tokens_cut" in group[0]:
             print(f"note: {group[0]['tokens_cut']:,} tokens did not fit and were not read", file=sys.stderr)
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else escape(str(value))
 
 
 GUESSES = 5
@@ -53,14 +48,14 @@ def run_predict(options: Predict) -> int:
     """Run `albert predict`."""
     _refuse_contradictions(options)
     if options.output is not None and options.output.exists() and not options.replace:
-        raise CannotCreate(options.output, "exists already", "choose another name, or say --replace")
+        raise CannotCreate(options.output, "exists already", "choose another name, or add --replace")
     if options.input is None:
-        predictor = _opened(options)
+        predictor = _opened_for_answers(options)
         _ask(predictor, options)
         _say_how(predictor)
         return 0
     with opened_input(options.input) as file:
-        predictor = _opened(options)
+        predictor = _opened_for_answers(options)
         args = FilePrediction(
             file,
             options.output,
@@ -87,17 +82,15 @@ def run_predict(options: Predict) -> int:
     return 0
 
 
-def _opened(options: Predict) -> Predictor:
+def _opened(options: OpenedModel, **overrides: Any) -> Predictor:
+    how: dict[str, Any] = {name: getattr(options, name) for name in ("revision", "precision", "depth", "patience")}
+    return Predictor.open(options.model, options.device, overrides=overrides, **how)
+
+
+def _opened_for_answers(options: Predict) -> Predictor:
     settings = ("hidden_act", "num_attention_heads")
-    predictor = Predictor.open(
-        options.model,
-        options.device,
-        revision=options.revision,
-        overrides={name: getattr(options, name) for name in settings if getattr(options, name) is not None},
-        precision=options.precision,
-        depth=options.depth,
-        patience=options.patience,
-    )
+    given = {name: getattr(options, name) for name in settings if getattr(options, name) is not None}
+    predictor = _opened(options, **given)
     for note in predictor.loading_report.notes:
         _note(note)
     return predictor
@@ -154,7 +147,7 @@ def _refuse_contradictions(options: Predict) -> None:
     if args[0] in ("question", "choose") and options.context is None:
         raise UsageError(switches, "needs a text to answer from", "give --context")
     if len(options.choose) == 1:
-        raise UsageError("--choose", "one option is no choice", "give two or more")
+        raise UsageError("--choose", "needs at least two options", "give two or more")
     if options.top_k is not None and options.top_k < 1:
         raise UsageError("--top-k", f"is {options.top_k}, at least 1 is needed")
     if not options.options_field:
@@ -187,14 +180,7 @@ def run_serve(options: Serve) -> int:
     _say(f"listening at {address}, loading {options.model}")
 
     def open_predictor() -> Predictor:
-        predictor = Predictor.open(
-            options.model,
-            options.device,
-            revision=options.revision,
-            precision=options.precision,
-            depth=options.depth,
-            patience=options.patience,
-        )
+        predictor = _opened(options)
         predictor.embed(["What a first request would wait for is made now."])
         return predictor
 
@@ -209,7 +195,7 @@ def run_serve(options: Serve) -> int:
     except draining_server.NotDrained as error:
         _say(str(error))
         os._exit(error.exit_code)  # a batch may still be computed, and nobody waits for it
-    _say("ended: all that was accepted is answered")
+    _say("stopped: every accepted request was answered")
     return 0
 
 

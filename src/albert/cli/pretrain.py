@@ -93,7 +93,6 @@ def main(arguments: list[str]) -> None:
 
 
 def _named(name: str, arguments: list[str]) -> PretrainingRecipe:
-    """The recipe that the first word names, for the defaults of all others."""
     given = {option: given_value(arguments, f"--{option}") for option in ("init", "revision", "output")}
     output = None if given["output"] is None else Path(given["output"])
     asks_for_help = any(word in arguments for word in (*HELP_WORDS, DESCRIBE))
@@ -103,11 +102,7 @@ def _named(name: str, arguments: list[str]) -> PretrainingRecipe:
 
 
 def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -> PretrainingRecipe:
-    """The recipe at the batch size that --scale-batch asks for; prints how its learning rate came about.
-
-    Raises:
-        UsageError: not a number of sequences.
-    """
+    """The recipe at the batch size that --scale-batch asks for; prints how its learning rate came about."""
     asked = given_value(arguments, "--scale-batch")
     if asked is None:
         return recipe

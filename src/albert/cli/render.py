@@ -17,8 +17,8 @@ from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, columns
 from albert.tasks.task import Field, Rows
 
 
-def table(title: str | None, *columns: str) -> Table:
-    """A light table; the first column is of words, the others of numbers."""
+def table(title: str | None, *columns: str, of_words: bool = False) -> Table:
+    """A light table; the first column is of words, the others of numbers unless all are of words."""
     made = Table(
         title=None if title is None else escape(title),
         title_justify="left",
@@ -30,7 +30,8 @@ def table(title: str | None, *columns: str) -> Table:
         collapse_padding=True,
     )
     for number, column in enumerate(columns):
-        made.add_column(escape(column), justify="right" if number else "left", overflow="fold", no_wrap=bool(number))
+        is_number = number > 0 and not of_words
+        made.add_column(escape(column), justify="right" if is_number else "left", overflow="fold", no_wrap=is_number)
     return made
 
 
@@ -142,18 +143,16 @@ def _architecture(report: SizeReport) -> Table:
 def _parameters(report: SizeReport) -> Table:
     made = table("Parameters", "", "", "of model", "MB, fp32")
     shown = in_millions([4 * report.parameters.pretraining])
-    for name, number in _in_order(report.parameters.by_part()):
-        style = "bold" if name in _SUMS else None
-        share = f"{number / report.parameters.model:.1%}"
-        made.add_row(f"  {_PARTS[name]}", f"{number:,}", share, shown(4 * number), style=style)
+    counts = report.parameters.by_part()
+    for name, words in _PARTS.items():
+        if number := counts[name]:
+            style = "bold" if name in _SUMS else None
+            share = f"{number / report.parameters.model:.1%}"
+            made.add_row(f"  {words}", f"{number:,}", share, shown(4 * number), style=style)
     if report.transformers_parameters != report.parameters.model:  # it maps E to H even where they are equal
         there = report.transformers_parameters
         made.add_row("  model in transformers", f"{there:,}", "", shown(4 * there))
     return made
-
-
-def _in_order(parts: Mapping[str, int]) -> Iterable[tuple[str, int]]:
-    return ((name, parts[name]) for name in _PARTS if parts[name])
 
 
 def _work(report: SizeReport) -> Table:
@@ -245,7 +244,7 @@ SHOWN_CHARACTERS = 40
 _COUNTS = {
     "kept back for dev": "kept back for dev",
     "document marks": "lines that mark documents",
-    "fields not read": "fields that are no texts, and not read",
+    "fields not read": "fields that are not text, and not read",
     "empty texts": "with an empty text",
     "missing labels": "without a label",
     "labels unknown to train": "with a label that train never has",
@@ -265,7 +264,7 @@ def show_reading(console: Console, read: ReadTask) -> None:
     split, rows = next(iter(read.raw.items()))
     console.print(_columns_table(f"The columns of {split}", rows, read.asked))
     if read.inferred:
-        made = _words_table("What is inferred", "", "is", "because", "otherwise say")
+        made = table("What is inferred", "", "is", "because", "otherwise say", of_words=True)
         for one in read.inferred:
             made.add_row(*map(escape, (one.what, one.value, one.why, one.instead)))
         console.print()
@@ -289,7 +288,7 @@ def _columns_table(title: str, rows: Rows, args: TableTask) -> Table:
         for column in value if isinstance(value, tuple) else [value]:
             uses.setdefault(column, []).append(name.replace("_", " ").removesuffix("s" if name == "options" else " "))
     names = columns_of(rows)
-    made = _words_table(title, "column", "holds", "first", "used as")
+    made = table(title, "column", "holds", "first", "used as", of_words=True)
     used_first = sorted(names, key=lambda name: name not in uses)
     for name in used_first[:SHOWN_COLUMNS]:
         values = [row.fields[name] for row in rows.rows if name in row.fields]
@@ -304,7 +303,6 @@ def _columns_table(title: str, rows: Rows, args: TableTask) -> Table:
 
 
 def _held(values: Sequence[Field], n_rows: int) -> str:
-    """What the values of a column are, in words."""
     lists = [value for value in values if isinstance(value, tuple)]
     texts = [value for value in values if isinstance(value, str) and value.strip()]
     different = set(texts)
@@ -358,20 +356,4 @@ def _balance(found: Mapping[str, SplitStatistics]) -> Table:
         row(label, [label])
     if len(labels) > SHOWN_LABELS:
         row(f"{len(labels) - SHOWN_LABELS} others", labels[SHOWN_LABELS:])
-    return made
-
-
-def _words_table(title: str, *columns: str) -> Table:
-    """A light table of words."""
-    made = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for column in columns:
-        made.add_column(column, overflow="fold")
     return made

@@ -11,36 +11,11 @@ from rich.table import Table
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, table
 from albert.cli.task_commands import ExportTables, ListTables, TablesAsked, default_root
+from albert.experiments import jobs, report
 from albert.experiments.execution import Costs, Execution, Plan, PlannedJob, overall_progress, plan_tables
 from albert.experiments.figures import draw_outcome
 from albert.experiments.grids import GRIDS, Grid, grid_of
-from albert.experiments.jobs import (
-    Finetuning,
-    Folders,
-    Pretraining,
-    Study,
-    TaskFiles,
-    has_text,
-    jobs_of,
-    keep_study,
-    learnt_tasks,
-    own_files,
-    study_of,
-    with_files,
-)
 from albert.experiments.price import expense_of
-from albert.experiments.report import (
-    FACTS,
-    Facts,
-    about,
-    body,
-    costs,
-    progress_of,
-    sentences,
-    side_by_side,
-    write_facts,
-    write_report,
-)
 from albert.experiments.results import Outcome, export_results, hours_by_arm, outcome_of
 from albert.experiments.scales import SCALES, Scale
 from albert.model.cost import count_parameters
@@ -61,12 +36,11 @@ class TablesOptions(TablesAsked):
     @property
     def declared(self) -> Scale:
         """The scale, at the precision of the root's study."""
-        return study_of(self.folders.root, self.scale, (), self.device).declared
+        return jobs.study_of(self.folders.root, self.scale, (), self.device).declared
 
     @property
-    def folders(self) -> Folders:
-        """Where everything lies."""
-        return Folders(self.output or default_root(self.scale))
+    def folders(self) -> jobs.Folders:
+        return jobs.Folders(self.output or default_root(self.scale))
 
     def grids(self) -> list[Grid]:
         """The tables that are named and have runs, each once.
@@ -78,19 +52,22 @@ class TablesOptions(TablesAsked):
             raise UsageError("albert tables", "no table is named", "`albert tables list` has their names, all is each")
         names = GRIDS if ALL in self.tables else dict.fromkeys(self.tables)
         for name in names:
-            if name not in (*GRIDS, *FACTS):
-                raise UsageError(f"table {name}", "unknown", did_you_mean(name, [*GRIDS, *FACTS, ALL]))
+            if name not in (*GRIDS, *report.FACTS):
+                raise UsageError(f"table {name}", "unknown", did_you_mean(name, [*GRIDS, *report.FACTS, ALL]))
         return [grid_of(name, self.declared) for name in names if name in GRIDS]
 
     def facts(self) -> list[str]:
         """The names of those that need none."""
-        return list(FACTS) if ALL in self.tables else [name for name in dict.fromkeys(self.tables) if name in FACTS]
+        return (
+            list(report.FACTS)
+            if ALL in self.tables
+            else [name for name in dict.fromkeys(self.tables) if name in report.FACTS]
+        )
 
-    def study(self) -> Study:
-        """What the root's runs are of, or will be."""
-        return study_of(self.folders.root, self.scale, self.data, self.device)
+    def study(self) -> jobs.Study:
+        return jobs.study_of(self.folders.root, self.scale, self.data, self.device)
 
-    def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, TaskFiles], list[str]]:
+    def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, jobs.TaskFiles], list[str]]:
         """The files of each task that tables need and that are there, and a line for each that is not.
 
         Raises:
@@ -104,30 +81,28 @@ class TablesOptions(TablesAsked):
         )
         for option, folder, _ in places:
             if folder is not None and not folder.is_dir():
-                raise MissingInput(folder, "is no folder", f"{option} names where the files of the tasks lie")
-        wanted = {one.task for grid in grids for one in learnt_tasks(grid, self.declared, [*task_names(self.declared)])}
-        own = own_files(self.files)
+                raise MissingInput(folder, "is not a folder", f"{option} is the folder with the files of the tasks")
+        wanted = {
+            one.task for grid in grids for one in jobs.learnt_tasks(grid, self.declared, [*task_names(self.declared)])
+        }
+        own = jobs.own_files(self.files)
         found, lacking = {}, []
         for option, folder, tasks in places:
-            for task in (with_files(one, own.get(one.name)) for one in tasks if one.name in wanted):
+            for task in (jobs.with_files(one, own.get(one.name)) for one in tasks if one.name in wanted):
                 if folder is None:
-                    lacking.append(f"{task.name} is not learnt: there is no {option}")
+                    lacking.append(f"{task.name} is left out: {option} is not given")
                     continue
                 try:
                     for split in ("train", "dev"):
                         task.source.read(folder, split)
                 except MissingInput as error:
-                    lacking.append(f"{task.name} is not learnt: {error}")
+                    lacking.append(f"{task.name} is left out: {error}")
                 else:
-                    found[task.name] = TaskFiles(task, folder)
+                    found[task.name] = jobs.TaskFiles(task, folder)
         return found, lacking
 
     def set_threads(self) -> None:
-        """Use as many threads as asked for.
-
-        Raises:
-            UsageError: less than one.
-        """
+        """Use as many threads as asked for; raises UsageError for less than one."""
         if self.threads is not None:
             if self.threads < 1:
                 raise UsageError("--threads", f"is {self.threads}, at least 1 is needed")
@@ -148,14 +123,14 @@ def show_plan(console: Console, plan: Plan, args: TablesOptions) -> None:
     made = table(
         "pre-trainings", "arm", "seeds", "done", "parameters, M", "tokens, M", "tokens/s", "hours each", "tables"
     )
-    for jobs in _alike(plan, Pretraining):
-        first = jobs[0]
-        assert isinstance(first.job, Pretraining)
+    for group in _alike(plan, jobs.Pretraining):
+        first = group[0]
+        assert isinstance(first.job, jobs.Pretraining)
         cost = first.cost
         made.add_row(
             first.job.arm.name,
-            f"{len(jobs)}",
-            _done(jobs),
+            f"{len(group)}",
+            _done(group),
             f"{count_parameters(first.job.arm.recipe.model).model / 1e6:,.1f}",
             f"{cost.tokens / 1e6:,.1f}",
             f"{cost.tokens / cost.seconds:,.0f}" + ("" if cost.measured else " *"),
@@ -164,10 +139,10 @@ def show_plan(console: Console, plan: Plan, args: TablesOptions) -> None:
         )
     print_whole(console, made)
     made = table("fine-tunings", "task", "runs", "done", "hours of all")
-    for jobs in _alike(plan, Finetuning):
-        first = jobs[0].job
-        assert isinstance(first, Finetuning)
-        made.add_row(first.task.task, f"{len(jobs)}", _done(jobs), _hours(sum(one.cost.seconds for one in jobs)))
+    for group in _alike(plan, jobs.Finetuning):
+        first = group[0].job
+        assert isinstance(first, jobs.Finetuning)
+        made.add_row(first.task.task, f"{len(group)}", _done(group), _hours(sum(one.cost.seconds for one in group)))
     if made.rows:
         print_whole(console, made)
     if not plan.all_measured:
@@ -177,18 +152,18 @@ def show_plan(console: Console, plan: Plan, args: TablesOptions) -> None:
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
     """The table, and a sentence for each claim."""
-    head, rows = side_by_side(outcome)
+    head, rows = report.side_by_side(outcome)
     title = f"{outcome.grid.table}: {outcome.grid.title}"
     if not outcome.grid.columns:
         console.print(title, markup=False, style="bold")
-    elif _width(head, rows) <= console.width:
+    elif sum(max(map(len, cells)) + 2 for cells in zip(head, *rows, strict=True)) <= console.width:
         made = table(title, *head)
         for row in rows:
             made.add_row(*row)
         console.print(made)
     else:
-        _show_columns(console, title, *body(outcome))
-    for line in (progress_of(outcome), *about(outcome), *sentences(outcome)):
+        _show_columns(console, title, *report.body(outcome))
+    for line in (report.progress_of(outcome), *report.about(outcome), *report.sentences(outcome)):
         console.print(line, markup=False)
 
 
@@ -196,10 +171,6 @@ def print_whole(console: Console, made: Table) -> None:
     """A table with nothing cut off or folded: lines that are too long go on in the next line of the terminal."""
     needed = Measurement.get(console, console.options.update(max_width=10_000), made).maximum
     open_console(at_least=needed).print(made)
-
-
-def _width(head: list[str], rows: list[list[str]]) -> int:
-    return sum(max(map(len, cells)) + 2 for cells in zip(head, *rows, strict=True))
 
 
 def _show_columns(console: Console, title: str, head: list[str], rows: list[list[str]]) -> None:
@@ -213,7 +184,7 @@ def _show_columns(console: Console, title: str, head: list[str], rows: list[list
     console.print(made)
 
 
-def show_facts(console: Console, facts: Facts) -> None:
+def show_facts(console: Console, facts: report.Facts) -> None:
     """A table that needs no run."""
     made = table(f"{facts.table}: {facts.title}", *facts.head)
     for row in facts.rows:
@@ -243,18 +214,18 @@ def _sum_up(console: Console, plan: Plan, args: TablesOptions) -> None:
         console.print(line, markup=False)
 
 
-def _alike(plan: Plan, kind: type[Pretraining] | type[Finetuning]) -> list[list[PlannedJob]]:
+def _alike(plan: Plan, kind: type[jobs.Pretraining] | type[jobs.Finetuning]) -> list[list[PlannedJob]]:
     """Jobs that differ in their seeds alone, or in the models that learn the same task."""
     found: dict[str, list[PlannedJob]] = {}
     for one in plan.jobs:
         if isinstance(one.job, kind):
-            name = one.job.arm.name if isinstance(one.job, Pretraining) else one.job.task.task
+            name = one.job.arm.name if isinstance(one.job, jobs.Pretraining) else one.job.task.task
             found.setdefault(name, []).append(one)
     return list(found.values())
 
 
-def _done(jobs: list[PlannedJob]) -> str:
-    return f"{sum(one.done for one in jobs):.2g}" if any(one.done for one in jobs) else "0"
+def _done(group: list[PlannedJob]) -> str:
+    return f"{sum(one.done for one in group):.2g}" if any(one.done for one in group) else "0"
 
 
 def _hours(seconds: float) -> str:
@@ -269,9 +240,11 @@ def list_tables(args: ListTables) -> int:
     made.columns[2].justify = "left"
     for name in GRIDS:
         grid = grid_of(name, scale)
-        runs = sum(isinstance(job, Pretraining) for job in jobs_of([grid], scale, ("the text", "more text"), ()))
+        runs = sum(
+            isinstance(job, jobs.Pretraining) for job in jobs.jobs_of([grid], scale, ("the text", "more text"), ())
+        )
         made.add_row(name, f"{runs:,}", grid.title)
-    for name, facts in FACTS.items():
+    for name, facts in report.FACTS.items():
         made.add_row(name, "0", facts(scale).title)
     print_whole(open_console(), made)
     return 0
@@ -298,7 +271,7 @@ def run(options: TablesAsked) -> int:
     planned = _planned(args, study)
     console = open_console()
     show_plan(console, planned, args)
-    keep_study(args.folders.root, study)
+    jobs.keep_study(args.folders.root, study)
     execution = Execution(
         folders=args.folders, jobs=[one.job for one in planned.jobs], corpora=args.data, data=data, device=args.device
     )
@@ -323,32 +296,32 @@ def export(args: ExportTables) -> int:
     return 0
 
 
-def _planned(args: TablesOptions, study: Study) -> Plan:
+def _planned(args: TablesOptions, study: jobs.Study) -> Plan:
     """The plan, measured; what is not learnt is told."""
     grids, scale = args.grids(), args.declared
     data, lacking = args.task_data(grids)
     for grid in grids:
-        if not all(has_text(arm, study.fingerprints) for arm in grid.arms()):
-            lacking.append(f"{grid.table}: additional text is not learnt from, for there is no second --data")
+        if not all(jobs.has_text(arm, study.fingerprints) for arm in grid.arms()):
+            lacking.append(f"{grid.table}: additional text is left out: it needs a second --data")
     for line in lacking:
         print(f"albert: note: {line}", file=sys.stderr)
-    costs = Costs(args.data, data, pick_device(args.device))
-    shapes = costs.shapes(jobs_of(grids, scale, study.fingerprints, [*data]))
+    timed = Costs(args.data, data, pick_device(args.device))
+    shapes = timed.shapes(jobs.jobs_of(grids, scale, study.fingerprints, [*data]))
     with progress("Measuring", len(shapes), "shapes") as bar:
-        return plan_tables(grids, scale, study.fingerprints, [*data], args.folders, costs, bar.advance)
+        return plan_tables(grids, scale, study.fingerprints, [*data], args.folders, timed, bar.advance)
 
 
-def _show(console: Console, args: TablesOptions, study: Study) -> None:
+def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
     folder = args.folders.root / "tables"
     for name in args.facts():
-        found = costs(args.declared, hours_by_arm(args.folders), args.rates) if name == "cost" else None
-        found = found or FACTS[name](args.declared)
+        found = report.costs(args.declared, hours_by_arm(args.folders), args.rates) if name == "cost" else None
+        found = found or report.FACTS[name](args.declared)
         show_facts(console, found)
-        console.print(" and ".join(map(str, write_facts(found, folder))), markup=False)
+        console.print(" and ".join(map(str, report.write_facts(found, folder))), markup=False)
     for grid in args.grids():
         outcome = outcome_of(grid, args.declared, study.fingerprints, args.folders)
         picture = draw_outcome(outcome, args.folders, folder)
-        paths = write_report(outcome, folder, None if picture is None else picture.name)
+        paths = report.write_report(outcome, folder, None if picture is None else picture.name)
         show_outcome(console, outcome)
         written = [*paths, *([] if picture is None else [picture])]
         console.print(" and ".join(map(str, written)), markup=False)

@@ -5,7 +5,6 @@ They are parsed without torch; the modules that do the work are imported afterwa
 import shlex
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +13,7 @@ from tyro.conf import Positional
 
 from albert.api.options import PRETRAINING, Evaluate, Finetune
 from albert.cli.main import load_command
-from albert.cli.options import ABOUT_RECIPES, dispatch, flat_parts, given_value, option_file, parse
+from albert.cli.options import ABOUT_RECIPES, command, dispatch, flat_parts, given_value, option_file, parse
 from albert.experiments.price import Rates
 from albert.runtime.json_files import to_toml
 from albert.tasks.submission import BENCHMARKS, DECLARED
@@ -97,12 +96,7 @@ Examples:
   albert evaluate {PRETRAINING} --model runs/sop runs/nsp runs/none --data corpus --csv > table5.csv"""
 
 
-def evaluate_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert evaluate`."""
-    args = parse(Evaluate, arguments, "albert evaluate", EVALUATE_DESCRIPTION)
-    load_command("albert.cli.tasks").evaluate(args)
-    return 0
-
+evaluate_main = command(Evaluate, "albert evaluate", "tasks:evaluate", EVALUATE_DESCRIPTION)
 
 ScaleName = Literal["tiny", "small", "base", "paper"]
 
@@ -197,7 +191,7 @@ class TablesAsked:
     """What `albert prepare` wrote; of several the first is the text of all tables, and additional text (Table 7) is
     all of them."""
     glue_data: Path | None = None
-    """The folder of GLUE's tasks; without it none of them is learnt."""
+    """The folder of GLUE's tasks; without it these tasks are left out."""
     squad_data: Path | None = None
     """The folder of SQuAD's files, likewise."""
     race_data: Path | None = None
@@ -213,30 +207,23 @@ class TablesAsked:
     """What an hour of the machine costs, for plans and for the table cost."""
 
 
-PARTS: dict[str, tuple[type, str]] = {
-    "list": (ListTables, LIST),
-    "plan": (TablesAsked, PLAN),
-    "run": (TablesAsked, RUN),
-    "show": (TablesAsked, SHOW),
-    "export": (ExportTables, EXPORT),
+PARTS = {
+    "list": command(ListTables, "albert tables list", "tables:list_tables", LIST),
+    "plan": command(TablesAsked, "albert tables plan", "tables:plan", PLAN),
+    "run": command(TablesAsked, "albert tables run", "tables:run", RUN),
+    "show": command(TablesAsked, "albert tables show", "tables:show", SHOW),
+    "export": command(ExportTables, "albert tables export", "tables:export", EXPORT),
 }
 
 
 def tables_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert tables`."""
-    parts = {name: partial(_part, name) for name in PARTS}
+    """Run `albert tables`."""
     if arguments[:1] == ["keep"]:
         print("albert: note: albert tables keep is now called albert tables export", file=sys.stderr)
         arguments = ["export", *arguments[1:]]
-    return dispatch("albert tables", TABLES_USAGE, parts, arguments, "command")
-
-
-def _part(name: str, arguments: list[str]) -> int:
-    shape, description = PARTS[name]
-    args = parse(shape, arguments, f"albert tables {name}", description)
-    return getattr(load_command("albert.cli.tables"), "list_tables" if name == "list" else name)(args)
+    return dispatch("albert tables", TABLES_USAGE, PARTS, arguments, "command")
 
 
 def default_root(scale: ScaleName) -> Path:
-    """Where a scale's tables are run when nobody says where."""
+    """The default root of a scale's tables."""
     return Path("runs") / f"tables-{scale}"

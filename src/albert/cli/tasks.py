@@ -19,10 +19,10 @@ from albert.api.tasks import run_evaluate, run_finetune
 from albert.cli.options import open_console
 from albert.cli.render import show_reading, show_statistics, table
 from albert.experiments.depth_curve import EXACT, DepthCurve, PrecisionScore
+from albert.finetuning import seeds
 from albert.finetuning.evaluation import EvaluatedModels, advice, published_lines, scores_table, shortened, shown
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.run_record import FinetuningResult
-from albert.finetuning.seeds import SUMMARY_NAME, BenchmarkResult, SeedsResult, TaskOutcome
 from albert.inference.engine import InferencePrecision
 from albert.pretraining.evaluation import CrossEvaluation, Score
 from albert.runtime.devices import default_precision, pick_device
@@ -107,7 +107,6 @@ def show_contrastive(console: Console, result: FinetuningResult) -> None:
 
 
 def _question(task: Task) -> str:
-    """What `albert predict` may ask a model of this task."""
     match task.inputs:
         case QuestionInContext() if isinstance(task.target, Option):
             return '--question "Who came?" --context "He came home." --choose "he" "she"'
@@ -125,7 +124,7 @@ def _question(task: Task) -> str:
 # A benchmark as one table: every score beside the constant answer's and the paper's, and the average.
 
 
-def show_benchmark(console: Console, result: BenchmarkResult, output: Path) -> None:
+def show_benchmark(console: Console, result: seeds.BenchmarkResult, output: Path) -> None:
     """Print the table, what is missing, which runs failed, and where the paper's figures come from."""
     made = table(None, "task", "score", "median", "all runs", "runs", "constant", "paper")
     for outcome in result.outcomes:
@@ -138,10 +137,10 @@ def show_benchmark(console: Console, result: BenchmarkResult, output: Path) -> N
     console.print(made)
     for line in (*_remarks(result), *_sources(result)):
         console.print(line, markup=False)
-    console.print(f"[bold]{escape(str(output / SUMMARY_NAME))}[/bold] has all of it")
+    console.print(f"[bold]{escape(str(output / seeds.SUMMARY_NAME))}[/bold] has all of it")
 
 
-def _figures(outcome: TaskOutcome, score: str) -> tuple[str, ...]:
+def _figures(outcome: seeds.TaskOutcome, score: str) -> tuple[str, ...]:
     paper = _published(outcome, score)
     last = "-" if paper is None else f"{paper.score:g}"
     spread = None if outcome.found is None else outcome.found.spreads.get(score)
@@ -153,11 +152,11 @@ def _figures(outcome: TaskOutcome, score: str) -> tuple[str, ...]:
     return (shown(spread.median), f"{spread.lowest:.2f}–{spread.highest:.2f}", runs, constant, last)
 
 
-def _published(outcome: TaskOutcome, score: str) -> Published | None:
+def _published(outcome: seeds.TaskOutcome, score: str) -> Published | None:
     return next((each for each in outcome.task.published if each.metric == score), None)
 
 
-def _remarks(result: BenchmarkResult) -> Iterator[str]:
+def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
     for outcome in result.outcomes:
         if outcome.started_from is not None:
             yield f"{outcome.task.name} starts from {outcome.started_from}"
@@ -180,7 +179,7 @@ def _remarks(result: BenchmarkResult) -> Iterator[str]:
     yield from dict.fromkeys(each.found.selection for each in result.outcomes if each.found is not None)
 
 
-def _sources(result: BenchmarkResult) -> Iterator[str]:
+def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for outcome in result.outcomes:
         papers = (_published(outcome, score) for score in result.average.parts[outcome.task.name])
@@ -197,7 +196,7 @@ def _sources(result: BenchmarkResult) -> Iterator[str]:
 # The runs of several seeds as tables: the scores of each, then where every score lies.
 
 
-def show_seeds(console: Console, task: Task, found: SeedsResult, output: Path) -> None:
+def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: Path) -> None:
     """Print all runs, the spread of their scores, which of them failed, and what is published."""
     for note in found.notes:
         console.print(note, markup=False)
@@ -214,10 +213,10 @@ def show_seeds(console: Console, task: Task, found: SeedsResult, output: Path) -
         console.print(f"median: {told}", markup=False)
     for line in published_lines(task):
         console.print(line, markup=False)
-    console.print(f"[bold]{escape(str(output / SUMMARY_NAME))}[/bold] has all of it")
+    console.print(f"[bold]{escape(str(output / seeds.SUMMARY_NAME))}[/bold] has all of it")
 
 
-def _runs(found: SeedsResult) -> Table:
+def _runs(found: seeds.SeedsResult) -> Table:
     made = table(None, "score", *(run.directory.name for run in found.runs))
     for name in found.spreads:
         made.add_row(name, *(shown(run.scores[name]) if name in run.scores else "-" for run in found.runs))
@@ -226,7 +225,7 @@ def _runs(found: SeedsResult) -> Table:
     return made
 
 
-def _spreads(found: SeedsResult) -> Table:
+def _spreads(found: seeds.SeedsResult) -> Table:
     linear = found.linear_baseline if found.linear_baseline and found.linear_baseline["scores"] else None
     made = table(
         None,
@@ -255,9 +254,9 @@ def finetune(args: Finetune) -> None:
     if not world().is_first or args.output is None or result.found is None:
         return
     match result.found:
-        case BenchmarkResult() as found:
+        case seeds.BenchmarkResult() as found:
             show_benchmark(console, found, args.output)
-        case SeedsResult() as found:
+        case seeds.SeedsResult() as found:
             assert result.task is not None
             show_seeds(console, result.task, found, args.output)
         case FinetuningResult() as found if result.task is None:
@@ -393,7 +392,7 @@ def remarks(found: CrossEvaluation) -> list[str]:
         "all; below a share its 95 % interval; loss: of masked tokens, in nats"
     ]
     if not all(found.counts.values()):
-        lines.append("none of these sequences has two segments: ask more with --sequences, or longer ones")
+        lines.append("none of these sequences has two segments: raise --sequences, or --max-length")
     headless = [one.model for one in found.models if one.learnt == "none"]
     if headless and len(found.counts) > 1:
         verb = "has" if len(headless) == 1 else "have"
@@ -430,7 +429,6 @@ def evaluate(args: Evaluate) -> None:
 
 
 def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
-    """Print a result, and which files hold it."""
     match result.found:
         case PretrainedScores(found=found, precision=precision):
             _show_pretrained(console, args, found, precision)

@@ -122,7 +122,10 @@ def encode(arguments: list[str]) -> int:
     tokenizer = load_tokenizer(options.tokenizer)
     for number, text in enumerate(options.text or _lines("TEXT")):
         if options.json:
-            print(json.dumps(_encoded(tokenizer, text), ensure_ascii=False))
+            ids, offsets = tokenizer.encode_with_offsets(text)
+            tokens = [tokenizer.piece(number) for number in ids]
+            found = {"text": text, "tokens": tokens, "ids": ids, "offsets": offsets}
+            print(json.dumps(found, ensure_ascii=False))
         else:
             print("\n" * bool(number), end="")
             _show(tokenizer, text)
@@ -136,17 +139,11 @@ def decode(arguments: list[str]) -> int:
     for ids in [list(options.ids)] if options.ids else map(_numbers, _lines("ID")):
         for number in ids:
             if not 0 <= number < tokenizer.vocab_size:
-                raise UsageError(f"id {number}", f"is none of this vocabulary's, 0 to {tokenizer.vocab_size - 1}")
+                raise UsageError(f"id {number}", f"is not an id of this vocabulary, 0 to {tokenizer.vocab_size - 1}")
         text = tokenizer.decode(ids, skip_special_tokens=not options.special)
         found = {"ids": ids, "tokens": [tokenizer.piece(number) for number in ids], "text": text}
         print(json.dumps(found, ensure_ascii=False) if options.json else text)
     return 0
-
-
-def _encoded(tokenizer: Tokenizer, text: str) -> dict[str, object]:
-    ids, offsets = tokenizer.encode_with_offsets(text)
-    tokens = [tokenizer.piece(number) for number in ids]
-    return {"text": text, "tokens": tokens, "ids": ids, "offsets": offsets}
 
 
 def _show(tokenizer: Tokenizer, text: str) -> None:
@@ -184,7 +181,7 @@ def _numbers(line: str) -> list[int]:
     words = line.replace(",", " ").replace("[", " ").replace("]", " ").split()
     for word in words:
         if not (word.isascii() and word.isdigit()):
-            raise DamagedData(STANDARD_INPUT, f"{word[:40]!r} is no id", "lines of numbers are expected")
+            raise DamagedData(STANDARD_INPUT, f"{word[:40]!r} is not an id", "lines of numbers are expected")
     return [int(word) for word in words]
 
 

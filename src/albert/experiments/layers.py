@@ -22,7 +22,7 @@ from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import open_model, read_config, tokenizer_of
 from albert.experiments.curves import COLORS, MARKERS, bare, save_figure
 from albert.experiments.quickstart import split_chapters
-from albert.inference.layers import layer_movement
+from albert.inference.inspection import layer_movement
 from albert.model.albert import AlbertModel
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.devices import pick_device

@@ -10,18 +10,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from albert.inference.records import (
-    Fields,
-    Inputs,
-    one_text,
-    options_in_context,
-    question_in_context,
-    text_and_pair,
-    text_or_words,
-    two_texts,
-)
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import UsageError
+from albert.runtime.errors import DamagedData, UsageError, did_you_mean
 from albert.text.readers import Record
 
 CLASSIFYING = "classify texts"
@@ -48,6 +38,77 @@ class UnansweredTexts(UsageError):
         self.reasons = dict(reasons)
         number, (why, remedy) = min(self.reasons.items())
         super().__init__(subject if number == 0 else f"{subject} {number + 1}", why, remedy)
+
+    def only(self, number: int) -> "UnansweredTexts":
+        """The error of one of the texts, as if it were alone."""
+        return UnansweredTexts(self.subject.split()[0], {0: self.reasons[number]})
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rows of files: their fields, and the inputs that are taken from them.
+
+Inputs = tuple[Any, ...]
+"""The texts of one question to the model."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The names of a row's fields."""
+
+    text: str = "text"
+    pair: str = "text_pair"
+    question: str = "question"
+    context: str = "context"
+    options: tuple[str, ...] = ("options",)
+    """One field with a list, or a field for each option."""
+
+
+def text_of(record: Record, field: str, flag: str) -> str:
+    """A field that must be a text; raises DamagedData, which names the row, where it is absent or something else."""
+    if field not in record.fields:
+        hint = did_you_mean(field, record.fields)
+        raise DamagedData(record.where, f"has no field {field!r}", f"{hint} ({flag} names another)")
+    value = record.fields[field]
+    if not isinstance(value, str):
+        kind = "null" if value is None else type(value).__name__
+        raise DamagedData(record.where, f"field {field!r} is {kind}, a text is expected")
+    return value
+
+
+def texts_of(*names: str) -> Callable[[Record, Fields], Inputs]:
+    """Takes these fields of a row; one whose name ends in a question mark may be absent, and is None then."""
+
+    def take(record: Record, fields: Fields) -> Inputs:
+        texts: list[str | None] = []
+        for name in names:
+            field = getattr(fields, name.removesuffix("?"))
+            is_absent = name.endswith("?") and field not in record.fields
+            texts.append(None if is_absent else text_of(record, field, f"--{name.removesuffix('?')}-field"))
+        return tuple(texts)
+
+    return take
+
+
+one_text = texts_of("text")
+
+
+def text_or_words(record: Record, fields: Fields) -> Inputs:
+    """A text, or a list of words."""
+    value = record.fields.get(fields.text)
+    is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+    return (value,) if is_words else one_text(record, fields)
+
+
+def options_in_context(record: Record, fields: Fields) -> Inputs:
+    """A context, two options or more, and a question, which may be empty."""
+    question, context = texts_of("question?", "context")(record, fields)
+    field, *others = fields.options
+    if others or field not in record.fields:
+        return context, [text_of(record, each, "--options-field") for each in fields.options], question or ""
+    options = record.fields[field]
+    if not isinstance(options, list) or len(options) < 2 or not all(isinstance(option, str) for option in options):
+        raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
+    return context, options, question or ""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -156,12 +217,6 @@ def said_of_cut(cut: int) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 # Classify, score: texts or pairs to labels or numbers.
 
-_PAIRED = {
-    "texts": Part(["text"]),
-    "pairs": Part(["text"], None, "The second text of each pair, where the model was trained on pairs."),
-}
-_PAIRED_ABOUT = "Texts, or as many pairs of a text and a second one."
-_PAIRED_EXAMPLE = {"texts": ["A fine film, from its first minute to its last.", "Dull."]}
 _LABEL: dict[str, Value] = {"label": "text", "score": "number", "tokens_cut?": "count", "depth?": "count"}
 
 
@@ -180,7 +235,6 @@ def _labels(predictor: Any, inputs: Sequence[Inputs], paired: bool) -> Sequence[
 
 
 def _labels_of_rows(predictor: Any, inputs: Sequence[Inputs]) -> list[Any]:
-    """The labels of texts, some of which may come with a pair."""
     return _by_kind(
         inputs,
         lambda each: each[1] is None,
@@ -245,6 +299,18 @@ def _box(name: str, label: str, rows: int, **more: bool) -> dict[str, Any]:
     return {"name": name, "label": label, "rows": rows, **more}
 
 
+_OF_PAIRS: dict[str, Any] = {
+    "row": texts_of("text", "pair?"),
+    "request": {
+        "texts": Part(["text"]),
+        "pairs": Part(["text"], None, "The second text of each pair, where the model was trained on pairs."),
+    },
+    "request_about": "Texts, or as many pairs of a text and a second one.",
+    "example": {"texts": ["A fine film, from its first minute to its last.", "Dull."]},
+    "inputs": _paired_inputs,
+    "options": lambda body: {"paired": body["pairs"] is not None},
+}
+"""What classify and score have in common."""
 _SHIP = "The captain stood on the deck of the ship and looked at the dark water."
 _PASSAGE = (
     "The Nautilus left the harbour of Lisbon in the spring of 1867. Captain Nemo stood on the bridge; beside him lay a "
@@ -255,14 +321,9 @@ _CLASSIFY = Ability(
     needs=CLASSIFYING,
     heads={"classification": ("classifier.", "albert.pooler."), "pair_classification": ("pair_classifier.",)},
     about="Every label with its probability, the likeliest first.",
-    row=text_and_pair,
     predict=_classify,
     gives=_class_fields,
-    request=_PAIRED,
-    request_about=_PAIRED_ABOUT,
-    example=_PAIRED_EXAMPLE,
-    inputs=_paired_inputs,
-    options=lambda body: {"paired": body["pairs"] is not None},
+    **_OF_PAIRS,
     compute=_labels,
     reply=[_LABEL],
     reply_about="For each text every label, the likeliest first.",
@@ -281,14 +342,9 @@ _SCORE = Ability(
     name="score",
     needs=SCORING,
     about="The number that a regression model predicts.",
-    row=text_and_pair,
     predict=_score,
     gives=lambda predictor, _: {"score": "number", **_depth_field(predictor), "tokens_cut": "count"},
-    request=_PAIRED,
-    request_about=_PAIRED_ABOUT,
-    example=_PAIRED_EXAMPLE,
-    inputs=_paired_inputs,
-    options=lambda body: {"paired": body["pairs"] is not None},
+    **_OF_PAIRS,
     compute=lambda predictor, inputs, paired: [number for (number,) in _labels(predictor, inputs, paired)],
     reply=_LABEL,
     reply_about="For each text its number.",
@@ -344,7 +400,7 @@ _ANSWER = Ability(
     needs=ANSWERING,
     heads={"question_answering": ("qa_outputs.",), "joint_question_answering": ("joint_qa_outputs.",)},
     about="The parts of a context that answer a question best, as exact slices of it; long contexts are read whole.",
-    row=question_in_context,
+    row=texts_of("question", "context"),
     predict=_answer,
     gives=_answer_fields,
     request={"questions": Part(_QUESTIONS), "top_k": Part("count", 1, "How many answers a question gets.")},
@@ -509,7 +565,7 @@ _ORDER = Ability(
     needs=ORDERING,
     heads={"pretraining": ("sop_classifier.", "albert.pooler.")},
     about="Whether two adjacent segments are in their order, or swapped.",
-    row=two_texts,
+    row=texts_of("text", "pair"),
     predict=_order,
     gives=_order_fields,
     request={"pairs": Part(["pair"])},
@@ -552,7 +608,7 @@ def _vectors(predictor: Any, inputs: Sequence[Inputs], pooling: Any, normalize: 
 
 
 def _layers(predictor: Any, inputs: Sequence[Inputs], most_tokens: int) -> Sequence[Any]:
-    show_layers = load_by_name("albert.inference.layers").show_layers
+    show_layers = load_by_name("albert.inference.inspection").show_layers
     return [show_layers(predictor, text, pair, most_tokens) for text, pair in inputs]
 
 

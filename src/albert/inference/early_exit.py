@@ -73,16 +73,13 @@ class EarlyExit:
     ) -> list[tuple[Any, int]]:
         """What the head gives for each sequence (see `output_rows`), and after how many layers, in the order they came.
 
-        Args:
-            token_ids, token_types: of each sequence.
-            sizes: sequences of each question, which follow each other and leave together; None: one each.
-        """
+        `sizes` counts the sequences of each question, which follow each other and leave together; None: one each."""
         ends = np.cumsum([1] * len(token_ids) if sizes is None else sizes).tolist()
         questions = [tuple(range(first, last)) for first, last in zip([0, *ends], ends, strict=False)]
         rows: list[Any] = [None] * len(token_ids)
         for batch in self._batches(questions, [len(ids) for ids in token_ids]):
             BETWEEN_BATCHES.get()()
-            with self.packed_model.computing():
+            with torch.inference_mode():
                 for member, row, depth in self._leaving(batch, token_ids, token_types):
                     rows[member] = (row, depth)
         return rows
@@ -161,13 +158,7 @@ class EarlyExit:
 
 
 def early_exit_of(packed_model: PackedModel, patience: int, extra: Mapping[str, Any], model: str) -> EarlyExit:
-    """Early exit as a model directory allows it.
-
-    Args:
-        packed_model: the model, at the depth that it runs at most.
-        patience: see `EarlyExit`.
-        extra: the keys of its `config.json` beside the configuration.
-        model: how to call it in an error.
+    """Early exit as `config.json` (`extra`) of a model allows it; `model` is how to call it in an error.
 
     Raises:
         InvalidConfiguration: it did not learn to answer at several depths, or decides about tokens.

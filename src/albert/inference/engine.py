@@ -1,9 +1,8 @@
 """The inference engine: packed batches, a faster encoder and attention, prepared and int8 matrices, precision."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol, TypeVar, cast, get_args, runtime_checkable
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -27,14 +26,8 @@ from albert.runtime.errors import InvalidConfiguration, Unavailable, did_you_mea
 def attend(
     joined: Float[Tensor, "tokens three_H"], packed: PackedSequences, heads: int, window: int | None
 ) -> Float[Tensor, "tokens H"]:
-    """What every token makes of its own sequence.
-
-    Args:
-        joined: queries, divided by the root of their width already, keys and values.
-        packed: the batch.
-        heads: attention heads.
-        window: tokens to either side that one sees; None: all.
-    """
+    """What every token makes of its own sequence; the queries in `joined` are divided by the root of their width
+    already."""
     if not packed.has_groups:
         return attend_by_boundaries(joined, packed, heads, window, 1.0, dense_attention)
     mixed = [
@@ -152,46 +145,32 @@ _SMALLEST = 1e-30
 """Stands for the largest number of a row of zeros, which has no scale."""
 
 
-@runtime_checkable
-class LinearMap(Protocol):
-    """A weight and a bias, applied to rows [tokens, inputs] of the type that the encoder's states have."""
+class LinearMap:
+    """A weight and a bias, applied to rows [tokens, inputs] of the type that the encoder's states have.
+
+    Here by `functional.linear` in one type: for GPUs, and for builds of torch without oneDNN.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
+        self._weight, self._bias, self._activation = weight.to(dtype), bias.to(dtype), activation
 
     def __call__(self, rows: Float[Tensor, "tokens inputs"]) -> Float[Tensor, "tokens outputs"]:
         """The product and the bias."""
-        ...
+        return functional.linear(rows, self._weight, self._bias)
 
     def activated(self, rows: Float[Tensor, "tokens inputs"]) -> Float[Tensor, "tokens outputs"]:
         """Then the activation."""
-        ...
+        assert self._activation is not None, "a map without an activation"
+        return self._activation(self(rows))
 
     def added(
         self, rows: Float[Tensor, "tokens inputs"], residual: Float[Tensor, "tokens outputs"]
     ) -> Float[Tensor, "tokens outputs"]:
         """The product and the bias, and what went past them."""
-        ...
-
-
-class PlainMap:
-    """`functional.linear` in one type: for GPUs, and for builds of torch without oneDNN."""
-
-    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
-        self._weight, self._bias, self._activation = weight.to(dtype), bias.to(dtype), activation
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """See `LinearMap`."""
-        return functional.linear(rows, self._weight, self._bias)
-
-    def activated(self, rows: Tensor) -> Tensor:
-        """See `LinearMap`."""
-        assert self._activation is not None, "a map without an activation"
-        return self._activation(self(rows))
-
-    def added(self, rows: Tensor, residual: Tensor) -> Tensor:
-        """See `LinearMap`."""
         return self(rows) + residual
 
 
-class PrepackedMap:
+class PrepackedMap(LinearMap):
     """A product of oneDNN with its weight in blocks."""
 
     def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: nn.Module | None) -> None:
@@ -202,19 +181,16 @@ class PrepackedMap:
             self._attribute, self._algorithm = _FUSED[type(activation), getattr(activation, "approximate", "")]
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """See `LinearMap`."""
         return torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
 
     def activated(self, rows: Tensor) -> Tensor:
-        """See `LinearMap`."""
         return torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, self._attribute, [], self._algorithm)
 
     def added(self, rows: Tensor, residual: Tensor) -> Tensor:
-        """See `LinearMap`."""
         return torch.ops.mkldnn._linear_pointwise.binary(rows, residual, self._weight, self._bias, "add")
 
 
-class Int8Map:
+class Int8Map(LinearMap):
     """Products of 8-bit integers: weights with a scale for each output, rows with one for each, taken from themselves.
 
     A row's scale is its own, so what a token becomes depends on nothing else in the batch. Rows come and go in float32
@@ -232,18 +208,15 @@ class Int8Map:
         self._activation = nn.GELU() if is_gelu else activation
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """See `LinearMap`."""
         product, steps = self._product(rows, self._dtype)
         return torch.addcmul(self._rounded_bias, product, steps.to(self._dtype))
 
     def activated(self, rows: Tensor) -> Tensor:
-        """See `LinearMap`."""
         assert self._activation is not None, "a map without an activation"
         product, steps = self._product(rows, torch.float32)
         return self._activation(torch.addcmul(self._bias, product, steps))
 
     def added(self, rows: Tensor, residual: Tensor) -> Tensor:
-        """See `LinearMap`."""
         product, steps = self._product(rows, torch.float32)
         return torch.addcmul(self._bias, product, steps).add_(residual)
 
@@ -272,10 +245,9 @@ def make_map(
     dtype: torch.dtype,
     activation: nn.Module | None = None,
 ) -> LinearMap:
-    """The fastest form of a linear map on the device that it is on.
+    """The fastest form of a linear map on the device that it is on; weight and bias are copied.
 
     Args:
-        weight, bias: copied, not kept.
         precision: of its products.
         dtype: of what `__call__` gives.
         activation: what `activated` applies.
@@ -284,7 +256,7 @@ def make_map(
         return Int8Map(weight, bias, dtype, activation)
     if why_not_prepacked(weight.device, dtype) is None:
         return PrepackedMap(weight, bias, dtype, activation)
-    return PlainMap(weight, bias, dtype, activation)
+    return LinearMap(weight, bias, dtype, activation)
 
 
 def why_not_prepacked(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -343,7 +315,6 @@ class FastEncoder(nn.Module):
             self._feed_forwards = [_FastFeedForward(block, precision, self._states) for block in feed_forwards]
 
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
-        """The output of the last layer."""
         with torch.inference_mode():
             rows = with_spare_rows(hidden.to(self._states))
             for number in range(len(self.plan)):
@@ -353,7 +324,6 @@ class FastEncoder(nn.Module):
     def hidden_states(
         self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences
     ) -> list[Float[Tensor, "tokens H"]]:
-        """What goes into the first layer, then every layer's output."""
         return [hidden, *self.each_layer(hidden, packed)]
 
     def each_layer(
@@ -471,19 +441,13 @@ class PackedModel:
         fast = _TOKENS_A_THREAD if device.type == "cpu" else _TOKENS_ON_A_GPU
         self.device, self.micro_batch_tokens = device, micro_batch_tokens or fast
 
-    @contextmanager
-    def computing(self) -> Iterator[None]:
-        """Without gradients: for whoever calls the model's parts himself."""
-        with torch.inference_mode():
-            yield
-
     def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[Any]:
         """What the head gives for each sequence, in the order they came (see `output_rows`)."""
         rows: list[Any] = [None] * len(token_ids)
 
         def compute(members: Sequence[int]) -> None:
             packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
-            with self.computing():
+            with torch.inference_mode():
                 found = output_rows(self.model(packed.to(self.device)), packed.lengths)
             for member, row in zip(members, found, strict=True):
                 rows[member] = row
@@ -505,7 +469,7 @@ class PackedModel:
             packed = pack([token_ids[member] for member in members], [token_types[member] for member in members])
             starts = packed.first_positions.tolist()
             asked = [places[member] + start for member, start in zip(members, starts, strict=True)]
-            with self.computing():
+            with torch.inference_mode():
                 found = self.model(packed.to(self.device), torch.from_numpy(np.concatenate(asked)).to(self.device))
             return (
                 (found.masked_tokens, found.sentence_order) if isinstance(found, PreTrainingLogits) else (found, None)

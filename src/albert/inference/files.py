@@ -1,27 +1,390 @@
 """Prediction on whole files: all rows are checked first, then answered and written batch by batch.
 
-Memory does not grow with the file. What is computed for a row is an entry of `ABILITIES`."""
+Memory does not grow with the file. What is computed for a row is an entry of `ABILITIES`. Output is JSON lines, CSV,
+`.npy` or Parquet, written so that a stopped run goes on: rows are written one after another, so a file can be cut off
+at a row and continued; a header or footer, where the format has one, is made at the end."""
 
+import csv
+import datetime
+import decimal
+import hashlib
+import io
+import json
+import os
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from albert import __version__
-from albert.inference.abilities import ABILITIES, ERROR, Ability, Settings, Value
-from albert.inference.outputs import OutputFormat, PartialOutput, Progress, Row, output_format, partial_output
+from albert.inference import abilities
 from albert.inference.predictor import Predictor
-from albert.inference.records import Fields, Inputs
 from albert.runtime.environment import load_by_name
-from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError
-from albert.runtime.manifest import file_hash
+from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError, WriteFailed
+from albert.runtime.files import locked, new_file, remove_directory
+from albert.runtime.json_files import Journal, read_journal
+from albert.runtime.manifest import file_hash, open_input
 from albert.runtime.progress import progress
-from albert.text.readers import CorpusFile, Record, read_records
+from albert.text.readers import PACKINGS, CorpusFile, Record, one_file, read_records
 from albert.training.run_folder import Stopped, stop_signals
+
+# --------------------------------------------------------------------------------------------------------------------
+# The file whose rows are predicted on: what kind it is, and standard input as a file.
+
+KINDS = {
+    ".txt": "text",
+    ".jsonl": "JSON lines",
+    ".ndjson": "JSON lines",
+    ".csv": "CSV",
+    ".tsv": "TSV",
+    ".parquet": "Parquet",
+}
+STANDARD_INPUT = "-"
+_CHUNK = 1 << 20
+PIPE_REMEDY = "pipe it into standard input: --input -"
+
+
+@contextmanager
+def opened_input(source: str) -> Iterator[CorpusFile]:
+    """The file for a path, or for `-` what comes on standard input, kept in a file of its own until it is read.
+
+    Lines of standard input are JSON when the first one begins with `{`, else texts.
+
+    Raises:
+        UsageError: the name does not say what it is.
+        MissingInput: it cannot be read.
+    """
+    if source != STANDARD_INPUT:
+        path = Path(source)
+        suffix = path.with_suffix("").suffix if path.suffix.lower() in PACKINGS else path.suffix
+        kind = KINDS.get(suffix.lower())
+        if kind is None or (kind == "Parquet" and path.suffix.lower() in PACKINGS):
+            known = ", ".join(KINDS)
+            raise UsageError(source, "unknown kind of file", f"use {known} (all but Parquet packed too: .gz), or -")
+        yield one_file(path, kind, source, PIPE_REMEDY)
+        return
+    with tempfile.NamedTemporaryFile(prefix="albert-") as file:
+        beginning = b""
+        while data := sys.stdin.buffer.read(_CHUNK):
+            beginning += data[: 64 - len(beginning)] if len(beginning) < 64 else b""
+            file.write(data)
+        file.flush()
+        is_json = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+        yield one_file(Path(file.name), "JSON lines" if is_json else "text", "standard input")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The formats of outputs.
+
+Row = Mapping[str, Any]
+ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
+
+
+class OutputFormat(ABC):
+    """How rows are written; `beginning` stands before the first one."""
+
+    beginning = b""
+
+    @abstractmethod
+    def encode(self, rows: Sequence[Row]) -> bytes:
+        """Some rows."""
+
+    def finish(self, written: Path, output: Path) -> None:
+        """Make the file of what `encode` gave, which stays as it is: one content under two names, until one goes."""
+        try:
+            os.link(written, output)
+        except OSError:  # a file system without such links
+            shutil.copyfile(written, output)
+
+
+class JsonLines(OutputFormat):
+    """One object a line; numbers, lists and objects as they are."""
+
+    def encode(self, rows: Sequence[Row]) -> bytes:
+        return "".join(_json(row) + "\n" for row in rows).encode()
+
+
+class Csv(OutputFormat):
+    """Comma-separated with quotes (RFC 4180) and a header; lists and objects are JSON in their cell, null is empty."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = tuple(columns)
+        self.beginning = self._lines([self.columns])
+
+    def encode(self, rows: Sequence[Row]) -> bytes:
+        return self._lines([_cell(row.get(name)) for name in self.columns] for row in rows)
+
+    def _lines(self, rows: Iterable[Sequence[str]]) -> bytes:
+        text = io.StringIO()
+        csv.writer(text).writerows(rows)
+        return text.getvalue().encode()
+
+
+class Vectors(OutputFormat):
+    """The vectors alone, float32 [rows, H], as `numpy.load` opens them."""
+
+    def __init__(self, field: str, width: int) -> None:
+        self.field, self.width = field, width
+
+    def encode(self, rows: Sequence[Row]) -> bytes:
+        return np.asarray([row[self.field] for row in rows], "<f4").tobytes()
+
+    def finish(self, written: Path, output: Path) -> None:
+        shape = (written.stat().st_size // (4 * self.width), self.width)
+        with open(written, "rb") as numbers, open(output, "wb") as file:
+            head = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, head)
+            shutil.copyfileobj(numbers, file, 1 << 20)
+
+
+def output_format(
+    path: Path | None,
+    columns: Sequence[str],
+    gives: Mapping[str, abilities.Value],
+    schema: Any,
+    prefix: str,
+    width: int,
+) -> OutputFormat:
+    """The format that a name ends in; JSON lines without a name.
+
+    Args:
+        path: the output.
+        columns: the input's, in the order of their first rows.
+        gives: the fields of an answer, under their names in the output.
+        schema: of the input's columns, for Parquet.
+        prefix, width: of the fields of answers; numbers of a vector.
+
+    Raises:
+        UsageError: an unknown ending, or `.npy` for something that is no vector.
+        Unavailable: Parquet, without pyarrow.
+    """
+    match path.suffix.lower() if path is not None else ".jsonl":
+        case ".jsonl":
+            return JsonLines()
+        case ".csv":
+            return Csv([*columns, *gives])
+        case ".parquet":
+            return load_by_name("albert.inference.parquet_files", "data").Parquet(schema, gives)
+        case ".npy" if f"{prefix}embedding" in gives:
+            return Vectors(f"{prefix}embedding", width)
+        case ".npy":
+            raise UsageError(path, "holds only vectors", "use --task embed, or another ending")
+    raise UsageError(path, "unknown kind of output", f"use {', '.join(ENDINGS)}")
+
+
+def as_json_value(value: Any) -> Any:
+    """What JSON has no word for: vectors as lists, dates as ISO 8601 says, decimal numbers as they are written."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, datetime.date | datetime.time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal | datetime.timedelta):
+        return str(value)
+    raise UsageError(
+        f"a field with {type(value).__name__}", "has no form in text", "write .parquet, or drop the column"
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=as_json_value)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else _json(value)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A resumable output: after a kill the same command continues it; the final file is whole or absent.
+#
+# OUTPUT.partial/journal.jsonl   what it is made of, then how far it has come, with a checksum of all rows so far
+#                rows            the rows so far, and perhaps some that the journal does not have yet
+
+COMMIT_SECONDS = 1.0
+"""Seconds between commits: a power cut loses this much work and one batch at most."""
+
+
+@dataclass
+class Progress:
+    """How far an output has come: rows, their bytes, and what was counted on the way."""
+
+    rows: int = 0
+    bytes: int = 0
+    counts: dict[str, Any] = field(default_factory=dict)
+
+    def sum(self, rows: "hashlib._Hash") -> str:
+        """SHA-256 over the rows and over what is noted of them, so that a change in either is found."""
+        whole = rows.copy()
+        whole.update(json.dumps([self.rows, self.bytes, self.counts], sort_keys=True).encode())
+        return whole.hexdigest()
+
+
+class PartialOutput:
+    """Rows that are appended, and noted now and then; see `partial_output`."""
+
+    def __init__(
+        self, directory: Path, journal: Journal, reached: Progress, digest: "hashlib._Hash", beginning: bytes
+    ) -> None:
+        self.reached, self._digest = reached, digest
+        self._path, self._journal = directory / "rows", journal
+        with _saying(self._path):
+            self._file = open(self._path, "ab")  # noqa: SIM115 (lives as long as the output)
+            self._file.truncate(reached.bytes)
+            if not reached.bytes:
+                self._append(beginning)
+        self._noted = time.monotonic()
+
+    def write(self, data: bytes, rows: int) -> None:
+        with _saying(self._path):
+            self._append(data)
+        self.reached.rows += rows
+        if time.monotonic() - self._noted >= COMMIT_SECONDS:
+            self.note()
+
+    def note(self) -> None:
+        """Bring everything to the disk, then write down how far it has come."""
+        with _saying(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        reached = self.reached
+        _write_reached(self._journal, reached, self._digest)
+        self._noted = time.monotonic()
+
+    def finish(self, format: OutputFormat, output: Path) -> None:
+        self.note()
+        with new_file(output) as temporary:
+            format.finish(self._path, temporary)
+
+    def close(self) -> None:
+        """Close the files; what was not noted is not lost yet, but will be written anew."""
+        self._file.close()
+        self._journal.close()
+
+    def _append(self, data: bytes) -> None:
+        self._file.write(data)
+        self._digest.update(data)
+        self.reached.bytes += len(data)
+
+
+@contextmanager
+def partial_output(
+    output: Path, made_of: Mapping[str, Any], beginning: bytes, replace: bool
+) -> Iterator[PartialOutput]:
+    """Begin an output, or go on with one; after the block it is gone if the output is there.
+
+    Rows whose sum is not the noted one are written anew, and a line on standard error says so.
+
+    Args:
+        output: where the whole will be.
+        made_of: everything that decides its bytes.
+        beginning: what stands before the first row.
+        replace: begin anew where what was begun is made of something else.
+
+    Raises:
+        CannotCreate: another process is at it, or it was begun with something else, which is named.
+        WriteFailed: the disk is full or failed.
+    """
+    directory = output.with_name(output.name + ".partial")
+    with locked(directory, "this output") as release:
+        reached, digest = _reached(directory, made_of, replace)
+        journal = Journal(directory / "journal.jsonl")
+        if not read_journal(journal.path):
+            journal.write("begun", made_of=dict(made_of))
+            if reached.bytes:
+                _write_reached(journal, reached, digest)
+        rows = PartialOutput(directory, journal, reached, digest, beginning)
+        finished = False
+        try:
+            yield rows
+            finished = True
+        finally:
+            rows.close()
+        if finished:
+            remove_directory(directory, release)
+
+
+def _reached(directory: Path, made_of: Mapping[str, Any], replace: bool) -> tuple[Progress, "hashlib._Hash"]:
+    """How far an earlier process came with the same output, and the sum of its rows.
+
+    A journal with a line that does not hold is removed, to be begun anew.
+    """
+    journal, rows = directory / "journal.jsonl", directory / "rows"
+    try:
+        events = read_journal(journal) if journal.exists() else []
+    except DamagedData as error:
+        _note(f"{error}; every row is predicted anew")
+        events = []
+    begun = events[0].get("made_of", {}) if events else {}
+    other = [name for name in {**begun, **made_of} if begun.get(name) != made_of.get(name)] if events else []
+    if other and not replace:
+        shown = ", ".join(f"{name} {_short(begun.get(name))}, now {_short(made_of.get(name))}" for name in other)
+        raise CannotCreate(
+            directory, f"was begun with other settings: {shown}", "use those, or begin anew by --replace"
+        )
+    noted = [] if other else events[1:]
+    if any("sum" not in event for event in noted):
+        _note(f"{directory}: an earlier version wrote it without check sums; every row is predicted anew")
+        noted = []
+    reached, digest, intact = _intact(rows, noted)
+    if intact < len(noted):
+        _note(f"{rows}: damaged, its check sum is not the noted one; predicted anew from row {reached.rows + 1:,} on")
+    if intact < len(events) - 1 or not intact:
+        journal.unlink(missing_ok=True)
+    return reached, digest
+
+
+def _intact(rows: Path, noted: Sequence[Mapping[str, Any]]) -> tuple[Progress, "hashlib._Hash", int]:
+    """The last noted place up to which the rows are as they were written, their sum, and how many places hold."""
+    reached, digest, intact = Progress(), hashlib.sha256(), 0
+    if not noted or not rows.exists():
+        return reached, digest, intact
+    with open_input(rows) as file:
+        summed = digest.copy()
+        for event in noted:
+            try:
+                place = Progress(int(event["rows"]), int(event["bytes"]), dict(event["counts"]))
+            except (LookupError, TypeError, ValueError):
+                break
+            while data := file.read(max(0, min(_CHUNK, place.bytes - file.tell()))):
+                summed.update(data)
+            if file.tell() != place.bytes or event["sum"] != place.sum(summed):
+                break
+            reached, digest, intact = place, summed.copy(), intact + 1
+    return reached, digest, intact
+
+
+def _write_reached(journal: Journal, reached: Progress, digest: "hashlib._Hash") -> None:
+    told = {"rows": reached.rows, "bytes": reached.bytes, "counts": reached.counts}
+    journal.write("reached", **told, sum=reached.sum(digest))
+
+
+def _note(text: str) -> None:
+    print(f"albert: note: {text}", file=sys.stderr)
+
+
+def _short(value: Any) -> str:
+    return "none" if value is None else str(value)[:16]
+
+
+@contextmanager
+def _saying(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        remedy = "free space; the same command goes on"
+        raise WriteFailed(path, error.strerror or str(error), remedy) from error
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # Input validation: all rows are checked first, because a bad last row would be found only after hours.
@@ -33,14 +396,8 @@ _TYPED = "albert.inference.parquet_files"
 
 @dataclass(frozen=True)
 class CheckedInput:
-    """What is known of a file that can be predicted on.
-
-    Attributes:
-        rows: how many there are.
-        columns: the names of their fields, in the order in which they first come.
-        schema: the types of these, for Parquet; None where nobody args.
-        sha256: of the file.
-    """
+    """What is known of a file that can be predicted on: its rows, the names of their fields in the order in which they
+    first come, the types of these for Parquet (else None), and the file's SHA-256."""
 
     rows: int
     columns: tuple[str, ...]
@@ -50,9 +407,9 @@ class CheckedInput:
 
 def check_input(
     file: CorpusFile,
-    inputs: Callable[[Record, Fields], Inputs],
-    fields: Fields,
-    gives: Mapping[str, Value],
+    inputs: Callable[[Record, abilities.Fields], abilities.Inputs],
+    fields: abilities.Fields,
+    gives: Mapping[str, abilities.Value],
     typed: bool,
 ) -> CheckedInput:
     """Read every row once.
@@ -66,28 +423,29 @@ def check_input(
 
     Raises:
         MissingInput: there are no rows.
-        DamagedData: a row cannot be read, lacks a field that is needed, or has a field of the answer's name; with its
-            place.
+        DamagedData: a row, which is named, cannot be read, lacks a field, or has a field of the answer's name.
     """
     columns: dict[str, None] = {}
-    types = _types_of(file, typed)
+    # JSON's columns show their types row by row; the other kinds of files say theirs
+    types = load_by_name(_TYPED, "data").ColumnTypes() if typed and file.kind == "JSON lines" else None
     rows = 0
     with progress("Checking the input", total=None, unit="rows") as bar:
         for batch in batches_of(read_records(file, fields.text)):
             for record in batch:
                 columns.update(dict.fromkeys(record.fields))
                 inputs(record, fields)
-                _refuse_answered(record, gives)
+                if taken := [name for name in gives if name in record.fields]:
+                    why = f"has a field {taken[0]!r} already"
+                    raise DamagedData(record.where, why, "--prefix changes the names of the answers")
             if types is not None:
                 types.add(batch)
             rows += len(batch)
             bar.advance(len(batch))
     if not rows:
         raise MissingInput(file.name, "holds no rows")
-    schema = None
-    if typed:
-        known = load_by_name(_TYPED, "data")
-        schema = known.input_schema(file, tuple(columns)) if types is None else types.schema
+    schema = types.schema if types is not None else None
+    if typed and types is None:
+        schema = load_by_name(_TYPED, "data").input_schema(file, tuple(columns))
     return CheckedInput(rows, tuple(columns), schema, file_hash(file.path))
 
 
@@ -105,17 +463,6 @@ def batches_of(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield batch
 
 
-def _types_of(file: CorpusFile, typed: bool) -> Any:
-    """Collects the types of JSON's columns; the other kinds of files say theirs."""
-    return load_by_name(_TYPED, "data").ColumnTypes() if typed and file.kind == "JSON lines" else None
-
-
-def _refuse_answered(record: Record, gives: Mapping[str, Value]) -> None:
-    for name in gives:
-        if name in record.fields:
-            raise DamagedData(record.where, f"has a field {name!r} already", "--prefix calls the answers' otherwise")
-
-
 SHOWN = 3
 
 
@@ -124,20 +471,17 @@ class FilePrediction:
     """A file whose rows are to be answered, and where the answers go.
 
     Attributes:
-        file: the input.
         output: a path whose ending names its format; None is standard output, in JSON lines.
-        ability: how every row is answered.
-        fields: how the fields of a row are called.
-        settings: how it is answered.
+        fields, settings: how the fields of a row are called, and how it is answered.
         prefix: of the names of an answer's fields, so that they stand beside those of the row.
         replace: whether an existing output, or one that was begun with other settings, gives way.
     """
 
     file: CorpusFile
     output: Path | None
-    ability: Ability
-    fields: Fields = field(default_factory=Fields)
-    settings: Settings = field(default_factory=Settings)
+    ability: abilities.Ability
+    fields: abilities.Fields = field(default_factory=abilities.Fields)
+    settings: abilities.Settings = field(default_factory=abilities.Settings)
     prefix: str = "predicted_"
     replace: bool = False
 
@@ -169,32 +513,21 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> Summary:
     format = output_format(args.output, checked.columns, gives, checked.schema, args.prefix, width)
     if args.output is None:
         reached = Progress()
-        _predict(predictor, args, checked, format, reached, lambda data, rows: _print(data))
+        _predict(predictor, args, checked, format, reached, _print)
         return _summary(reached)
-    identity = _identity(predictor, args, checked)
-    with partial_output(args.output, identity, format.beginning, args.replace) as rows:
-        _predict_stoppably(predictor, args, args.output, checked, format, rows)
-        rows.finish(format, args.output)
+    output = args.output
+    with partial_output(output, _identity(predictor, args, checked), format.beginning, args.replace) as rows:
+        with stop_signals() as request:
+
+            def write(data: bytes, count: int) -> None:
+                rows.write(data, count)
+                if request.number is not None and rows.reached.rows < checked.rows:
+                    rows.note()
+                    raise Stopped(output, request.number)
+
+            _predict(predictor, args, checked, format, rows.reached, write)
+        rows.finish(format, output)
         return _summary(rows.reached)
-
-
-def _predict_stoppably(
-    predictor: Predictor,
-    args: FilePrediction,
-    output: Path,
-    checked: CheckedInput,
-    format: OutputFormat,
-    rows: PartialOutput,
-) -> None:
-    with stop_signals() as request:
-
-        def write(data: bytes, count: int) -> None:
-            rows.write(data, count)
-            if request.number is not None and rows.reached.rows < checked.rows:
-                rows.note()
-                raise Stopped(output, request.number)
-
-        _predict(predictor, args, checked, format, rows.reached, write)
 
 
 def _predict(
@@ -205,7 +538,6 @@ def _predict(
     reached: Progress,
     write: Callable[[bytes, int], None],
 ) -> None:
-    """Answer the rows after those that were reached."""
     records = islice(read_records(args.file, args.fields.text), reached.rows, None)
     with progress("Predicting", total=checked.rows, unit="rows", done=reached.rows) as bar:
         for batch in batches_of(records):
@@ -223,10 +555,10 @@ def _answered(
     answers = args.ability.answers(predictor, inputs, args.settings)
     for record, answer in zip(batch, answers, strict=True):
         counts["cut"] = counts.get("cut", 0) + bool(answer.get("tokens_cut"))
-        if answer.get(ERROR) is not None:
+        if answer.get(abilities.ERROR) is not None:
             counts["unanswered"] = counts.get("unanswered", 0) + 1
             first = counts.setdefault("first_unanswered", [])
-            first += [f"{record.where}: {answer[ERROR]}"] if len(first) < SHOWN else []
+            first += [f"{record.where}: {answer[abilities.ERROR]}"] if len(first) < SHOWN else []
         yield {**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}}
 
 
@@ -260,7 +592,7 @@ def _summary(reached: Progress) -> Summary:
     )
 
 
-def _print(data: bytes) -> None:
+def _print(data: bytes, rows: int) -> None:
     sys.stdout.write(data.decode())
     sys.stdout.flush()
 
@@ -269,20 +601,20 @@ def _print(data: bytes) -> None:
 # The ability that answers the rows of a file.
 
 
-def ability_for(predictor: Predictor, name: str | None) -> Ability:
+def ability_for(predictor: Predictor, name: str | None) -> abilities.Ability:
     """The ability of this name, or the one that the model is for.
 
     Raises:
         UsageError: the model can do several things and no name is given.
         InvalidConfiguration: the model has no head for it.
     """
-    possible = [each for each in ABILITIES.values() if each.row and each.needs in predictor.abilities]
+    possible = [each for each in abilities.ABILITIES.values() if each.row and each.needs in predictor.abilities]
     if name is None:
         if len(possible) > 1:
             known = " or ".join(each.name for each in possible)
-            raise UsageError("--task", f"{predictor.name} can do several things", f"say {known}")
-        return possible[0] if possible else ABILITIES["embed"]
-    ability = ABILITIES[name]
+            raise UsageError("--task", f"{predictor.name} can do several things", f"choose {known}")
+        return possible[0] if possible else abilities.ABILITIES["embed"]
+    ability = abilities.ABILITIES[name]
     if ability.needs is not None and ability not in possible:
         can = " and ".join(predictor.abilities) or "only embed texts"
         raise InvalidConfiguration(predictor.name, f"has no trained head to {ability.needs}", f"this model can {can}")

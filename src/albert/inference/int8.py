@@ -13,23 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from albert.checkpoints import model_directory, tensor_files
 from albert.checkpoints.hub import copy_examples, find_model
 from albert.checkpoints.huggingface import Kind
-from albert.checkpoints.model_directory import (
-    CARD_NAME,
-    CONFIG_NAME,
-    FINGERPRINT_KEY,
-    ModelCard,
-    refuse_foreign_tokenizer,
-)
-from albert.checkpoints.tensor_files import (
-    FORMAT,
-    INT8_WEIGHTS_NAME,
-    QUANTIZATION_KEY,
-    stored_names,
-    stored_tensors,
-    write_tensors,
-)
+from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, refuse_foreign_tokenizer
 from albert.inference.engine import quantize_matrix
 from albert.inference.predictor import TrainedModel, open_trained
 from albert.model.albert import IMPOSSIBLE, SpanBeamRow, output_rows
@@ -102,12 +89,8 @@ def model_outputs(model: nn.Module, kind: Kind, batch: SampleBatch) -> Outputs:
 
 @dataclass(frozen=True)
 class OutputDifferences:
-    """How far outputs are from those of the model, output by output.
-
-    Args:
-        largest: the largest absolute difference.
-        relative: the root of the mean squared difference, as a share of the output's standard deviation.
-    """
+    """How far outputs are from those of the model, by their names: the largest absolute difference, and the root of the
+    mean squared difference as a share of the output's standard deviation."""
 
     largest: dict[str, float]
     relative: dict[str, float]
@@ -173,13 +156,8 @@ albert restores the matrices when it opens them. transformers finds no weights h
 
 @dataclass(frozen=True, kw_only=True)
 class Quantized:
-    """What became of a model.
-
-    Args:
-        matrices: how many are integers now.
-        bytes_before, bytes_after: of the weights, as they were stored and as they are.
-        moved: how far the outputs are from those of the original, over random batches.
-    """
+    """What became of a model: how many matrices are integers now, bytes of the weights as they were stored and as they
+    are, and how far the outputs are from those of the original, over random batches."""
 
     matrices: int
     bytes_before: int
@@ -195,25 +173,19 @@ def is_worth_quantizing(weight: Tensor) -> bool:
 def quantize_directory(
     source: str | Path, output: Path, *, revision: str | None = None, replace: bool = False
 ) -> Quantized:
-    """Write a model again, with integers for matrices.
-
-    Args:
-        source: a model directory, a run, or a Hub id.
-        output: the directory to write.
-        revision: a branch, tag or commit of a Hub repository.
-        replace: whether an existing output may give way.
+    """Write a model (directory, run or Hub id, of this revision) again, with integers for matrices.
 
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened.
         UsageError: it is quantised already.
-        CannotCreate: the output exists.
+        CannotCreate: the output exists, and `replace` is not set.
     """
     directory = find_model(source, revision)
     content = read_json_object(directory / CONFIG_NAME)
-    if QUANTIZATION_KEY in content:
+    if tensor_files.QUANTIZATION_KEY in content:
         raise UsageError(directory, "is quantised already")
     before = open_trained(directory)
-    stored = stored_tensors(directory)
+    stored = tensor_files.stored_tensors(directory)
     with new_directory(output, replace=replace) as made:
         if vocabulary_file(directory).is_file():
             tokenizer = load_tokenizer(directory)
@@ -222,25 +194,25 @@ def quantize_directory(
         # Rounded, the identity map of a model without a projection would be the identity no more.
         needless = before.opened.loading_report.dropped
         tensors, matrices = _quantized(stored.read([name for name in stored.by_name if name not in needless]))
-        write_tensors(made / INT8_WEIGHTS_NAME, tensors)
-        save_json(made / CONFIG_NAME, content | {QUANTIZATION_KEY: {"format": FORMAT, "matrices": matrices}})
+        tensor_files.write_tensors(made / tensor_files.INT8_WEIGHTS_NAME, tensors)
+        save_json(
+            made / CONFIG_NAME,
+            content | {tensor_files.QUANTIZATION_KEY: {"format": tensor_files.FORMAT, "matrices": matrices}},
+        )
         report = Quantized(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),
-            bytes_after=(made / INT8_WEIGHTS_NAME).stat().st_size,
-            moved=_moved(before, open_trained(made)),
+            bytes_after=(made / tensor_files.INT8_WEIGHTS_NAME).stat().st_size,
+            moved=output_differences(*(_sample_outputs(each) for each in (before, open_trained(made)))),
         )
         write_text(made / CARD_NAME, _card(output.name, before, directory, report))
         copy_examples(directory, made)
     return report
 
 
-def _moved(before: TrainedModel, after: TrainedModel) -> OutputDifferences:
-    mine, theirs = (
-        [model_outputs(each.opened.model, each.kind, batch) for batch in sample_batches(each.opened.config)]
-        for each in (before, after)
-    )
-    return output_differences(mine, theirs)
+def _sample_outputs(trained: TrainedModel) -> list[Outputs]:
+    model, kind = trained.opened.model, trained.kind
+    return [model_outputs(model, kind, batch) for batch in sample_batches(trained.opened.config)]
 
 
 def _quantized(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], int]:
@@ -249,7 +221,7 @@ def _quantized(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], int]:
     matrices = [name for name, tensor in tensors.items() if tensor.is_floating_point() and is_worth_quantizing(tensor)]
     for name, tensor in tensors.items():
         if name in matrices:
-            values, scale = stored_names(name)
+            values, scale = tensor_files.stored_names(name)
             made[values], made[scale] = quantize_matrix(tensor.float())
         elif tensor.is_floating_point():  # what is not is a relic that says nothing of the model
             made[name] = tensor
@@ -261,13 +233,17 @@ def _card(name: str, model: TrainedModel, source: Path, report: Quantized) -> st
         f"{output} by {largest:.3g} at most, {report.moved.relative[output]:.2%} of its spread as a rule"
         for output, largest in report.moved.largest.items()
     )
-    return ModelCard(
+    return model_directory.ModelCard(
         name=name,
         architecture=str((model.opened.extra.get("architectures") or ["AlbertModel"])[0]),
         description=f"{source.name} with its matrices as 8-bit integers, one scale for each row: "
         f"{report.bytes_after / 1e6:,.1f} MB of weights in place of {report.bytes_before / 1e6:,.1f} MB.",
         parameters={"all": sum(parameter.numel() for parameter in model.opened.model.parameters())},
-        recipe={"format": FORMAT, "matrices": report.matrices, "tokenizer": model.opened.extra.get(FINGERPRINT_KEY)},
+        recipe={
+            "format": tensor_files.FORMAT,
+            "matrices": report.matrices,
+            "tokenizer": model.opened.extra.get(FINGERPRINT_KEY),
+        },
         limits=(
             f"Over random tokens its outputs differ from those of the original: {told}. What that does to a task's "
             "score, `albert evaluate` says.",

@@ -24,23 +24,7 @@ from albert.checkpoints.model_directory import (
     refuse_foreign_tokenizer,
 )
 from albert.checkpoints.tensor_files import QUANTIZATION_KEY
-from albert.inference.int8 import (
-    OutputDifferences,
-    Outputs,
-    SampleBatch,
-    model_outputs,
-    output_differences,
-    sample_batches,
-)
-from albert.inference.onnx_graph import (
-    HIGHEST_OPSET,
-    INPUTS,
-    LOWEST_OPSET,
-    Axes,
-    ExportedGraph,
-    OnnxPrecision,
-    export_graph,
-)
+from albert.inference import int8, onnx_graph
 from albert.inference.predictor import TrainedModel, open_trained
 from albert.model.albert import run_to_depth
 from albert.runtime.environment import load_by_name
@@ -62,7 +46,7 @@ class Checked:
     """What a runtime gave beside what we give, over random batches of mixed lengths."""
 
     runtime: str
-    differences: OutputDifferences
+    differences: int8.OutputDifferences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +64,11 @@ class Exported:
 
     kind: Kind
     left_out: str
-    precision: OnnxPrecision
+    precision: onnx_graph.OnnxPrecision
     opset: int
     depth: int
     window: int | None
-    outputs: dict[str, Axes]
+    outputs: dict[str, onnx_graph.Axes]
     bytes: int
     weight_bytes: int
     checks: tuple[Checked, ...]
@@ -164,7 +148,7 @@ def _limits(report: Exported) -> tuple[str, ...]:
         limits.append(
             "Weights are integers with a scale for each output, activations with a scale for each token, so no answer "
             "depends on what shares its batch. On x86 processors without VNNI such products may saturate. What int8 "
-            "does to a task's score is not told by these differences: evaluate it."
+            "does to a task's score, these differences do not show: evaluate it."
         )
     if report.window is not None:
         limits.append(
@@ -205,21 +189,23 @@ def runtimes(file: Path) -> Iterator[tuple[str, Run]]:
         yield f"OpenVINO {openvino.__version__.split('-')[0]}", run
 
 
-def padded(batch: SampleBatch, kind: Kind) -> dict[str, np.ndarray]:
+def padded(batch: int8.SampleBatch, kind: Kind) -> dict[str, np.ndarray]:
     """A batch as the inputs of the file: rectangles, filled up with zeros that the mask leaves out."""
     shape = (len(batch.ids), max(map(len, batch.ids)))
-    arrays = [np.zeros(shape, np.int64) for _ in INPUTS]
+    arrays = [np.zeros(shape, np.int64) for _ in onnx_graph.INPUTS]
     for row, (ids, types) in enumerate(zip(batch.ids, batch.types, strict=True)):
         for array, values in zip(arrays, (ids, 1, types), strict=True):
             array[row, : len(ids)] = values
     if kind == "multiple_choice":
         arrays = [array.reshape(-1, 2, shape[1]) for array in arrays]
-    return dict(zip(INPUTS, arrays, strict=True))
+    return dict(zip(onnx_graph.INPUTS, arrays, strict=True))
 
 
-def by_sequence(given: Mapping[str, np.ndarray], axes: Mapping[str, Axes], lengths: Sequence[int]) -> Outputs:
+def by_sequence(
+    given: Mapping[str, np.ndarray], axes: Mapping[str, onnx_graph.Axes], lengths: Sequence[int]
+) -> int8.Outputs:
     """The file's outputs for each sequence of these lengths, without those of padding."""
-    outputs: Outputs = {}
+    outputs: int8.Outputs = {}
     for name, values in given.items():
         rows = values.reshape(-1) if "choices" in axes[name] else values
         pairs = zip(map(np.asarray, rows), lengths, strict=True)
@@ -243,7 +229,7 @@ class ExportSettings:
         depth: layers; None: as many as the model has.
     """
 
-    precision: OnnxPrecision = "fp32"
+    precision: onnx_graph.OnnxPrecision = "fp32"
     opset: int = 20
     depth: int | None = None
 
@@ -270,8 +256,8 @@ def export_onnx(
         CheckFailed: a runtime gives other numbers than we do; nothing is written.
         CannotCreate: the output exists.
     """
-    if not LOWEST_OPSET <= settings.opset <= HIGHEST_OPSET:
-        why = f"is {settings.opset}, operators of {LOWEST_OPSET} to {HIGHEST_OPSET} are written"
+    if not onnx_graph.LOWEST_OPSET <= settings.opset <= onnx_graph.HIGHEST_OPSET:
+        why = f"is {settings.opset}, operators of {onnx_graph.LOWEST_OPSET} to {onnx_graph.HIGHEST_OPSET} are written"
         raise InvalidConfiguration("opset", why, "20 is what runtimes since 2024 open")
     if output.exists() and not replace:
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
@@ -295,7 +281,7 @@ def export_onnx(
         "layers": str(depth),
         **({} if tokenizer is None else {FINGERPRINT_KEY: tokenizer.fingerprint}),
     }
-    graph = export_graph(trained.opened.model, trained.kind, settings.precision, settings.opset, told)
+    graph = onnx_graph.export_graph(trained.opened.model, trained.kind, settings.precision, settings.opset, told)
     if output.suffix == ".onnx":
         with new_file(output) as file:
             return _written(file, graph, trained, settings, depth)
@@ -311,7 +297,9 @@ def export_onnx(
     return report
 
 
-def _written(file: Path, graph: ExportedGraph, trained: TrainedModel, settings: ExportSettings, depth: int) -> Exported:
+def _written(
+    file: Path, graph: onnx_graph.ExportedGraph, trained: TrainedModel, settings: ExportSettings, depth: int
+) -> Exported:
     file.write_bytes(graph.model.SerializeToString())
     note_written(file)
     return Exported(
@@ -328,12 +316,14 @@ def _written(file: Path, graph: ExportedGraph, trained: TrainedModel, settings: 
     )
 
 
-def _check(file: Path, graph: ExportedGraph, trained: TrainedModel, precision: OnnxPrecision) -> Iterator[Checked]:
-    batches = sample_batches(trained.opened.config)
+def _check(
+    file: Path, graph: onnx_graph.ExportedGraph, trained: TrainedModel, precision: onnx_graph.OnnxPrecision
+) -> Iterator[Checked]:
+    batches = int8.sample_batches(trained.opened.config)
     with progress("Checking", total=None, unit="batches") as bar:
         ours = []
         for batch in batches:
-            ours.append(model_outputs(trained.opened.model, trained.kind, batch))
+            ours.append(int8.model_outputs(trained.opened.model, trained.kind, batch))
             bar.advance()
         for name, run in runtimes(file):
             theirs = []
@@ -341,7 +331,7 @@ def _check(file: Path, graph: ExportedGraph, trained: TrainedModel, precision: O
                 lengths = [len(ids) for ids in batch.ids]
                 theirs.append(by_sequence(run(padded(batch, trained.kind)), graph.outputs, lengths))
                 bar.advance()
-            found = output_differences(ours, theirs)
+            found = int8.output_differences(ours, theirs)
             for output, largest in found.largest.items():
                 if not largest <= (TOLERANCE if precision == "fp32" else float_info.max):
                     why = f"{output} differs by {largest:.3g} from albert's in {name}, {TOLERANCE} is the limit"

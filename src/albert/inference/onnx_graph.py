@@ -92,7 +92,6 @@ class GraphWriter:
         return self.nodes(operator, 1, *inputs, **attributes)[0]
 
     def nodes(self, operator: str, outputs: int, *inputs: str | float | Sequence[int], **attributes: Any) -> list[str]:
-        """Write a node with several outputs."""
         name = "/".join([*self._scope, f"{operator}_{len(self._nodes)}"])
         names = [name] if outputs == 1 else [f"{name}.{number}" for number in range(outputs)]
         values = [each if isinstance(each, str) else self.constant(each) for each in inputs]
@@ -105,11 +104,9 @@ class GraphWriter:
         return self._initializer(f"constant_{array.dtype}_{array.tolist()}".replace(" ", ""), lambda: array)
 
     def weight(self, name: str, tensor: Tensor) -> str:
-        """The initialiser of a name, which is this tensor."""
         return self._initializer(name, tensor.detach().numpy)
 
     def cast(self, value: str, dtype: type[np.generic]) -> str:
-        """The same numbers in another type."""
         return self.node("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def columns(self) -> str:
@@ -287,7 +284,7 @@ def _attention(graph: GraphWriter, block: AttentionBlock, name: str, hidden: str
 # The outputs of each kind of model: names and axes are those of transformers' and Optimum's exports.
 
 _PADDED = -1e35
-"""The logit of a padded place: below `IMPOSSIBLE`, so that it is no start while there is any other."""
+"""The logit of a padded place: below `IMPOSSIBLE`, so that it is never a start while there is any other."""
 
 
 def _encoder(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:

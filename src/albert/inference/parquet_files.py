@@ -13,38 +13,29 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from albert.inference.abilities import Value
+from albert.inference.files import OutputFormat
 from albert.runtime.errors import DamagedData
 from albert.text.arrow_readers import DAMAGES, explained
 from albert.text.readers import CorpusFile, Record, open_corpus_file
-
-
-def parquet_schema(file: CorpusFile) -> pa.Schema:
-    """The columns of a Parquet file."""
-    with open_corpus_file(file) as (content, _):
-        try:
-            return pyarrow.parquet.ParquetFile(content).schema_arrow
-        except DAMAGES as error:
-            raise explained(error, file.name, "Parquet file") from error
-
 
 _CLASHES = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 _TYPES = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}
 
 
-class Parquet:
+class Parquet(OutputFormat):
     """Columns with one type each: those of the input, then those of the answers."""
-
-    beginning = b""
 
     def __init__(self, schema: pa.Schema, gives: Mapping[str, Value]) -> None:
         answers = [pa.field(name, arrow_type(value)) for name, value in gives.items()]
         self.schema = pa.schema([*schema, *answers])
 
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
-        """An Arrow stream of some rows."""
+        fields = [(field.type, [row.get(field.name) for row in rows]) for field in self.schema]
         columns = [
-            pa.array([_plain(row.get(field.name)) for row in rows], field.type, from_pandas=False)
-            for field in self.schema
+            pa.array(
+                [each.tolist() if isinstance(each, np.ndarray) else each for each in values], kind, from_pandas=False
+            )
+            for kind, values in fields
         ]
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema) as stream:
@@ -70,8 +61,14 @@ def arrow_type(value: Value) -> pa.DataType:
 
 
 def input_schema(file: CorpusFile, columns: Sequence[str]) -> pa.Schema:
-    """The columns of an input that is no JSON: a Parquet file's own, text in all others."""
-    return parquet_schema(file) if file.kind == "Parquet" else pa.schema([(name, pa.string()) for name in columns])
+    """The columns of an input that is not JSON: a Parquet file's own, text in all others."""
+    if file.kind != "Parquet":
+        return pa.schema([(name, pa.string()) for name in columns])
+    with open_corpus_file(file) as (content, _):
+        try:
+            return pyarrow.parquet.ParquetFile(content).schema_arrow
+        except DAMAGES as error:
+            raise explained(error, file.name, "Parquet file") from error
 
 
 class ColumnTypes:
@@ -100,7 +97,3 @@ class ColumnTypes:
         names = dict.fromkeys(name for record in records for name in record.fields)
         columns = [(name, pa.array([record.fields.get(name) for record in records]).type) for name in names]
         return pa.unify_schemas([self.schema, pa.schema(columns)], promote_options="permissive")
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value

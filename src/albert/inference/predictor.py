@@ -9,44 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Float32
 from torch import nn
 
+from albert.checkpoints import model_directory
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import Kind, kind_of
-from albert.checkpoints.model_directory import (
-    OpenedModel,
-    labels_of,
-    open_model,
-    read_config,
-    refuse_foreign_tokenizer,
-    tokenizer_of,
-)
 from albert.checkpoints.tensor_files import QUANTIZATION_KEY
+from albert.inference import tasks
 from albert.inference.abilities import ANSWERING, CHOOSING, CLASSIFYING, FILLING, ORDERING, SCORING, TAGGING
 from albert.inference.early_exit import early_exit_of
 from albert.inference.engine import PackedModel, PrecisionAsked, choose_precision
-from albert.inference.tasks import (
-    Classified,
-    Prediction,
-    abilities_of,
-    check_pairs,
-    check_texts,
-    classify_texts,
-    encode_texts,
-    fill_masks,
-    find_answers,
-    judge_orders,
-    lengths_of,
-    rank_options,
-    ranked_labels,
-    tag_given_words,
-    tag_words,
-)
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, run_to_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -64,16 +41,8 @@ from albert.text.tokenizer_loading import load_tokenizer
 def embed_texts(
     model: PackedModel, tokenizer: Tokenizer, max_length: int, texts: Sequence[str], normalize: bool
 ) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
-    """A vector for each text, of length 1 if asked, and how many tokens of it did not fit.
-
-    Args:
-        model: a `PooledEncoder`.
-        tokenizer: its tokenizer.
-        max_length: tokens of a sequence, special ones included.
-        texts: any texts, the empty one too.
-        normalize: divide each vector by its Euclidean length.
-    """
-    encoded = encode_texts(tokenizer, (texts,), max_length)
+    """A vector for each text, of length 1 if `normalize`, and how many tokens of it did not fit."""
+    encoded = tasks.encode_texts(tokenizer, (texts,), max_length)
     width = model.model.encoder.config.hidden_size
     vectors = np.zeros((len(texts), width), np.float32)
     for number, row in enumerate(model.rows(encoded.ids, encoded.token_types)):
@@ -84,11 +53,7 @@ def embed_texts(
 
 
 def check_pooling(pooling: str) -> None:
-    """Refuse a word that names no pooling.
-
-    Raises:
-        UsageError: it is another.
-    """
+    """Raises UsageError for a word that names no pooling."""
     if pooling not in get_args(Pooling):
         raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
 
@@ -96,11 +61,12 @@ def check_pooling(pooling: str) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # An opened model: tokenizer, abilities, depth, precision and device.
 
-Opened = TypeVar("Opened", bound="OpenedPredictor")
 
+class Predictor:
+    """A trained model with its tokenizer, and what it can be asked.
 
-class OpenedPredictor:
-    """A trained model with its tokenizer, and how it computes.
+    Methods raise InvalidConfiguration where the model has no trained head for them, and UsageError for what is no text
+    or for lists that do not go together.
 
     Args:
         opened: the model.
@@ -119,7 +85,7 @@ class OpenedPredictor:
 
     def __init__(
         self,
-        opened: OpenedModel,
+        opened: model_directory.OpenedModel,
         kind: Kind,
         tokenizer: Tokenizer,
         device: torch.device,
@@ -129,10 +95,9 @@ class OpenedPredictor:
     ) -> None:
         self.name, self.config, self.extra = str(opened.directory), opened.config, opened.extra
         self.loading_report, self.tokenizer, self.device = opened.loading_report, tokenizer, device
-        refuse_foreign_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
-        self.abilities = abilities_of(kind, opened)
+        model_directory.refuse_foreign_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
+        self.abilities = tasks.abilities_of(kind, opened)
         """What it can do, in words; a head that the file lacks, or that was never trained, does not count."""
-        self._lengths = lengths_of(kind, opened)
         self.precision = choose_precision(precision, device)
         """Of the encoder's matrix products: fp32, bf16 or int8."""
         self.depth = opened.config.num_hidden_layers if depth is None else depth
@@ -140,17 +105,16 @@ class OpenedPredictor:
         if depth is not None:
             run_to_depth(opened.model, depth)
         self.patience = patience
-        self._model = PackedModel(opened.model, device, precision=self.precision)
-        self._deciding = (
-            self._model if patience is None else early_exit_of(self._model, patience, self.extra, self.name)
-        )
+        model = PackedModel(opened.model, device, precision=self.precision)
+        deciding = model if patience is None else early_exit_of(model, patience, self.extra, self.name)
+        self._network = tasks.Network(model, deciding, tokenizer, tasks.lengths_of(kind, opened))
         may_be_absent = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
         self._null_threshold = stated_threshold(self.extra, self.name) if may_be_absent else None
         self._pooled: dict[Pooling, PackedModel] = {}
 
     @classmethod
     def open(
-        cls: type[Opened],
+        cls,
         path_or_id: str | Path,
         device: str = "auto",
         *,
@@ -159,7 +123,7 @@ class OpenedPredictor:
         precision: PrecisionAsked = "auto",
         depth: int | None = None,
         patience: int | None = None,
-    ) -> Opened:
+    ) -> "Predictor":
         """Open a model directory, a run directory, or a Hub id, for whatever its head can do.
 
         Args:
@@ -176,16 +140,15 @@ class OpenedPredictor:
         computing = pick_device(device)
         choose_precision(precision, computing)
         directory = find_model(path_or_id, revision)
-        config, extra = read_config(directory)
+        config, extra = model_directory.read_config(directory)
         tokenizer = load_tokenizer(directory)
-        refuse_foreign_tokenizer(tokenizer, directory, config, extra)  # before any weight is read
+        model_directory.refuse_foreign_tokenizer(tokenizer, directory, config, extra)  # before any weight is read
         kind = kind_of(extra)
-        opened = open_model(directory, kind, overrides=overrides)
+        opened = model_directory.open_model(directory, kind, overrides=overrides)
         opened.loading_report.warn_if_unverified()
         return cls(opened, kind, tokenizer, computing, precision, depth, patience)
 
     def __repr__(self) -> str:
-        """What it is, what it can do and how it computes, on one line."""
         can = ", ".join(self.abilities) or "embed texts; no trained head"
         shown: dict[str, object] = {}
         if {CLASSIFYING, TAGGING} & set(self.abilities):
@@ -198,18 +161,18 @@ class OpenedPredictor:
     @property
     def network(self) -> nn.Module:
         """The model with its head, as it computes."""
-        return self._model.model
+        return self._network.model.model
 
     @property
     def max_length(self) -> int:
         """Tokens in a sequence, `[CLS]` and `[SEP]` included."""
-        return self._lengths.max_length
+        return self._network.max_length
 
     @cached_property
     def labels(self) -> list[str]:
         """The names of the classes, of a word's tags, or of the one number that is predicted."""
         self._require(*(TAGGING,) if TAGGING in self.abilities else (CLASSIFYING, SCORING))
-        return labels_of(self.extra, self._model.model.classifier.out_features)
+        return model_directory.labels_of(self.extra, self._network.model.model.classifier.out_features)
 
     @cached_property
     def _word_starts(self) -> np.ndarray:
@@ -220,166 +183,120 @@ class OpenedPredictor:
             can = " and ".join(self.abilities) or "nothing yet: fine-tune it first"
             raise InvalidConfiguration(self.name, f"has no trained head to {abilities[0]}", f"this model can {can}")
 
-
-__all__ = ["Prediction", "Predictor"]
-
-
-class Predictor(OpenedPredictor):
-    """A trained model and the questions that it can be asked; see `OpenedPredictor` for how it is opened."""
-
-    def classify(self, text: str, pair: str | None = None) -> list[Prediction]:
+    def classify(self, text: str, pair: str | None = None) -> list[tasks.Prediction]:
         """`classify_batch` of one text."""
         return self.classify_batch([text], None if pair is None else [pair])[0]
 
-    def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[Prediction]]:
+    def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[tasks.Prediction]]:
         """Every label with its probability, the likeliest first, for each text (or text and pair).
 
-        A regression model gives one entry, whose `score` is the predicted number. A text that was cut has
-        `tokens_cut` beside its scores, and one that was decided early its `depth`.
-
-        Raises:
-            InvalidConfiguration: the model has no classifier.
-            UsageError: not as many pairs as texts.
-        """
+        A regression model gives one entry, whose `score` is the predicted number. A text that was cut has `tokens_cut`
+        beside its scores, and one that was decided early its `depth`."""
         self._require(CLASSIFYING, SCORING)
-        return ranked_labels(self._classified(texts, pairs), self.labels)
+        return tasks.ranked_labels(self._classified(texts, pairs), self.labels)
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""
         return self.score_batch([text], None if pair is None else [pair])[0]
 
     def score_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
-        """The number that a regression model predicts for each text (or text and pair).
-
-        Raises:
-            InvalidConfiguration: the model predicts no number.
-            UsageError: not as many pairs as texts.
-        """
+        """The number that a regression model predicts for each text (or text and pair)."""
         self._require(SCORING)
         return self._classified(texts, pairs).scores[:, 0].tolist()
 
-    def answer(self, question: str, context: str, top_k: int = 1) -> Prediction | list[Prediction]:
+    def answer(self, question: str, context: str, top_k: int = 1) -> tasks.Prediction | list[tasks.Prediction]:
         """`answer_batch` of one question: the best answer, or a list of the `top_k` best when it is more than one."""
         found = self.answer_batch([question], [context], top_k)[0]
         return found[0] if top_k == 1 else found
 
-    def answer_batch(self, questions: Sequence[str], contexts: Sequence[str], top_k: int = 1) -> list[list[Prediction]]:
+    def answer_batch(
+        self, questions: Sequence[str], contexts: Sequence[str], top_k: int = 1
+    ) -> list[list[tasks.Prediction]]:
         """The parts of each context that answer its question best, as exact slices of it, the best first.
 
-        Long contexts are read in overlapping windows. `score` is the probability among all spans of at most
-        30 tokens in all windows; `start` and `end` count characters, `answer == context[start:end]`. A model that
-        learnt that a question may have no answer says so by an empty one, as its threshold decides.
+        Long contexts are read in overlapping windows. `score` is the probability among all spans of at most 30 tokens
+        in all windows; `start` and `end` count characters, `answer == context[start:end]`. A model that learnt that a
+        question may have no answer says so by an empty one, as its threshold decides.
 
         Raises:
-            InvalidConfiguration: the model cannot answer questions.
             UnansweredTexts: contexts that hold no text.
-            UsageError: not as many contexts as questions.
         """
         self._require(ANSWERING)
-        check_pairs("contexts", contexts, "questions", questions)
-        return find_answers(
-            self._model, self.tokenizer, self._lengths, questions, contexts, top_k, self._null_threshold
-        )
+        tasks.check_pairs("contexts", contexts, "questions", questions)
+        return tasks.find_answers(self._network, questions, contexts, top_k, self._null_threshold)
 
-    def tag(self, text: str) -> list[Prediction]:
+    def tag(self, text: str) -> list[tasks.Prediction]:
         """`tag_batch` of one text."""
         return self.tag_batch([text])[0]
 
-    def tag_batch(self, texts: Sequence[str]) -> list[list[Prediction]]:
+    def tag_batch(self, texts: Sequence[str]) -> list[list[tasks.Prediction]]:
         """The likeliest label of every word of each text: `word`, `entity`, `score`, its characters `start`..`end`.
 
-        A word is judged by its first piece; long texts are read in overlapping windows.
-
-        Raises:
-            InvalidConfiguration: the model does not tag words.
-        """
+        A word is judged by its first piece; long texts are read in overlapping windows."""
         self._require(TAGGING)
-        check_texts("texts", texts)
-        starts = self._word_starts
-        return tag_words(self._model, self.tokenizer, starts, self.max_length, texts, self.labels)
+        tasks.check_texts("texts", texts)
+        return tasks.tag_words(self._network, self._word_starts, texts, self.labels)
 
-    def tag_sentences(self, sentences: Sequence[Sequence[str]]) -> list[list[Prediction]]:
+    def tag_sentences(self, sentences: Sequence[Sequence[str]]) -> list[list[tasks.Prediction]]:
         """The likeliest label of every word of sentences that come in words: `word`, `entity`, `score`.
 
-        They are the answers of an evaluation: each word has one, also one that has no piece of its own.
-
-        Raises:
-            InvalidConfiguration: the model does not tag words.
-            UsageError: a sentence is a text and not a list of words.
-        """
+        They are the answers of an evaluation: each word has one, also one that has no piece of its own."""
         self._require(TAGGING)
         for number, words in enumerate(sentences, start=1):
-            check_texts(f"sentences, number {number}", words)
-        return tag_given_words(self._model, self.tokenizer, self.max_length, sentences, self.labels)
+            tasks.check_texts(f"sentences, number {number}", words)
+        return tasks.tag_given_words(self._network, sentences, self.labels)
 
-    def choose(self, context: str, options: Sequence[str], question: str = "") -> list[Prediction]:
+    def choose(self, context: str, options: Sequence[str], question: str = "") -> list[tasks.Prediction]:
         """`choose_batch` of one question."""
         return self.choose_batch([context], [options], [question])[0]
 
     def choose_batch(
         self, contexts: Sequence[str], options: Sequence[Sequence[str]], questions: Sequence[str] | None = None
-    ) -> list[list[Prediction]]:
+    ) -> list[list[tasks.Prediction]]:
         """The options of each question, the likeliest first: `option`, its `index` among those given, its `score`.
 
         Each is read after the context, behind the question or in the place of a blank `_` in it; the scores are
-        probabilities among the options.
-
-        Raises:
-            InvalidConfiguration: the model does not choose.
-            UsageError: fewer than two options, or not as many questions as contexts.
-        """
+        probabilities among the options, at least two."""
         self._require(CHOOSING)
         questions = [""] * len(contexts) if questions is None else questions
-        check_pairs("questions", questions, "contexts", contexts)
+        tasks.check_pairs("questions", questions, "contexts", contexts)
         if len(options) != len(contexts):
             raise UsageError("options", f"{len(options)} lists for {len(contexts)} contexts", "give one for each")
         for each in options:
-            check_texts("options", each)
+            tasks.check_texts("options", each)
             if len(each) < 2:
                 raise UsageError("options", f"{len(each)} of them", "give at least two to choose from")
-        lengths = self._lengths
-        return rank_options(
-            self._deciding, self.tokenizer, lengths.max_length, lengths.question_length, contexts, questions, options
-        )
+        return tasks.rank_options(self._network, contexts, questions, options)
 
-    def fill_mask(self, text: str, top_k: int = 5) -> list[Prediction] | list[list[Prediction]]:
+    def fill_mask(self, text: str, top_k: int = 5) -> list[tasks.Prediction] | list[list[tasks.Prediction]]:
         """`fill_mask_batch` of one text: for one mask its predictions, for several a list of such lists."""
         results = self.fill_mask_batch([text], top_k)[0]
         return results[0] if len(results) == 1 else results
 
-    def fill_mask_batch(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Prediction]]]:
-        """The likeliest pieces for each `[MASK]` of each text.
-
-        Returns:
-            For each text, for each of its masks, `top_k` predictions with `score` (probability), `token`, `token_str`
-            and `sequence`; each mask is judged with the others still masked.
+    def fill_mask_batch(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[tasks.Prediction]]]:
+        """For each text, for each of its `[MASK]`, the `top_k` likeliest pieces: `score` (probability), `token`,
+        `token_str` and `sequence`. Each mask is judged with the others still masked.
 
         Raises:
             UnansweredTexts: no mask, or more text than fits.
-            InvalidConfiguration: the model cannot fill masks.
         """
         self._require(FILLING)
-        check_texts("texts", texts)
-        return fill_masks(self._model, self.tokenizer, self.max_length, texts, top_k)
+        tasks.check_texts("texts", texts)
+        return tasks.fill_masks(self._network, texts, top_k)
 
-    def order(self, first: str, second: str) -> Prediction:
+    def order(self, first: str, second: str) -> tasks.Prediction:
         """`order_batch` of one pair."""
         return self.order_batch([first], [second])[0]
 
-    def order_batch(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[Prediction]:
+    def order_batch(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[tasks.Prediction]:
         """Whether two adjacent segments are in order: `label`, its `score`, `probability_in_order`, for each pair.
 
-        A model that learnt next-sentence prediction says instead whether the second follows the first in their
-        text or comes from another one, with `probability_next`.
-
-        Raises:
-            InvalidConfiguration: the model cannot judge an order.
-            UsageError: not as many second segments as first ones.
-        """
+        A model that learnt next-sentence prediction says instead whether the second follows the first in their text or
+        comes from another one, with `probability_next`."""
         self._require(ORDERING)
-        check_pairs("seconds", seconds, "firsts", firsts)
+        tasks.check_pairs("seconds", seconds, "firsts", firsts)
         objective = self.extra.get("sentence_objective")
-        return judge_orders(self._model, self.tokenizer, self.max_length, firsts, seconds, objective)
+        return tasks.judge_orders(self._network, firsts, seconds, objective)
 
     def embed(
         self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False
@@ -397,23 +314,23 @@ class Predictor(OpenedPredictor):
         self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False
     ) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
         """`embed`, and how many tokens of each text did not fit."""
-        check_texts("texts", texts)
+        tasks.check_texts("texts", texts)
         check_pooling(pooling)
         if pooling not in self._pooled:
-            model = self._model.model
+            model = self._network.model.model
             pooled = PooledEncoder(getattr(model, "albert", model), pooling)
             self._pooled[pooling] = PackedModel(pooled, self.device)
         return embed_texts(self._pooled[pooling], self.tokenizer, self.max_length, texts, normalize)
 
-    def _classified(self, texts: Sequence[str], pairs: Sequence[str] | None) -> Classified:
-        check_texts("texts", texts)
+    def _classified(self, texts: Sequence[str], pairs: Sequence[str] | None) -> tasks.Classified:
+        tasks.check_texts("texts", texts)
         if pairs is not None:
-            check_pairs("pairs", pairs, "texts", texts)
-        elif isinstance(self._model.model, AlbertForPairClassification):
+            tasks.check_pairs("pairs", pairs, "texts", texts)
+        elif isinstance(self.network, AlbertForPairClassification):
             raise UsageError("pairs", "are missing: this model compares two texts", "give a second text with each")
         parts = (texts,) if pairs is None else (texts, pairs)
         problem = self.extra.get("problem_type")
-        return classify_texts(self._deciding, self.tokenizer, self.max_length, parts, len(self.labels), problem)
+        return tasks.classify_texts(self._network, parts, len(self.labels), problem)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -422,34 +339,26 @@ class Predictor(OpenedPredictor):
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model of which every output rests on weights of the file.
+    """A model of which every output rests on weights of the file; an encoder without a trained pooler has none.
 
-    Args:
-        opened: the model; an encoder whose pooler is not in the file has none.
-        kind: with which head.
-        left_out: the head that `config.json` names and nobody trained, in words; empty when there is none.
-    """
+    `left_out` is the head that `config.json` names and nobody trained, in words; empty when there is none."""
 
-    opened: OpenedModel
+    opened: model_directory.OpenedModel
     kind: Kind
     left_out: str = ""
 
 
 def open_trained(directory: Path) -> TrainedModel:
-    """Open a model directory with its own head, or as much of it as was trained.
-
-    Raises:
-        MissingInput, DamagedData, InvalidConfiguration: it cannot be opened.
-    """
-    kind = named = kind_of(read_config(directory)[1])
-    opened = open_model(directory, kind)
-    can = abilities_of(kind, opened)
+    """Open a model directory with its own head, or as much of it as was trained; raises as `open_model` does."""
+    kind = named = kind_of(model_directory.read_config(directory)[1])
+    opened = model_directory.open_model(directory, kind)
+    can = tasks.abilities_of(kind, opened)
     if kind == "pretraining" and FILLING in can and ORDERING not in can:
         kind = "masked_lm"
     elif kind != "encoder" and not can:
         kind = "encoder"
     if kind != named:
-        opened = open_model(directory, kind)
+        opened = model_directory.open_model(directory, kind)
     if kind == "encoder" and any("pooler." in name for name in opened.loading_report.newly_initialised):
         model: Any = opened.model
         model.pooler = None
@@ -507,7 +416,7 @@ def save_for_sentence_transformers(
     """
     check_pooling(pooling)
     directory = find_model(model, revision)
-    config, extra = read_config(directory)
+    config, extra = model_directory.read_config(directory)
     if QUANTIZATION_KEY in extra:
         why = "its matrices are integers, which sentence-transformers does not read"
         raise InvalidConfiguration(directory, why, "export the model that it was made of")
@@ -515,15 +424,15 @@ def save_for_sentence_transformers(
         why = f"its tokens see {config.attention_window} tokens to either side, which sentence-transformers does not do"
         raise InvalidConfiguration(directory, why, "use albert.load(...).embed")
     kind = kind_of(extra)
-    opened = open_model(directory, kind)  # whoever is handed the copy gets one that was checked
-    tokenizer_of(opened)
+    opened = model_directory.open_model(directory, kind)  # whoever is handed the copy gets one that was checked
+    model_directory.tokenizer_of(opened)
     with new_directory(output, replace=replace) as copy:
         for name in files_below(directory):
             if name != MANIFEST_NAME:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(directory / name, copy / name)
                 note_written(copy / name)
-        vectors = Vectors(opened.config.hidden_size, lengths_of(kind, opened).max_length)
+        vectors = Vectors(opened.config.hidden_size, tasks.lengths_of(kind, opened).max_length)
         for name, content in _settings(vectors, pooling, normalize).items():
             (copy / name).parent.mkdir(exist_ok=True)
             save_json(copy / name, content)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -46,17 +46,15 @@ def abilities_of(kind: Kind, opened: OpenedModel) -> tuple[str, ...]:
         if each.needs and kind in each.heads and each.needs not in untrained
         if not any(name.startswith(each.heads[kind]) for name in drawn)
     )
-    return (SCORING,) if can == (CLASSIFYING,) and _predicts_numbers(opened) else can
+    model: Any = opened.model
+    if can == (CLASSIFYING,) and is_number(model.classifier.out_features, opened.extra.get("problem_type")):
+        return (SCORING,)
+    return can
 
 
 def is_number(n_labels: int, problem_type: str | None) -> bool:
     """Whether a head's outputs are numbers to predict: it says so, or it has one output and says nothing else."""
     return problem_type == "regression" or (n_labels == 1 and problem_type != "multi_label_classification")
-
-
-def _predicts_numbers(opened: OpenedModel) -> bool:
-    model: Any = opened.model
-    return is_number(model.classifier.out_features, opened.extra.get("problem_type"))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -76,13 +74,7 @@ class EncodedTexts:
 
 
 def encode_texts(tokenizer: Tokenizer, parts: Sequence[Sequence[str]], max_length: int) -> EncodedTexts:
-    """Many texts, or pairs of texts, cut longest-first to `max_length` tokens with the special ones.
-
-    Args:
-        tokenizer: the model's.
-        parts: one list of texts, or two equally long ones.
-        max_length: tokens of a sequence at most.
-    """
+    """Many texts (one list), or pairs (two lists), cut longest-first to `max_length` tokens with the special ones."""
     runs = [_split(*tokenizer.encode_joined(texts)) for texts in parts]
     cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
     encoded = EncodedTexts([], [], [])
@@ -132,7 +124,6 @@ def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 
 
 def _split(joined: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-    """The ids of each text, int64."""
     return np.split(joined.astype(np.int64), np.cumsum(counts)[:-1]) if len(counts) else []
 
 
@@ -188,6 +179,31 @@ def _length(stated: dict[str, Any], name: str, default: int, least: int, place: 
     return value
 
 
+class Network(NamedTuple):
+    """What every ability computes with: a model, the same ending early where it may, its tokenizer and lengths."""
+
+    model: PackedModel
+    deciding: PackedModel | EarlyExit
+    tokenizer: Tokenizer
+    lengths: Lengths
+
+    @property
+    def max_length(self) -> int:
+        return self.lengths.max_length
+
+    def decided(
+        self, ids: Sequence[np.ndarray], types: Sequence[np.ndarray], sizes: Sequence[int] | None = None
+    ) -> tuple[list[Any], list[int] | None]:
+        """What the head gives for each sequence, and the layers that it went through; None where all go through all.
+
+        `sizes` counts the sequences that are decided together; None: one each.
+        """
+        if not isinstance(self.deciding, EarlyExit):
+            return self.deciding.rows(ids, types), None
+        found = self.deciding.rows(ids, types, sizes)
+        return [row for row, _ in found], [depth for _, depth in found]
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Questions and contexts to answers: windows, logits, the best spans and their probabilities, or no answer.
 
@@ -195,13 +211,7 @@ ANSWER_TOKENS = 30
 
 
 def find_answers(
-    model: PackedModel,
-    tokenizer: Tokenizer,
-    lengths: Lengths,
-    questions: Sequence[str],
-    contexts: Sequence[str],
-    top_k: int,
-    threshold: NullThreshold | None,
+    network: Network, questions: Sequence[str], contexts: Sequence[str], top_k: int, threshold: NullThreshold | None
 ) -> list[list[Prediction]]:
     """For each question its best `top_k` answers with their probabilities and how many of its tokens were cut.
 
@@ -212,14 +222,15 @@ def find_answers(
     Raises:
         UnansweredTexts: contexts without text.
     """
-    length = lengths.max_length
+    tokenizer, lengths, length = network.tokenizer, network.lengths, network.max_length
     question_length = min(lengths.question_length, max(1, (length - 3) // 3))
     stride = max(1, min(lengths.stride, (length - 3 - question_length) // 2))
     examples = [Example("question", "question", texts) for texts in zip(questions, contexts, strict=True)]
     features = span_features(examples, tokenizer, length, question_length, stride)
     sequences = features.sequences
     everything = range(len(sequences))
-    rows = model.rows([sequences.token_ids(i) for i in everything], [sequences.token_type_ids(i) for i in everything])
+    ids, types = ([read(i) for i in everything] for read in (sequences.token_ids, sequences.token_type_ids))
+    rows = network.model.rows(ids, types)
     found = best_answers(examples, features, rows, ANSWER_TOKENS, top_k, threshold is not None)
     empty = {number: ("holds no text to answer from", None) for number, each in enumerate(found) if not each.candidates}
     if empty:
@@ -251,20 +262,13 @@ def _answer(text: str, start: int, end: int, probability: float) -> Prediction:
 
 
 def rank_options(
-    model: PackedModel | EarlyExit,
-    tokenizer: Tokenizer,
-    max_length: int,
-    question_length: int,
-    contexts: Sequence[str],
-    questions: Sequence[str],
-    options: Sequence[Sequence[str]],
+    network: Network, contexts: Sequence[str], questions: Sequence[str], options: Sequence[Sequence[str]]
 ) -> list[list[Prediction]]:
     """The options of each question, the likeliest first: `option`, its `index`, and its probability, `score`.
 
-    They are read as `tasks/options.py` says; `question_length` is the most that question and option take, and at most
-    half of what the model reads. A question that was decided early has its `depth`.
-    """
-    question_length = min(question_length, max(1, (max_length - 3) // 2))
+    Question and option take at most half of what the model reads. A question that was decided early has its `depth`."""
+    tokenizer, max_length = network.tokenizer, network.max_length
+    question_length = min(network.lengths.question_length, max(1, (max_length - 3) // 2))
     passages = tokenizer.encode_batch(contexts)
     read = [
         question_with_option(question, option)
@@ -280,30 +284,19 @@ def rank_options(
     ids = [np.asarray(ids, np.int64) for ids, *_ in joined]
     types = [(np.arange(len(ids)) >= first).astype(np.int64) for ids, first, *_ in joined]
     said: list[Prediction] = [said_of_cut(sum(cut)) for _, _, *cut in joined]
-    if isinstance(model, EarlyExit):
-        found = model.rows(ids, types, [stop - start for start, stop in bounds])
-        rows, said = (
-            [row for row, _ in found],
-            [each | {"depth": deep} for each, (_, deep) in zip(said, found, strict=True)],
-        )
-    else:
-        rows = model.rows(ids, types)
+    rows, depths = network.decided(ids, types, [stop - start for start, stop in bounds])
+    if depths is not None:
+        said = [each | {"depth": depth} for each, depth in zip(said, depths, strict=True)]
     scores = np.array(rows, np.float64)
-    return [
-        _ranked_of_choosing(own, _softmax(scores[start:stop]).tolist(), said[start:stop])
-        for own, (start, stop) in zip(options, bounds, strict=True)
-    ]
-
-
-def _ranked_of_choosing(options: Sequence[str], scores: list[float], said: list[Prediction]) -> list[Prediction]:
-    return [
-        {"option": options[index], "index": index, "score": scores[index], **said[index]}
-        for index in sorted(range(len(options)), key=lambda index: -scores[index])
-    ]
+    ranked: list[list[Prediction]] = []
+    for own, (start, stop) in zip(options, bounds, strict=True):
+        parts = zip(own, range(len(own)), _softmax(scores[start:stop]).tolist(), said[start:stop], strict=True)
+        each = [{"option": option, "index": index, "score": score, **more} for option, index, score, more in parts]
+        ranked.append(sorted(each, key=lambda entry: -entry["score"]))
+    return ranked
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
-    """Probabilities along the last axis."""
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
@@ -328,30 +321,11 @@ class Classified:
 
 
 def classify_texts(
-    model: PackedModel | EarlyExit,
-    tokenizer: Tokenizer,
-    max_length: int,
-    parts: Sequence[Sequence[str]],
-    n_labels: int,
-    problem_type: str | None,
+    network: Network, parts: Sequence[Sequence[str]], n_labels: int, problem_type: str | None
 ) -> Classified:
-    """Judge every text, or pair of texts.
-
-    Args:
-        model: a classifier, or one that ends early.
-        tokenizer: its tokenizer.
-        max_length: tokens of a sequence, special ones included.
-        parts: one list of texts, or two equally long ones.
-        n_labels: outputs of the head.
-        problem_type: as in `config.json`: labels that exclude each other, independent ones, or a number.
-    """
-    encoded = encode_texts(tokenizer, parts, max_length)
-    depths = None
-    if isinstance(model, EarlyExit):
-        found = model.rows(encoded.ids, encoded.token_types)
-        rows, depths = [row for row, _ in found], [depth for _, depth in found]
-    else:
-        rows = model.rows(encoded.ids, encoded.token_types)
+    """Judge every text (one list), or pair of texts (two lists); `problem_type` is that of `config.json`."""
+    encoded = encode_texts(network.tokenizer, parts, network.max_length)
+    rows, depths = network.decided(encoded.ids, encoded.token_types)
     logits = torch.from_numpy(np.stack(rows) if rows else np.zeros((0, n_labels), np.float32))
     if problem_type == "multi_label_classification":
         logits = logits.sigmoid()
@@ -376,19 +350,18 @@ def ranked_labels(found: Classified, names: Sequence[str]) -> list[list[Predicti
 # The likeliest pieces for the masks of texts.
 
 
-def fill_masks(
-    model: PackedModel, tokenizer: Tokenizer, max_length: int, texts: Sequence[str], top_k: int
-) -> list[list[list[Prediction]]]:
+def fill_masks(network: Network, texts: Sequence[str], top_k: int) -> list[list[list[Prediction]]]:
     """For each mask of each text its `top_k` pieces, under the keys of transformers' pipeline; other masks stay masked.
 
     Raises:
         UnansweredTexts: no mask, or more text than fits.
     """
-    ids = encode_with_masks(tokenizer, texts, max_length)
+    tokenizer = network.tokenizer
+    ids = encode_with_masks(tokenizer, texts, network.max_length)
     masked = [np.flatnonzero(each == tokenizer.mask_id) for each in ids]
     decoded = cache(partial(_piece_text, tokenizer))
     filled: list[list[list[Prediction]]] = [[] for _ in texts]
-    for number, logits, _ in model.at(ids, [np.zeros_like(each) for each in ids], masked):
+    for number, logits, _ in network.model.at(ids, [np.zeros_like(each) for each in ids], masked):
         probabilities = logits.float().softmax(dim=-1)[:, : tokenizer.vocab_size]
         scores, tokens = probabilities.topk(min(top_k, tokenizer.vocab_size), dim=-1)
         for place, *row in zip(masked[number].tolist(), tokens.tolist(), scores.tolist(), strict=True):
@@ -438,22 +411,14 @@ def order_labels(objective: object) -> tuple[str, str]:
 
 
 def judge_orders(
-    model: PackedModel,
-    tokenizer: Tokenizer,
-    max_length: int,
-    firsts: Sequence[str],
-    seconds: Sequence[str],
-    objective: object,
+    network: Network, firsts: Sequence[str], seconds: Sequence[str], objective: object
 ) -> list[Prediction]:
-    """For each pair what the head says: `label`, its `score`, the probability of the head's first class.
-
-    `objective` is what the head learnt, "nsp" or sentence order.
-    """
-    encoded = encode_texts(tokenizer, (firsts, seconds), max_length)
+    """For each pair what the head says: `label`, its `score`, the probability of the head's first class."""
+    encoded = encode_texts(network.tokenizer, (firsts, seconds), network.max_length)
     nowhere = [np.zeros(0, np.int64)] * len(firsts)
     yes, no, key = _ORDERS["nsp" if objective == "nsp" else "sop"]
     found: list[Prediction] = [{}] * len(firsts)
-    for number, _, order in model.at(encoded.ids, encoded.token_types, nowhere):
+    for number, _, order in network.model.at(encoded.ids, encoded.token_types, nowhere):
         assert order is not None, "built without a head for the order"
         first_class = float(order.float().softmax(dim=-1)[0])
         label, score = (yes, first_class) if first_class >= 0.5 else (no, 1 - first_class)
@@ -466,27 +431,13 @@ def judge_orders(
 
 
 def tag_words(
-    model: PackedModel,
-    tokenizer: Tokenizer,
-    word_starts: Bool[np.ndarray, " pieces"],
-    max_length: int,
-    texts: Sequence[str],
-    names: Sequence[str],
+    network: Network, word_starts: Bool[np.ndarray, " pieces"], texts: Sequence[str], names: Sequence[str]
 ) -> list[list[Prediction]]:
     """Judge every word by its first piece, as token classifiers are trained (Devlin et al. 2019, §5.3).
 
     A text longer than the model reads goes through in overlapping windows; a piece is judged in the one where it has
-    most context.
-
-    Args:
-        model: a token classifier.
-        tokenizer: its tokenizer.
-        word_starts: which of its pieces begin a word.
-        max_length: tokens of a sequence, `[CLS]` and `[SEP]` included.
-        texts: any texts; one without words has none to tag.
-        names: of the labels.
-    """
-    room = max_length - 2
+    most context. `word_starts` says which pieces of the vocabulary begin a word, `names` are those of the labels."""
+    tokenizer, room = network.tokenizer, network.max_length - 2
     encoded = tokenizer.encode_batch_with_offsets(texts)
     windows = [cut_windows(len(ids), room, max(1, room // 2)) for ids, _ in encoded]
     sequences = [
@@ -494,7 +445,7 @@ def tag_words(
         for (ids, _), pieces in zip(encoded, windows, strict=True)
         for start, stop in pieces
     ]
-    rows = iter(model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
+    rows = iter(network.model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
     found = []
     for text, (ids, spans), pieces in zip(texts, encoded, windows, strict=True):
         own = [next(rows)[1:-1] for _ in pieces]
@@ -507,16 +458,12 @@ def tag_words(
 
 
 def tag_given_words(
-    model: PackedModel,
-    tokenizer: Tokenizer,
-    max_length: int,
-    sentences: Sequence[Sequence[str]],
-    names: Sequence[str],
+    network: Network, sentences: Sequence[Sequence[str]], names: Sequence[str]
 ) -> list[list[Prediction]]:
     """Judge every word of sentences that come in words, as an evaluation does (see `albert.tasks.examples`)."""
-    read = word_sequences(sentences, tokenizer, max_length)
+    read = word_sequences(sentences, network.tokenizer, network.max_length)
     sequences = [read.sequences.token_ids(index) for index in range(len(read.sequences))]
-    logits = read.judged(model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
+    logits = read.judged(network.model.rows(sequences, [np.zeros_like(sequence) for sequence in sequences]))
     found = []
     for words, rows in zip(sentences, read.by_sentence(logits.astype(np.float64)), strict=True):
         said = zip(words, *_likeliest(rows), strict=True)
@@ -541,7 +488,6 @@ def _tagged(
 
 
 def _likeliest(logits: np.ndarray) -> tuple[list[int], list[float]]:
-    """The best label of each word, and its probability."""
     probabilities = _softmax(logits)
     return probabilities.argmax(axis=1).tolist(), probabilities.max(axis=1).tolist()
 
@@ -551,11 +497,7 @@ def _likeliest(logits: np.ndarray) -> tuple[list[int], list[float]]:
 
 
 def check_texts(name: str, texts: Sequence[Any]) -> None:
-    """Refuse one text in place of many, and what is no text among them.
-
-    Raises:
-        UsageError: with the place of the first that is none; it is what pandas makes of an empty cell, say.
-    """
+    """Raises UsageError for one text in place of many, and for what is no text among them (pandas' empty cell, say)."""
     if isinstance(texts, str):
         raise UsageError(name, "is one text, a list of them is expected", "put it into brackets")
     for number, text in enumerate(texts, start=1):
@@ -565,11 +507,7 @@ def check_texts(name: str, texts: Sequence[Any]) -> None:
 
 
 def check_pairs(name: str, texts: Sequence[Any], other: str, others: Sequence[Any]) -> None:
-    """Refuse two lists that do not go together.
-
-    Raises:
-        UsageError: one holds more than the other, or something that is no text.
-    """
+    """Raises UsageError for two lists that do not go together, or hold something that is no text."""
     check_texts(name, texts)
     check_texts(other, others)
     if len(texts) != len(others):

@@ -97,12 +97,7 @@ def count_parameters(config: AlbertConfig) -> ParameterCount:
 
 
 def count_flops(config: AlbertConfig, sequence_length: int | None = None) -> FlopsPerToken:
-    """Work per token.
-
-    Args:
-        config: the model.
-        sequence_length: tokens in a sequence, on which the attention scores depend; None: the longest.
-    """
+    """Work per token of a sequence, on whose length the attention scores depend; None: the longest."""
     length = config.max_position_embeddings if sequence_length is None else sequence_length
     e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size
     applications = len(sharing_plan(config))
@@ -126,14 +121,10 @@ PASSES = 3
 
 
 def pretraining_flops(config: AlbertConfig, lengths: Sequence[int], n_masked: int) -> int:
-    """FLOPs of forward and backward over packed sequences; a multiplication with its addition counts 2.
+    """FLOPs of forward and backward over packed sequences of these lengths; a multiplication with its addition is 2.
 
-    Matrix products only, as in `count_flops`, whose formulas these are. Looking embeddings up costs none.
-
-    Args:
-        config: the model.
-        lengths: tokens of each sequence; each attends to itself alone.
-        n_masked: masked tokens, of which alone vocabulary logits are computed.
+    Matrix products only, as in `count_flops`, whose formulas these are. Looking embeddings up costs none, and logits of
+    the vocabulary are computed of masked tokens alone.
     """
     h = config.hidden_size
     encoder = sum(n * length * count_flops(config, length).forward for length, n in Counter(lengths).items())
@@ -252,13 +243,7 @@ def count_activation_memory(
 
 
 class _Kept:
-    """Bytes a token that autograd keeps, of each part.
-
-    Args:
-        config: the model.
-        device: "cpu" or "cuda".
-        precision: "fp32" or "bf16".
-    """
+    """Bytes a token that autograd keeps, of each part."""
 
     def __init__(self, config: AlbertConfig, device: str, precision: str) -> None:
         e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from tests.inference.server.running_servers import asked, until
 
-from albert.inference.abilities import ABILITIES, Ability, Part
-from albert.inference.files import FilePrediction, ability_for, predict_file
-from albert.inference.records import one_text, opened_input
+from albert.inference.abilities import ABILITIES, Ability, Part, one_text
+from albert.inference.files import FilePrediction, ability_for, opened_input, predict_file
 from albert.inference.server import batching as backlog
 from albert.inference.server.routes import reply_body
 

@@ -69,7 +69,7 @@ def test_the_command_serves_and_ends_well(saved, config):
             assert len(json.load(reply)["results"][0][0]) == 5
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
-        assert process.stderr.read() == "albert serve: ended: all that was accepted is answered\n"
+        assert process.stderr.read() == "albert serve: stopped: every accepted request was answered\n"
     finally:
         process.kill()
         process.stderr.close()

@@ -148,9 +148,9 @@ def test_masks_times_candidates_are_bounded(predictors, serve):
 def test_options_and_windows_count_by_what_is_read(predictors):
     predictor = predictors("choose")
     one = as_input(predictor, ("the ship " * 15, ("a",), ""))
-    many = as_input(predictor, ("the ship " * 15, ("a",) * 8, ""), counted=8)
+    many = as_input(predictor, ("the ship " * 15, ("a",) * 8, ""))
     assert many.tokens == 8 * one.tokens and many.counted == 8
-    longer = as_input(predictor, ("the ship " * 999, ("a",) * 8, ""), counted=8)
+    longer = as_input(predictor, ("the ship " * 999, ("a",) * 8, ""))
     assert longer.tokens == 8 * predictor.max_length
     assert as_input(predictor, ("the ship " * 999,), windowed=True).tokens > 2 * 999 * 9 / 3
     assert as_input(predictor, ("1234567890",)).tokens > 10 and as_input(predictor, ("海" * 20,)).tokens > 20

@@ -7,11 +7,12 @@ once. What nobody waits for any more is not computed, or not to its end."""
 
 import asyncio
 import math
+import re
 import string
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -30,29 +31,21 @@ from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 # minutes, and a text that is accepted only to miss its deadline was better refused.
 
 BATCH_SECONDS = 1.0
-"""As long as computing one batch may take, by estimate; who comes next waits for it."""
+"""Estimated seconds that a batch may take; whatever comes next waits for it."""
 LEAST_TOKENS = 64
 """What the smallest batch counts for: its time goes into everything but tokens. Were it more, texts that come one by
 one would promise a pace that batches do not keep."""
 FIRST_TOKENS = 512
 """As many go together before any pace is known."""
 KEPT = 0.9
-"""How much of what earlier batches told counts when another one has been computed."""
+"""Weight of earlier batches when another one has been measured."""
 
 Size = tuple[int, int]
 """Texts, and tokens as estimated."""
 
 
 class Backlog:
-    """Counts of what waits, and the pace of late.
-
-    Args:
-        limits: of texts and seconds.
-
-    Attributes:
-        texts: that wait.
-        tokens: that wait or are being computed, as estimated.
-    """
+    """Counts of what waits (texts, tokens as estimated, those being computed included), and the recent speed."""
 
     def __init__(self, limits: Limits) -> None:
         self._most_texts, self._batch_tokens = limits.queue_texts, limits.batch_tokens
@@ -62,12 +55,11 @@ class Backlog:
 
     @property
     def seconds(self) -> float:
-        """Until what was accepted is computed, at the pace of late; 0 before any pace is known."""
+        """Until what was accepted is computed, at the recent speed; 0 before any is known."""
         return self.tokens * self._seconds_per_token
 
     @property
     def is_full(self) -> bool:
-        """Whether not even one text finds room."""
         return self.texts >= self._most_texts or (self.texts > 0 and self.seconds >= self._most_seconds)
 
     @property
@@ -77,7 +69,6 @@ class Backlog:
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens that may be computed together now."""
         if not self._seconds_per_token:
             return min(self._batch_tokens, FIRST_TOKENS)
         return min(self._batch_tokens, int(BATCH_SECONDS / self._seconds_per_token))
@@ -89,25 +80,21 @@ class Backlog:
         return self.texts + texts <= self._most_texts and (not self.texts or seconds <= self._most_seconds)
 
     def add(self, sizes: Iterable[Size]) -> None:
-        """Something waits from now on."""
         for texts, tokens in sizes:
             self.texts += texts
             self.tokens += tokens
 
     def remove(self, sizes: Iterable[Size]) -> None:
-        """Something no longer waits, and will not be computed."""
         self.add((-texts, -tokens) for texts, tokens in sizes)
 
     def begin(self, texts: int) -> None:
-        """So many texts no longer wait, but are being computed: others wait for them until `note`."""
+        """So many texts are being computed: others wait for their tokens until `note`, or `give_up`."""
         self.texts -= texts
 
     def give_up(self, tokens: int) -> None:
-        """What was begun will not be computed to its end."""
         self.tokens -= tokens
 
     def note(self, tokens: int, seconds: float) -> None:
-        """What was begun has been computed."""
         self.tokens -= tokens
         self._computed_tokens = KEPT * self._computed_tokens + max(tokens, LEAST_TOKENS)
         self._computing_seconds = KEPT * self._computing_seconds + seconds
@@ -130,49 +117,28 @@ class Measurements:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.request_seconds = Histogram(
-            "albert_request_seconds",
-            "From a request's header to the end of its reply.",
-            ("address", "status"),
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self.queue_seconds = Histogram(
-            "albert_queue_seconds", "A text's wait in the queue.", buckets=_SECONDS, registry=self.registry
-        )
-        self.batch_seconds = Histogram(
-            "albert_batch_seconds",
-            "The computation of a batch.",
-            ("ability",),
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self.batch_texts = Histogram("albert_batch_texts", "Texts in a batch.", buckets=_TEXTS, registry=self.registry)
-        self.batch_tokens = Histogram(
-            "albert_batch_tokens", "Estimated tokens in a batch.", buckets=_TOKENS, registry=self.registry
-        )
-        self.texts = Counter("albert_texts", "Texts answered.", ("ability",), registry=self.registry)
+
+        def histogram(name: str, about: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(f"albert_{name}", about, labels, buckets=buckets, registry=self.registry)
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"albert_{name}", about, labels, registry=self.registry)
+
+        from_to = "From a request's header to the end of its reply."
+        self.request_seconds = histogram("request_seconds", from_to, _SECONDS, "address", "status")
+        self.queue_seconds = histogram("queue_seconds", "A text's wait in the queue.", _SECONDS)
+        self.batch_seconds = histogram("batch_seconds", "The computation of a batch.", _SECONDS, "ability")
+        self.batch_texts = histogram("batch_texts", "Texts in a batch.", _TEXTS)
+        self.batch_tokens = histogram("batch_tokens", "Estimated tokens in a batch.", _TOKENS)
+        self.texts = counter("texts", "Texts answered.", "ability")
         self.queued = Gauge("albert_queue_texts", "Texts that wait.", registry=self.registry)
         self.connections = Gauge("albert_connections", "Open connections.", registry=self.registry)
-        self.refused = Counter(
-            "albert_refused", "Requests and connections refused, by reason.", ("reason",), registry=self.registry
-        )
-        self.dropped = Counter(
-            "albert_dropped_texts",
-            "Texts that were accepted and not computed, by reason.",
-            ("reason",),
-            registry=self.registry,
-        )
-
-        self.failures = Counter(
-            "albert_batch_failures",
-            "Computations of a batch that failed, by cause; parts of it are computed again.",
-            ("cause",),
-            registry=self.registry,
-        )
+        self.refused = counter("refused", "Requests and connections refused, by reason.", "reason")
+        self.dropped = counter("dropped_texts", "Texts that were accepted and not computed, by reason.", "reason")
+        again = "Computations of a batch that failed, by cause; parts of it are computed again."
+        self.failures = counter("batch_failures", again, "cause")
 
     def text(self) -> bytes:
-        """All figures in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
@@ -185,11 +151,7 @@ MEMORY_PARTS = 4
 
 
 class QueueFull(Exception):
-    """No room for so many texts; `retry_after` says in how many seconds there may be."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"try again in {retry_after} s")
-        self.retry_after = retry_after
+    """No room for so many texts; the argument says in how many seconds there may be."""
 
 
 class NotFinite(Exception):
@@ -200,8 +162,8 @@ class Late(Exception):
     """A request was not answered in time."""
 
 
-class Abandoned(Exception):
-    """Nobody waits any more for what is being computed."""
+class Abandoned(Late):
+    """The client of what is being computed has gone."""
 
 
 class Call(NamedTuple):
@@ -224,8 +186,7 @@ class Input(NamedTuple):
     """Characters of its longest text."""
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Texts and tokens."""
+    def size(self) -> Size:
         return self.counted, self.tokens
 
 
@@ -241,7 +202,7 @@ class Request:
     started: float | None = None
     ended: float | None = None
     dropped: str | None = None
-    """Why nobody waits for it any more."""
+    """Why it was dropped."""
 
 
 class _Item(NamedTuple):
@@ -252,14 +213,6 @@ class _Item(NamedTuple):
     is_long: bool
     turn: float
     """Its place in the order: tokens that were begun before its request came, and those of its request before it."""
-
-
-@dataclass
-class _Failures:
-    """How often the computation of a batch failed."""
-
-    count: int = 0
-    lacked_memory: bool = False
 
 
 class Turns:
@@ -286,7 +239,6 @@ class Turns:
                 self._taken = False
 
     def pass_on(self) -> None:
-        """Let those who wait come first."""
         self.__exit__()
         self.__enter__()
 
@@ -296,7 +248,8 @@ class Batcher:
 
     Args:
         compute: answers a call for some inputs, in their order; it runs in the batcher's threads, one at a time, and
-            may call `BETWEEN_BATCHES` between the parts of its work.
+        may
+            call `BETWEEN_BATCHES` between the parts of its work.
         limits: how many texts may wait and how long, and how many tokens are computed together.
         measurements: told of batches, waits and drops.
         clock: seconds.
@@ -312,7 +265,7 @@ class Batcher:
         self._compute, self._measurements, self._clock = compute, measurements, clock
         self._waiting: list[_Item] = []
         self._begun = {False: 0.0, True: 0.0}
-        self._backlog, self._request_seconds = Backlog(limits), limits.request_seconds
+        self.backlog, self._request_seconds = Backlog(limits), limits.request_seconds
         self._changed, self._closed, self._turns = threading.Condition(), False, Turns()
         self._loop = asyncio.get_running_loop()
         self._workers = [
@@ -324,18 +277,7 @@ class Batcher:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the threads work."""
         return all(worker.is_alive() for worker in self._workers)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether not even one text finds room."""
-        return self._backlog.is_full
-
-    @property
-    def retry_after(self) -> int:
-        """Whole seconds in which the texts that wait now will have been computed, at the pace of late."""
-        return self._backlog.retry_after
 
     def submit(self, call: Call, inputs: Sequence[Input]) -> Request:
         """Take a request as a whole.
@@ -349,21 +291,21 @@ class Batcher:
         )
         sizes = [each.size for each in inputs]
         with self._changed:
-            if not self._backlog.has_room(sizes):
-                raise QueueFull(self.retry_after)
-            self._backlog.add(sizes)
-            turns, most = self._begun.copy(), self._backlog.batch_tokens
+            if not self.backlog.has_room(sizes):
+                raise QueueFull(self.backlog.retry_after)
+            self.backlog.add(sizes)
+            turns, most = self._begun.copy(), self.backlog.batch_tokens
             for place, each in enumerate(inputs):
                 is_long = each.tokens > most
                 self._waiting.append(_Item(call, each, request, place, is_long, turns[is_long]))
                 turns[is_long] += each.tokens
             self._waiting.sort(key=lambda item: item.turn)
-            self._measurements.queued.set(self._backlog.texts)
+            self._measurements.queued.set(self.backlog.texts)
             self._changed.notify_all()
         return request
 
     def drop(self, request: Request, reason: str) -> int:
-        """Forget what was not started of a request that nobody waits for any more; how many texts that were.
+        """Drop what was not started of a request; returns how many texts that were.
 
         What is being computed for it alone ends with the batch that goes through the model now.
         """
@@ -411,7 +353,7 @@ class Batcher:
                 for item in batch:
                     item.request.started = item.request.started or started
                     self._measurements.queue_seconds.observe(started - item.request.arrived)
-                outcomes = self._outcomes(batch, _Failures())
+                outcomes = self._outcomes(batch, [])
                 self._note(batch, outcomes, self._clock() - started - paused)
             if self._loop.is_closed():  # the server ended without waiting for this batch
                 return
@@ -430,7 +372,7 @@ class Batcher:
         with self._changed:
             self._end_late_requests()
             batch: list[_Item] = []
-            tokens, most = 0, self._backlog.batch_tokens
+            tokens, most = 0, self.backlog.batch_tokens
             for item in self._waiting:
                 fits = not batch or (not is_long and tokens + item.input.tokens <= most)
                 if item.is_long is is_long and fits and (not batch or item.call == batch[0].call):
@@ -440,16 +382,16 @@ class Batcher:
                 self._begun[is_long] = max(self._begun[is_long], batch[0].turn)
             begun = {id(item) for item in batch}
             self._waiting = [item for item in self._waiting if id(item) not in begun]
-            self._backlog.begin(sum(item.input.counted for item in batch))
-            self._measurements.queued.set(self._backlog.texts)
+            self.backlog.begin(sum(item.input.counted for item in batch))
+            self._measurements.queued.set(self.backlog.texts)
         return batch
 
     def _take_back(self, request: Request) -> list[_Item]:
         """What waits of a request, which then waits no more."""
         items = [item for item in self._waiting if item.request is request]
         self._waiting = [item for item in self._waiting if item.request is not request]
-        self._backlog.remove(item.input.size for item in items)
-        self._measurements.queued.set(self._backlog.texts)
+        self.backlog.remove(item.input.size for item in items)
+        self._measurements.queued.set(self.backlog.texts)
         return items
 
     def _end_late_requests(self) -> None:
@@ -462,40 +404,35 @@ class Batcher:
                 if not self._loop.is_closed():
                     self._loop.call_soon_threadsafe(_deliver, items, [Late()] * len(items))
 
-    def _outcomes(self, batch: Sequence[_Item], failures: _Failures) -> list[Any]:
-        """An answer or an exception for each, in order.
+    def _outcomes(self, batch: Sequence[_Item], failures: list[str]) -> list[Any]:
+        """An answer or an exception for each, in order; the causes of failures are added to a list.
 
         Texts that cannot be answered are left out and the others computed. A batch that fails for a reason that it does
         not say is halved, until those who fail are found or it has failed often enough. One that lacks memory is
         computed again once, in smaller parts.
         """
-        reasons: Mapping[int, tuple[str, str | None]] = {}
-        subject, size = "", 1
+        size = 1
         try:
             answers = list(self._compute(batch[0].call, [item.input.texts for item in batch]))
             assert len(answers) == len(batch), "each text has its own answer"
             return [answer if is_finite(answer) else NotFinite(batch[0].call.name) for answer in answers]
         except Abandoned as error:
             return [error] * len(batch)
-        except UnansweredTexts as error:
-            reasons, subject = error.reasons, error.subject.split()[0]
-        except BaseException as error:  # a panic of a Rust library is no Exception
-            kind = "memory" if lacks_memory(error) else "other"
-            self._measurements.failures.labels(kind).inc()
-            failures.count += 1
-            if kind == "memory":
-                error.__traceback__ = None  # it keeps what the attempt computed
-            if len(batch) == 1 or failures.count > MOST_FAILURES or (kind == "memory" and failures.lacked_memory):
-                return [error] * len(batch)
-            failures.lacked_memory |= kind == "memory"
-            size = math.ceil(len(batch) / (MEMORY_PARTS if kind == "memory" else 2))
-        if reasons:
+        except UnansweredTexts as unanswered:
+            reasons = unanswered.reasons
             answerable = [item for number, item in enumerate(batch) if number not in reasons]
             others = iter(self._outcomes(answerable, failures) if answerable else [])
-            return [
-                UnansweredTexts(subject, {0: reasons[number]}) if number in reasons else next(others)
-                for number in range(len(batch))
-            ]
+            return [unanswered.only(number) if number in reasons else next(others) for number in range(len(batch))]
+        except BaseException as error:  # a panic of a Rust library is not an Exception
+            kind = "memory" if lacks_memory(error) else "other"
+            self._measurements.failures.labels(kind).inc()
+            again = kind == "memory" and kind in failures
+            failures.append(kind)
+            if kind == "memory":
+                error.__traceback__ = None  # it keeps what the attempt computed
+            if len(batch) == 1 or len(failures) > MOST_FAILURES or again:
+                return [error] * len(batch)
+            size = math.ceil(len(batch) / (MEMORY_PARTS if kind == "memory" else 2))
         parts = [batch[start : start + size] for start in range(0, len(batch), size)]
         return [outcome for part in parts for outcome in self._outcomes(part, failures)]
 
@@ -506,11 +443,11 @@ class Batcher:
         self._measurements.batch_seconds.labels(ability).observe(seconds)
         if isinstance(outcomes[0], Abandoned):  # how long it would have taken is not known
             with self._changed:
-                self._backlog.give_up(tokens)
+                self.backlog.give_up(tokens)
             self._measurements.dropped.labels(batch[0].request.dropped or "deadline").inc(counted)
             return
         with self._changed:
-            self._backlog.note(tokens, seconds)
+            self.backlog.note(tokens, seconds)
         self._measurements.batch_texts.observe(counted)
         self._measurements.batch_tokens.observe(tokens)
         self._measurements.texts.labels(ability).inc(counted)
@@ -531,18 +468,15 @@ def _deliver(batch: Sequence[_Item], outcomes: Sequence[Any]) -> None:
                 request.answers.set_exception(failed)
 
 
+_NO_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
+"""As PyTorch says it, on a CPU and on a GPU."""
+
+
 def lacks_memory(error: BaseException) -> bool:
     """Whether there was not enough memory, of the machine or of its accelerator."""
-    said = str(error).lower()
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or (isinstance(error, RuntimeError) and any(words in said for words in _NO_MEMORY))
-    )
-
-
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
-"""As PyTorch says it, on a CPU and on a GPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)) is not None
 
 
 def is_finite(answer: Any) -> bool:
@@ -567,14 +501,11 @@ OVERLAP = 3
 _LETTERS = (string.ascii_letters + string.whitespace).encode()
 
 
-def as_input(predictor: Predictor, texts: Sequence[Any], counted: int = 1, windowed: bool = False) -> Input:
+def as_input(predictor: Predictor, texts: Sequence[Any], windowed: bool = False) -> Input:
     """Arguments of a call, with what they count for and how many tokens they may be.
 
-    Args:
-        predictor: the model.
-        texts: the arguments.
-        counted: sequences that they become: each holds all texts and one of the options, if there are any.
-        windowed: whether a long text is read in windows; otherwise it is cut to what the model reads.
+    They become a sequence, or one for each of the options if there are any. A long text is read in windows, or cut to
+    what the model reads.
     """
     shared = sum(_estimate(text) for text in texts if isinstance(text, str)) + 3
     options = next((text for text in texts if isinstance(text, tuple)), ("",))
@@ -582,22 +513,16 @@ def as_input(predictor: Predictor, texts: Sequence[Any], counted: int = 1, windo
     most = predictor.max_length
     tokens = [n + (OVERLAP - 1) * max(n - most, 0) if windowed else min(n, most) for n in sequences]
     longest = max(len(text) for text in (*texts, *options) if isinstance(text, str))
-    return Input(tuple(texts), counted, sum(tokens), longest)
+    return Input(tuple(texts), len(options), sum(tokens), longest)
 
 
 def _estimate(text: str) -> int:
-    """How many tokens a text may be."""
     others = len(text.encode("ascii", "replace").translate(None, _LETTERS))
     return others + (len(text) - others) // LETTERS_PER_TOKEN
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The served model: its queue, and its state (starting, ready, draining, broken).
-
-
-def compute(predictor: Predictor, call: Call, inputs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-    """Answer a call for some inputs, in their order."""
-    return ABILITIES[call.name].compute(predictor, inputs, **dict(call.options))
 
 
 State = Literal["starting", "ready", "draining", "broken"]
@@ -609,10 +534,6 @@ class Service:
     Attributes:
         draining: whether new work is refused, because the server is to end.
         in_progress: requests that were accepted and whose replies are not out.
-
-    Args:
-        limits: what is taken on at most.
-        hosts: what the `Host` header of a request may say (see `allowed_hosts`).
     """
 
     def __init__(self, limits: Limits, hosts: Hosts = LOOPBACK) -> None:
@@ -622,12 +543,14 @@ class Service:
 
     def start(self, predictor: Predictor) -> None:
         """Serve this model from now on; called in the event loop."""
-        batcher = Batcher(lambda call, inputs: compute(predictor, call, inputs), self.limits, self.measurements)
-        self._served = predictor, batcher
+
+        def compute(call: Call, inputs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+            return ABILITIES[call.name].compute(predictor, inputs, **dict(call.options))
+
+        self._served = predictor, Batcher(compute, self.limits, self.measurements)
 
     @property
     def state(self) -> State:
-        """Whether requests are taken, and if not, why."""
         if self.draining:
             return "draining"
         if self._served is None:
@@ -642,7 +565,6 @@ class Service:
 
     @property
     def batcher(self) -> Batcher:
-        """Its queue."""
         assert self._served is not None, "asked before the model was loaded"
         return self._served[1]
 

@@ -1,4 +1,4 @@
-"""What the server takes on at most; every limit is on unless told otherwise."""
+"""Limits of the server; every limit is on by default."""
 
 import ipaddress
 import socket
@@ -27,7 +27,7 @@ class Limits:
     header_bytes: int = 16_384
     """Bytes of a request's header (431)."""
     connections: int = 256
-    """Connections at a time; beyond them, who has not yet asked anything makes room (503 when nobody can)."""
+    """Connections at a time; a further one closes an idle one, or is refused (503)."""
     header_seconds: float = 10.0
     """Until a header must have come (408)."""
     body_seconds: float = 30.0
@@ -35,7 +35,7 @@ class Limits:
     queue_texts: int = 256
     """Texts that may wait; a request is taken as a whole or not at all (429)."""
     queue_seconds: float = 4.0
-    """Seconds that a text may have to wait, at the pace of late; where nothing waits, any request is taken (429)."""
+    """Seconds that a text may have to wait, at the recent speed; where nothing waits, any request is taken (429)."""
     request_seconds: float = 30.0
     """Until a request is answered, the time in the queue included (504); what is left of it is not computed."""
     batch_tokens: int = 8192
@@ -72,7 +72,6 @@ class Hosts:
     any_host: bool = False
 
     def allow(self, header: str) -> bool:
-        """Whether a request with this header is answered."""
         name = _without_port(header.strip())
         return self.any_host or name in self.names or (self.any_address and _address(name) is not None)
 
@@ -81,14 +80,10 @@ LOOPBACK = Hosts(frozenset({"localhost", "127.0.0.1", "::1"}))
 
 
 def allowed_hosts(host: str, also: Iterable[str] = ()) -> Hosts:
-    """Loopback, the address that is listened at, and what else was named.
+    """Loopback, the address that is listened at, and what else was named; `*` allows everything.
 
     Where all addresses are listened at (0.0.0.0 or ::), people come by any of them, through a port that a container
     publishes, say: then every IP address is allowed, and this machine's own name.
-
-    Args:
-        host: the address that is listened at.
-        also: more names or addresses; `*` allows everything.
 
     Raises:
         InvalidConfiguration: a name with a scheme, a path or a port.

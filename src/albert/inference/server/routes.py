@@ -39,17 +39,7 @@ from albert.inference.abilities import (
     possible_abilities,
 )
 from albert.inference.predictor import Predictor
-from albert.inference.server.batching import (
-    Abandoned,
-    Call,
-    Input,
-    Late,
-    NotFinite,
-    QueueFull,
-    Service,
-    as_input,
-    lacks_memory,
-)
+from albert.inference.server import batching
 from albert.inference.server.batching import Request as Accepted
 from albert.inference.server.limits import Limits
 from albert.model.albert import AlbertForPairClassification
@@ -83,25 +73,19 @@ _UTF_8 = ("", "utf-8", "utf8")
 class Refused(HTTPException):
     """A request that is not answered, with the reason under which it is counted."""
 
-    def __init__(self, status: HTTPStatus, reason: str, why: str, **headers: str) -> None:
+    def __init__(self, status: int, reason: str, why: str, **headers: str) -> None:
         super().__init__(status, why, {name.replace("_", "-"): value for name, value in headers.items()})
         self.reason = reason
 
 
 class Gate:
-    """The outermost application.
+    """The outermost application: checks requests to `inner`; `addresses` are those that take a body and need the
+    model."""
 
-    Args:
-        inner: what answers the requests that pass.
-        service: what is served.
-        addresses: those that take a body and need the model.
-    """
-
-    def __init__(self, inner: Application, service: Service, addresses: frozenset[str]) -> None:
+    def __init__(self, inner: Application, service: batching.Service, addresses: frozenset[str]) -> None:
         self._inner, self._service, self._addresses = inner, service, addresses
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Check, pass on, and measure."""
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
@@ -147,14 +131,11 @@ class Gate:
         if lengths and int(lengths[0]) > limits.body_bytes:
             raise self._too_large()
         if scope["method"] == "POST" and scope["path"] in self._addresses:
-            self._check_state()
+            refuse_unready(self._service)
+            if self._service.batcher.backlog.is_full:
+                raise queue_is_full(self._service.batcher.backlog.retry_after)
             _check_type(headers)
         return limits.body_bytes
-
-    def _check_state(self) -> None:
-        refuse_unready(self._service)
-        if self._service.batcher.is_full:
-            raise queue_is_full(self._service.batcher.retry_after)
 
     def _bounded(self, receive: Receive, most: int) -> Receive:
         came = 0
@@ -170,23 +151,25 @@ class Gate:
         return received
 
     def _too_large(self) -> Refused:
-        why = f"the body is longer than {self._service.limits.body_bytes} bytes"
-        return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", why)
+        return too_large("body", f"the body is longer than {self._service.limits.body_bytes} bytes")
 
 
-def refuse_unready(service: Service) -> None:
-    """Nothing while the service takes work.
+_UNREADY = {
+    "starting": "the model is being loaded, try again in a moment",
+    "draining": "the server is shutting down",
+    "broken": "the server cannot compute any more",
+}
 
-    Raises:
-        Refused: it is starting, ending, or broken.
-    """
-    said = {
-        "starting": "the model is being loaded, try again in a moment",
-        "draining": "the server is shutting down",
-        "broken": "the server cannot compute any more",
-    }
-    if service.state != "ready":
-        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, service.state, said[service.state], retry_after="2")
+
+def refuse_unready(service: batching.Service) -> None:
+    """Raises Refused while the service is starting, ending, or broken."""
+    if (state := service.state) != "ready":
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, state, _UNREADY[state], retry_after="2")
+
+
+def too_large(reason: str, why: str) -> Refused:
+    """The refusal of a request that asks for too much."""
+    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason, why)
 
 
 def queue_is_full(retry_after: int) -> Refused:
@@ -195,7 +178,7 @@ def queue_is_full(retry_after: int) -> Refused:
     return Refused(HTTPStatus.TOO_MANY_REQUESTS, "queue", why, retry_after=str(retry_after))
 
 
-def refusal(refused: Refused, service: Service) -> JSONResponse:
+def refusal(refused: Refused, service: batching.Service) -> JSONResponse:
     """The reply to a request that was refused, which is counted."""
     service.measurements.refused.labels(refused.reason).inc()
     return JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
@@ -223,7 +206,9 @@ def _check_type(headers: list[tuple[bytes, bytes]]) -> None:
 logger = logging.getLogger("albert.server")
 
 
-async def answered(service: Service, request: Request, call: Call, inputs: Sequence[Input]) -> Response:
+async def answered(
+    service: batching.Service, request: Request, call: batching.Call, inputs: Sequence[batching.Input]
+) -> Response:
     """Queue the inputs, wait for their answers, and say how long both took (`Server-Timing`, milliseconds).
 
     Raises:
@@ -233,8 +218,8 @@ async def answered(service: Service, request: Request, call: Call, inputs: Seque
     refuse_too_much(service.limits, inputs)
     try:
         accepted = service.batcher.submit(call, inputs)
-    except QueueFull as full:
-        raise queue_is_full(full.retry_after) from None
+    except batching.QueueFull as full:
+        raise queue_is_full(full.args[0]) from None
     request.scope[ACCEPTED] = True
     service.in_progress += 1
     results = await _wait(service, request, accepted)
@@ -250,7 +235,7 @@ async def _body(results: Sequence[Any]) -> str:
     return f'{{"results":[{",".join(parts)}]}}'
 
 
-async def _wait(service: Service, request: Request, accepted: Accepted) -> list[Any]:
+async def _wait(service: batching.Service, request: Request, accepted: Accepted) -> list[Any]:
     gone = asyncio.ensure_future(_disconnected(request))
     waited = {accepted.answers, gone}
     try:
@@ -268,21 +253,21 @@ async def _wait(service: Service, request: Request, accepted: Accepted) -> list[
         service.batcher.drop(accepted, "client gone")
         raise Refused(HTTPStatus.BAD_REQUEST, "client gone", "the client went away")  # nobody reads this
     service.batcher.drop(accepted, "deadline")
-    raise _failure(service, Late())
+    raise _failure(service, batching.Late())
 
 
-def _failure(service: Service, error: BaseException) -> Refused:
-    """What a caller is told; where it is our mistake, the log is told the rest."""
-    if isinstance(error, Late | Abandoned):
+def _failure(service: batching.Service, error: BaseException) -> Refused:
+    """The reply to a failure; an error of ours is logged too."""
+    if isinstance(error, batching.Late):
         why = f"no answer within {service.limits.request_seconds:g} seconds"
         return Refused(HTTPStatus.GATEWAY_TIMEOUT, "deadline", why)
-    if lacks_memory(error):
+    if batching.lacks_memory(error):
         logger.error("not enough memory: %s", str(error).partition("\n")[0])
         why = "the server has not enough memory for this; send fewer or shorter texts, or try again later"
         return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "memory", why, retry_after="2")
     if isinstance(error, UsageError):
         return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "usage", str(error))
-    if isinstance(error, NotFinite):
+    if isinstance(error, batching.NotFinite):
         why = "the model gave a number that is not finite for this text"
         return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "not finite", why)
     logger.error("a text could not be computed", exc_info=error)
@@ -294,35 +279,25 @@ async def _disconnected(request: Request) -> None:
         continue
 
 
-def refuse_too_much(limits: Limits, inputs: Sequence[Input]) -> None:
-    """Nothing where a request keeps to the limits.
-
-    Raises:
-        Refused: too many texts, or too long a one.
-    """
+def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
+    """Raises Refused for too many texts, or too long a one."""
     texts = sum(each.counted for each in inputs)
     if texts > limits.texts:
-        why = f"{texts} texts in a request, the most are {limits.texts}"
-        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "texts", why)
+        raise too_large("texts", f"{texts} texts in a request, the most are {limits.texts}")
     longest = max((each.longest for each in inputs), default=0)
     if longest > limits.text_characters:
-        why = f"a text of {longest} characters, the most are {limits.text_characters}"
-        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "characters", why)
+        raise too_large("characters", f"a text of {longest} characters, the most are {limits.text_characters}")
 
 
 def refuse_too_many_candidates(limits: Limits, inputs: Sequence[Sequence[Any]], top_k: int) -> None:
-    """Nothing where masks get no more pieces than a reply may hold.
-
-    Raises:
-        Refused: they do.
-    """
+    """Raises Refused where masks would get more pieces than a reply may hold."""
     masks = sum(text.count(MASK) for texts in inputs for text in texts if isinstance(text, str))
     if masks * top_k > limits.candidates:
-        why = (
+        raise too_large(
+            "candidates",
             f"{masks} masks with top_k {top_k} are {masks * top_k} candidates in a request, the most are "
-            f"{limits.candidates}; send fewer texts or masks, or a smaller top_k"
+            f"{limits.candidates}; send fewer texts or masks, or a smaller top_k",
         )
-        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "candidates", why)
 
 
 def _timing(accepted: Accepted) -> str:
@@ -446,7 +421,7 @@ class ModelReply(BaseModel):
 _REFUSALS = (400, 408, 413, 415, 422, 429, 503, 504)
 
 
-def ability_routes(service: Service) -> APIRouter:
+def ability_routes(service: batching.Service) -> APIRouter:
     """Every address that takes texts."""
     router = APIRouter(tags=["ask"])
     for ability in ABILITIES.values():
@@ -454,7 +429,7 @@ def ability_routes(service: Service) -> APIRouter:
     return router
 
 
-def _add_ability(router: APIRouter, service: Service, ability: Ability) -> None:
+def _add_ability(router: APIRouter, service: batching.Service, ability: Ability) -> None:
     replies: dict[int | str, dict[str, Any]] = {
         200: {"model": reply_body(ability), "description": "One result for each text."},
         **{status: {"model": ErrorReply} for status in _REFUSALS},
@@ -470,8 +445,8 @@ def _add_ability(router: APIRouter, service: Service, ability: Ability) -> None:
         if ability.masked:
             refuse_too_many_candidates(limits, texts, given["top_k"])
         options: dict[str, Hashable] = ability.options(given | {"layer_tokens": limits.layer_tokens})
-        inputs = [as_input(predictor, each, _sequences(each), ability.windowed) for each in texts]
-        return await answered(service, request, Call(ability.name, tuple(options.items())), inputs)
+        inputs = [batching.as_input(predictor, each, ability.windowed) for each in texts]
+        return await answered(service, request, batching.Call(ability.name, tuple(options.items())), inputs)
 
     answer.__doc__ = ability.about
     router.post(
@@ -483,22 +458,13 @@ def _add_ability(router: APIRouter, service: Service, ability: Ability) -> None:
     )(answer)
 
 
-def _sequences(texts: Sequence[Any]) -> int:
-    """Texts that an input counts for: each of its options is one."""
-    return next((len(text) for text in texts if isinstance(text, tuple)), 1)
-
-
 def addresses_of(predictor: Predictor) -> list[str]:
     """The addresses at which this model answers."""
     return [f"/{ability.name}" for ability in possible_abilities(predictor.abilities)]
 
 
 def refuse_inability(predictor: Predictor, ability: Ability) -> None:
-    """Nothing where the model has the ability.
-
-    Raises:
-        Refused: it has no head for that.
-    """
+    """Raises Refused where the model has no head for an ability."""
     if ability.needs is not None and ability.needs not in predictor.abilities:
         can = " and ".join(predictor.abilities) or "only embed texts"
         why = f"this model cannot {ability.needs}; it can {can}"
@@ -547,7 +513,7 @@ _TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/
 _NAMES = {"index.html": "/", "documentation.html": "/docs"}
 
 
-def page_routes(service: Service) -> APIRouter:
+def page_routes(service: batching.Service) -> APIRouter:
     """An address for each file."""
     router = APIRouter(include_in_schema=False)
 
@@ -581,7 +547,7 @@ def page_routes(service: Service) -> APIRouter:
 # Addresses without input: /model, /healthz, /readyz, /metrics.
 
 
-def report_routes(service: Service) -> APIRouter:
+def report_routes(service: batching.Service) -> APIRouter:
     """The addresses that take nothing."""
     router = APIRouter(tags=["tell"])
 
@@ -621,7 +587,7 @@ A model does what its head was trained for: `GET /model` says what that is. An e
 """
 
 
-def application(service: Service) -> Gate:
+def application(service: batching.Service) -> Gate:
     """What an ASGI server is given."""
     app = _Documented(
         service, title="albert", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
@@ -635,12 +601,11 @@ def application(service: Service) -> Gate:
 class _Documented(FastAPI):
     """Its document leaves out what the model at hand cannot do."""
 
-    def __init__(self, service: Service, **settings: Any) -> None:
+    def __init__(self, service: batching.Service, **settings: Any) -> None:
         super().__init__(**settings)
         self._service = service
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document."""
         whole = super().openapi()
         if self._service.state == "starting":
             return whole
@@ -648,8 +613,8 @@ class _Documented(FastAPI):
         return whole | {"paths": {address: what for address, what in whole["paths"].items() if address not in absent}}
 
 
-def _add_errors(app: FastAPI, service: Service) -> None:
-    """Every error becomes a status and one sentence; what is not the caller's fault is told in the server's log."""
+def _add_errors(app: FastAPI, service: batching.Service) -> None:
+    """Every error becomes a status and one sentence; errors of the server are logged."""
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:

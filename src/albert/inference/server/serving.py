@@ -93,7 +93,6 @@ class BoundedConnection(H11Protocol):
                 )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
         super().connection_lost(exc)
         self._silence()
         self._measurements.connections.set(len(self.connections))
@@ -111,27 +110,22 @@ class BoundedConnection(H11Protocol):
         self._look()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, for what is left of the body, or for the reply to be read."""
         super().on_response_complete()
         self._look()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close, when nothing came; never wait long for what cannot be written."""
         super().timeout_keep_alive_handler()
         self._look()
 
     def pause_writing(self) -> None:
-        """The client does not read."""
         super().pause_writing()
         self._look()
 
     def resume_writing(self) -> None:
-        """It does."""
         super().resume_writing()
         self._look()
 
     def shutdown(self) -> None:
-        """The server ends: close when nothing is to be answered."""
         super().shutdown()
         self._look()
 
@@ -142,17 +136,15 @@ class BoundedConnection(H11Protocol):
         if status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
             self._refuse(status, "header", f"the header is longer than {self._limits.header_bytes} bytes")
         else:
-            self._refuse(status, "protocol", "this is no HTTP/1.1 request")
+            self._refuse(status, "protocol", "this is not an HTTP/1.1 request")
 
     def make_room(self) -> None:
-        """Close for the sake of another connection."""
         if self.waiting_for is Waiting.REQUEST:
             self.transport.close()
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "room", "the request came too slowly, and others wait")
 
     def _look(self) -> None:
-        """Find out what is waited for now."""
         if self.transport.is_closing() or self.flow.write_paused:
             found = Waiting.READER
         elif self.conn.their_state is h11.SEND_BODY:
@@ -254,7 +246,6 @@ class DrainingServer(uvicorn.Server):
         """Why the server ended, when it should not have."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and begin to load."""
         await super().startup(sockets)
         self._loading = asyncio.create_task(self._load())
 
@@ -263,20 +254,19 @@ class DrainingServer(uvicorn.Server):
             predictor = await asyncio.to_thread(self._open)
             self.service.start(predictor)
             self._started(predictor)
-        except asyncio.CancelledError:  # a signal came first
-            raise
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):  # a signal came first
+                raise
             self.failure, self.should_exit = error, True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal asks to end well, the second to end."""
+        """At the first signal: take nothing new, and end when what was accepted is answered; at the second: end."""
         if self.service.draining:
             self._end = 0.0
         else:
             self.drain(sig)
 
     def drain(self, number: int) -> None:
-        """Take nothing new, and end when what was accepted is answered."""
         self._signal, self._end = number, time.monotonic() + self._drain_seconds
         self.service.draining = True
 
@@ -301,13 +291,7 @@ def serve(
     started: Callable[[Predictor], None],
     hosts: Hosts = LOOPBACK,
 ) -> None:
-    """Run until a signal comes, and until what was accepted is answered.
-
-    Args:
-        limits: what is taken on at most.
-        open_predictor, drain_seconds, started: see `DrainingServer`.
-        listening: where connections come in (`listen`).
-        hosts: what the `Host` header of a request may say.
+    """Run until a signal comes, and until what was accepted is answered (see `DrainingServer`).
 
     Raises:
         NotDrained: answering took too long; the worker may still compute.
@@ -327,11 +311,7 @@ def serve(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections.
-
-    Raises:
-        Unavailable: the address is in use, not this machine's, or none.
-    """
+    """A socket that takes connections; raises Unavailable where the address is in use, not this machine's, or none."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
+from albert.finetuning import objective
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.tasks.metrics import multi_label_scores, tag_metrics
@@ -170,3 +172,25 @@ def task(request) -> Task:
 def task_data(task, data) -> Path:
     """The folder of the task's files."""
     return {"sst-2": data / "choice", "sts-b": data / "score"}.get(task.name, data)
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """A block in which a run is interrupted behind its first so many micro-batches."""
+
+    @contextmanager
+    def interrupted(behind: int, distilled: bool = False):
+        place, name = (objective.DistillationLoss, "__call__") if distilled else (objective, "task_loss")
+        inner, calls = getattr(place, name), []
+
+        def loss(*arguments):
+            calls.append(arguments)
+            if len(calls) > behind:
+                raise KeyboardInterrupt
+            return inner(*arguments)
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(place, name, loss)
+            yield
+
+    return interrupted

@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from albert.finetuning import objective as ways_of_learning
 from albert.finetuning.evaluation import evaluate_directory
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
@@ -50,22 +49,12 @@ def test_the_result_is_the_first_of_the_best_evaluations(short, data, pretrained
 
 
 @pytest.mark.parametrize("step", [5, 8])
-def test_a_run_that_was_stopped_finds_its_best_model(step, short, data, pretrained, tmp_path, monkeypatch):
+def test_a_run_that_was_stopped_finds_its_best_model(step, short, data, pretrained, tmp_path, interrupted):
     start = PretrainedEncoder(str(pretrained))
     whole = finetune(short, start, data / "score", tmp_path / "whole", settings=BEST)
-    inner, calls = ways_of_learning.task_loss, []
-
-    def loss(model, batch):
-        calls.append(batch)
-        if len(calls) > step:
-            raise KeyboardInterrupt
-        return inner(model, batch)
-
-    monkeypatch.setattr(ways_of_learning, "task_loss", loss)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(step):
         finetune(short, start, data / "score", tmp_path / "cut", settings=BEST)
     assert (tmp_path / "cut/best").is_dir()
-    monkeypatch.undo()
     resumed = finetune(short, start, data / "score", tmp_path / "cut", settings=BEST)
     one, two = (path / "model.safetensors" for path in (whole.model_directory, resumed.model_directory))
     assert one.read_bytes() == two.read_bytes()
@@ -73,22 +62,13 @@ def test_a_run_that_was_stopped_finds_its_best_model(step, short, data, pretrain
 
 
 @pytest.fixture
-def stopped(short, data, pretrained, tmp_path, monkeypatch):
+def stopped(short, data, pretrained, tmp_path, interrupted):
     """A run that was stopped after some steps, and what goes on with it."""
 
     def stop_after(step):
         shutil.copytree(data / "score", tmp_path / "data")
         again = partial(finetune, short, PretrainedEncoder(str(pretrained)), settings=BEST)
-        inner, calls = ways_of_learning.task_loss, []
-
-        def loss(model, batch):
-            calls.append(batch)
-            if len(calls) > step:
-                raise KeyboardInterrupt
-            return inner(model, batch)
-
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(ways_of_learning, "task_loss", loss)
+        with interrupted(step):
             again(tmp_path / "data", tmp_path / "run")
         return again
 

@@ -168,7 +168,7 @@ def test_a_teacher_has_a_revision(short, data, teacher, pretrained, tmp_path):
 
 @pytest.mark.parametrize("name", ["sst-2", "race", "sts-b"])
 def test_an_interrupted_student_goes_on_to_the_same_weights(
-    name, data, config, tokenizer_directory, pretrained, tmp_path, monkeypatch
+    name, data, config, tokenizer_directory, pretrained, tmp_path, interrupted
 ):
     torch.manual_seed(6)
     kinds = {
@@ -190,16 +190,7 @@ def test_an_interrupted_student_goes_on_to_the_same_weights(
         distillation=Distillation(teacher=str(tmp_path / "teacher")),
     )
     whole = finetune(*run, tmp_path / "whole", settings=settings)
-    inner, calls = DistillationLoss.__call__, []
-
-    def interrupted(self, model, batch):
-        calls.append(batch)
-        if len(calls) > 4:
-            raise KeyboardInterrupt
-        return inner(self, model, batch)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(DistillationLoss, "__call__", interrupted)
+    with interrupted(4, distilled=True):
         finetune(*run, tmp_path / "cut", settings=settings)
     resumed = finetune(*run, tmp_path / "cut", settings=settings)
     one, two = (Path(each.model_directory, "model.safetensors").read_bytes() for each in (whole, resumed))
@@ -317,27 +308,13 @@ def test_the_encoder_reads_each_example_once_and_stays_as_it_was(data, pretraine
 
 
 @pytest.mark.parametrize("name", ["sst-2", "race", "squad-2.0"])
-def test_an_interrupted_frozen_run_goes_on_to_the_same_weights(name, data, pretrained, tmp_path, monkeypatch):
+def test_an_interrupted_frozen_run_goes_on_to_the_same_weights(name, data, pretrained, tmp_path, interrupted):
     task, start = a_short(name), PretrainedEncoder(str(pretrained))
     folder = {"sst-2": data / "choice"}.get(name, data)
     whole = finetune(task, start, folder, tmp_path / "whole", settings=SETTINGS)
-    stop_at(monkeypatch, step=4)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(4, distilled=True):
         finetune(task, start, folder, tmp_path / "cut", settings=SETTINGS)
-    monkeypatch.undo()
     resumed = finetune(task, start, folder, tmp_path / "cut", settings=SETTINGS)
     one, two = (Path(each.model_directory, "model.safetensors").read_bytes() for each in (whole, resumed))
     assert one == two
     assert open_model(resumed.model_directory, head_kind(task.target)).config.num_hidden_layers == 2
-
-
-def stop_at(monkeypatch, step):
-    inner, calls = DistillationLoss.__call__, []
-
-    def loss(self, model, batch):
-        calls.append(batch)
-        if len(calls) > step:
-            raise KeyboardInterrupt
-        return inner(self, model, batch)
-
-    monkeypatch.setattr(DistillationLoss, "__call__", loss)

@@ -15,7 +15,6 @@ from torch.nn import functional
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.experiments.grids import TABLE_14
-from albert.finetuning import objective as ways_of_learning
 from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, prepare_split, split_by_tokens
 from albert.finetuning.evaluation import Computing, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder, RandomEncoder, head_kind, random_encoder_like, start_model
@@ -134,30 +133,16 @@ def short(data):
     return replace(task, recipe=recipe)
 
 
-def test_an_interrupted_run_goes_on_to_the_same_weights(short, data, pretrained, tmp_path, monkeypatch):
+def test_an_interrupted_run_goes_on_to_the_same_weights(short, data, pretrained, tmp_path, interrupted):
     start, settings = PretrainedEncoder(str(pretrained)), replace(CPU, checkpoint_every=2)
     whole = finetune(short, start, data / "choice", tmp_path / "whole", settings=settings)
-    stop_at(monkeypatch, step=4)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(4):
         finetune(short, start, data / "choice", tmp_path / "cut", settings=settings)
-    monkeypatch.undo()
     assert not (tmp_path / "cut/model").exists()
     resumed = finetune(short, start, data / "choice", tmp_path / "cut", settings=settings)
     one, two = (Path(r.model_directory, "model.safetensors").read_bytes() for r in (whole, resumed))
     assert one == two
     assert not (tmp_path / "cut/checkpoints").exists()
-
-
-def stop_at(monkeypatch, step):
-    inner, calls = ways_of_learning.task_loss, []
-
-    def loss(model, batch):
-        calls.append(batch)
-        if len(calls) > step:
-            raise KeyboardInterrupt
-        return inner(model, batch)
-
-    monkeypatch.setattr(ways_of_learning, "task_loss", loss)
 
 
 def test_a_finished_run_is_returned_and_another_one_is_refused(short, data, pretrained, tmp_path):

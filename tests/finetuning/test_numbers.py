@@ -11,7 +11,6 @@ import transformers
 
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
-from albert.finetuning import objective as ways_of_learning
 from albert.finetuning.data import prepare_split
 from albert.finetuning.evaluation import Computing, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder
@@ -88,7 +87,7 @@ def test_bfloat16_does_not_round_a_year(task, pretrained, tmp_path):
 
 
 @pytest.mark.parametrize("select", ["last", "best"])
-def test_an_interrupted_run_goes_on_to_the_same_weights(task, pretrained, tmp_path, monkeypatch, select):
+def test_an_interrupted_run_goes_on_to_the_same_weights(task, pretrained, tmp_path, interrupted, select):
     """With exits at every depth and a teacher; what is best is chosen and kept in the unit of the data."""
     teacher = learn(shorter(task, 10), pretrained, tmp_path / "teacher")
     settings = replace(
@@ -101,18 +100,8 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(task, pretrained, tmp_pa
     )
     task = shorter(task, 6)
     whole = learn(task, pretrained, tmp_path / "whole", settings)
-    inner, calls = ways_of_learning.DistillationLoss.__call__, []
-
-    def loss(self, model, batch):
-        calls.append(batch)
-        if len(calls) > 4:
-            raise KeyboardInterrupt
-        return inner(self, model, batch)
-
-    monkeypatch.setattr(ways_of_learning.DistillationLoss, "__call__", loss)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(4, distilled=True):
         learn(task, pretrained, tmp_path / "cut", settings)
-    monkeypatch.undo()
     resumed = learn(task, pretrained, tmp_path / "cut", settings)
     assert weights(whole) == weights(resumed)
     assert whole.scores == evaluate_directory(task, str(tmp_path / "cut"), Path(), device="cpu").evaluation.scores
@@ -129,20 +118,13 @@ def test_a_kept_head_goes_on_from_the_numbers_that_it_gives(task, pretrained, tm
     assert kept.scores == pytest.approx(first.scores, rel=1e-4)
 
 
-def test_a_run_of_an_earlier_version_goes_on_with_the_numbers_themselves(task, pretrained, tmp_path, monkeypatch):
+def test_a_run_of_an_earlier_version_goes_on_with_the_numbers_themselves(
+    task, pretrained, tmp_path, monkeypatch, interrupted
+):
     task, settings = shorter(task, 6), replace(CPU, checkpoint_every=2)
     monkeypatch.setattr(TaskRun, "_with_scale", lambda self: self)  # as it was
     whole = learn(task, pretrained, tmp_path / "whole", settings)
-    inner, calls = ways_of_learning.task_loss, []
-
-    def loss(model, batch):
-        calls.append(batch)
-        if len(calls) > 4:
-            raise KeyboardInterrupt
-        return inner(model, batch)
-
-    monkeypatch.setattr(ways_of_learning, "task_loss", loss)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(4):
         learn(task, pretrained, tmp_path / "cut", settings)
     monkeypatch.undo()
     assert weights(learn(task, pretrained, tmp_path / "cut", settings)) == weights(whole)

@@ -10,7 +10,6 @@ import torch
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
-from albert.finetuning import objective as ways_of_learning
 from albert.finetuning.model import PretrainedEncoder, random_encoder_like, start_model
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
@@ -169,23 +168,13 @@ def test_positions_that_were_never_trained_are_said(short, data, config, tokeniz
 
 
 def test_an_interrupted_run_with_changes_goes_on_to_the_same_weights_and_to_no_other(
-    short, data, pretrained, tmp_path, monkeypatch
+    short, data, pretrained, tmp_path, interrupted
 ):
     changes = ArchitectureChanges(sharing="none", num_hidden_layers=3)
     start, settings = PretrainedEncoder(str(pretrained), changes=changes), replace(CPU, checkpoint_every=2)
     whole = finetune(short, start, data / "choice", tmp_path / "whole", settings=settings)
-    inner, calls = ways_of_learning.task_loss, []
-
-    def loss(model, batch):
-        calls.append(batch)
-        if len(calls) > 3:
-            raise KeyboardInterrupt
-        return inner(model, batch)
-
-    monkeypatch.setattr(ways_of_learning, "task_loss", loss)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(3):
         finetune(short, start, data / "choice", tmp_path / "cut", settings=settings)
-    monkeypatch.undo()
     for other in (replace(changes, hidden_act="gelu"), ArchitectureChanges()):
         with pytest.raises(CannotCreate, match="another changes"):
             finetune(short, replace(start, changes=other), data / "choice", tmp_path / "cut", settings=settings)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,8 +62,8 @@ THEIR_KEYS = {"vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"
 
 
 # Every head on one architecture, and every architecture under one head: they know nothing of each other.
-OURS_ALONE = "AlbertForJointQuestionAnswering"
-SHARED_KINDS = [kind for kind in MODELS if MODELS[kind].__name__ != OURS_ALONE]
+OURS_ALONE = {"AlbertForJointQuestionAnswering", "AlbertForPairClassification"}
+SHARED_KINDS = [kind for kind in MODELS if MODELS[kind].__name__ not in OURS_ALONE]
 CASES = {f"{kind}, all shared": (kind, BASE) for kind in SHARED_KINDS} | {
     f"pretraining, {name}": ("pretraining", config) for name, config in OURS.items()
 }
@@ -224,13 +225,16 @@ def test_a_classifier_of_another_task_is_not_taken_for_this_one(asked: Kind, tmp
         assert ("classifier.weight" in report.unexpected) == (kind != asked)
 
 
-def test_architectures_are_those_of_transformers_and_one_that_it_has_not() -> None:
+def test_architectures_are_those_of_transformers_and_two_that_it_has_not() -> None:
     theirs = set(transformers.models.albert.modeling_albert.__all__) - {"AlbertPreTrainedModel"}
-    assert KINDS.keys() == theirs | {OURS_ALONE}
+    assert KINDS.keys() == theirs | OURS_ALONE
 
 
-def test_a_joint_span_head_is_kept_and_transformers_opens_the_encoder_under_it(tmp_path: Path) -> None:
-    ours = _ours("joint_question_answering", BASE)
+@pytest.mark.parametrize(("kind", "head"), [("joint_question_answering", "joint_"), ("pair_classification", "pair_")])
+def test_a_head_that_is_ours_is_kept_and_transformers_opens_the_encoder_under_it(
+    kind: Kind, head: str, tmp_path: Path
+) -> None:
+    ours: Any = _ours(kind, BASE)
     write_model(tmp_path, ours, None)
     again = open_model(tmp_path, kind_of(read_config(tmp_path)[1]))
     assert not again.loading_report.newly_initialised and not again.loading_report.unexpected
@@ -239,7 +243,7 @@ def test_a_joint_span_head_is_kept_and_transformers_opens_the_encoder_under_it(t
         tmp_path, add_pooling_layer=False, output_loading_info=True
     )
     assert not report["missing_keys"]
-    assert set(report["unexpected_keys"]) == {name for name in ours.state_dict() if name.startswith("joint_")}
+    assert set(report["unexpected_keys"]) == {name for name in ours.state_dict() if name.startswith(head)}
     ids, types = np.arange(5, 14), np.zeros(9, int)
     with torch.inference_mode():
         expected = theirs.eval()(torch.from_numpy(ids)[None]).last_hidden_state[0]
@@ -278,7 +282,7 @@ def _labels(kind: Kind) -> int:
 
 def _ours(kind: Kind, config: AlbertConfig, labels: int = LABELS) -> nn.Module:
     named = MODELS[kind]
-    model = named(config, labels) if kind in ("classification", "token_classification") else named(config)
+    model = named(config, labels) if kind.endswith("classification") else named(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(1.0 if name.endswith("norm.weight") else 0.0, 0.3 if parameter.ndim == 1 else 0.2)
@@ -353,7 +357,7 @@ def configurations(draw: st.DrawFn) -> AlbertConfig:
 @settings(max_examples=80)
 @given(config=configurations(), kind=st.sampled_from(sorted(MODELS)))
 def test_reading_what_was_written_gives_every_tensor_back(config: AlbertConfig, kind: Kind) -> None:
-    labelled = kind in ("classification", "token_classification")
+    labelled = kind.endswith("classification")
     model = MODELS[kind](config, 3) if labelled else MODELS[kind](config)
     state = model.state_dict()
     written = to_transformers(state, config)

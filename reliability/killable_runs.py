@@ -4,7 +4,6 @@ On a busy machine a kill may come late. The run that it is meant for therefore s
 can neither end nor get far before it dies.
 """
 
-import atexit
 import contextlib
 import json
 import os
@@ -20,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import MappingProxyType
 
@@ -213,7 +213,7 @@ def fork_server() -> ForkServer:
     global _kept
     if _kept is None:
         _kept = ForkServer(Path(tempfile.mkdtemp(prefix="reliability-printed-")))
-        atexit.register(close_fork_server)
+        Finalize(None, close_fork_server, exitpriority=0)  # a process of --jobs ends without `atexit`
     return _kept
 
 

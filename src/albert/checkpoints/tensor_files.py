@@ -231,7 +231,7 @@ class StoredTensors:
                     with open_unbuffered(path) as file:
                         for name, stored in wanted.items():
                             if stored.file == path:
-                                tensor = _checked(self._restored(file, name), name, path)
+                                tensor = require_finite(self._restored(file, name), name, path)
                                 tensors[name] = tensor.to(dtype) if dtype and tensor.is_floating_point() else tensor
                                 bar.advance(stored.n_bytes / 1e6)
                 except OSError as error:
@@ -316,7 +316,8 @@ def _sharded(directory: Path) -> list[Path]:
     return files
 
 
-def _checked(tensor: Tensor, name: str, file: Path) -> Tensor:
+def require_finite(tensor: Tensor, name: str, file: Path) -> Tensor:
+    """The tensor, if it holds no NaN and no infinity."""
     # The extremes tell it without a mask as large as the tensor: one that is not a number is the extreme.
     if (
         tensor.numel()

@@ -2,7 +2,6 @@
 
 The result is tensors under transformers' names, with every variable accounted for."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -15,6 +14,7 @@ from torch import Tensor
 from albert.checkpoints.huggingface import from_transformers
 from albert.checkpoints.loading import CLASSIFIERS, architecture_of, belongs_to, require_whole
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, TensorBundle, is_table
+from albert.checkpoints.tensor_files import require_finite
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, read_json_object
@@ -540,10 +540,8 @@ def _read(bundle: TensorBundle, places: Mapping[str, Place], dtype: torch.dtype 
             file = bundle.data_file(bundle.entries[variable].shard)
             if not tensor.is_floating_point():
                 raise DamagedData(file, f"{variable} holds {tensor.dtype}, numbers with a fraction are expected")
-            if not all(map(math.isfinite, map(float, torch.aminmax(tensor)))):  # NaN is the smallest and the largest
-                raise DamagedData(file, f"{variable} holds numbers that are not finite")
             place = places[variable]
-            tensor = tensor.to(dtype or tensor.dtype)
+            tensor = require_finite(tensor, variable, file).to(dtype or tensor.dtype)
             tensors[place.name] = tensor.t().contiguous() if place.transposed else tensor
             bar.advance(bundle.entries[variable].size / 1e6)
     return tensors

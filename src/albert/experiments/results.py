@@ -298,7 +298,8 @@ def _kept(folders: Folders) -> Iterator[tuple[Path, bytes]]:
         run = RunFolder(path)
         if hours_of(run) is None:  # it can go on from its checkpoint alone, which stays here
             continue
-        yield run.journal_path, _as_lines(thinned(read_journal(run.journal_path)))
+        records = thinned(read_journal(run.journal_path))
+        yield run.journal_path, "".join(json.dumps(record) + "\n" for record in records).encode()
         scores = folders.arm(path.name).parent
         told = [*sorted(scores.glob("*.json")), *sorted(scores.glob(f"*/{RESULTS_NAME}"))]
         for file in (run.recipe_path, run.start_path, path / RECORD_NAME, *told):
@@ -312,7 +313,3 @@ def thinned(journal: Sequence[dict[str, Any]], lines: int = KEPT_LINES) -> list[
     every = max(1, -(-len(updates) // lines))
     kept = {record["step"] for record in updates[::-1][::every]}
     return [record for record in journal if record["event"] != "train" or record["step"] in kept]
-
-
-def _as_lines(records: Sequence[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(record) + "\n" for record in records).encode()

@@ -208,16 +208,12 @@ def _overlap(answer: str, predicted: str) -> float:
 
 def span_exact_match(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
     """SQuAD 1.1's exact match over questions. None without questions."""
-    return _mean_points([answer_exact_match(answers, text) for answers, text in zip(gold, predicted, strict=True)])
+    return _mean([answer_exact_match(answers, text) for answers, text in zip(gold, predicted, strict=True)])
 
 
 def span_f1(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
     """SQuAD 1.1's F1 over questions. None without questions."""
-    return _mean_points([answer_f1(answers, text) for answers, text in zip(gold, predicted, strict=True)])
-
-
-def _mean_points(values: list[float]) -> float | None:
-    return None if not values else 100.0 * sum(values) / len(values)
+    return _mean([answer_f1(answers, text) for answers, text in zip(gold, predicted, strict=True)])
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -490,13 +490,8 @@ def _renamed(part: CorpusPart, taken: set[str]) -> tuple[CorpusDescription, dict
         split: tuple(replace(shard, name=new_names[shard.name]) for shard in described)
         for split, described in part.description.shards.items()
     }
-    files = {
-        f"{split}/{pattern.format(shard.name)}": f"{split}/{pattern.format(new_names[shard.name])}"
-        for split, described in part.description.shards.items()
-        for shard in described
-        for pattern in (TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME)
-    }
-    return replace(part.description, shards=shards), files
+    renamed = replace(part.description, shards=shards)
+    return renamed, dict(zip(_shard_files(part.description), _shard_files(renamed), strict=True))
 
 
 def _together(descriptions: Sequence[CorpusDescription]) -> CorpusDescription:

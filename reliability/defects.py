@@ -67,7 +67,7 @@ class Defect:
             else:
                 tomllib.loads(wrong)
         except (SyntaxError, tomllib.TOMLDecodeError) as error:
-            raise InvalidConfiguration(f"defect {self.name}", f"is not valid: {error}") from error
+            raise InvalidConfiguration(f"defect {self.name}", f"is not valid Python or TOML: {error}") from error
         return path, wrong
 
     def test_ids(self, tests: Path) -> list[str]:

@@ -245,7 +245,7 @@ def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None
     staying = np.load(job.directory / STAYING_NAME.format(job.name), allow_pickle=False)
     for document, stays in itertools.zip_longest(documents, staying.tolist()):
         if document is None or stays is None:
-            why = f"changed since duplicates were looked for, it had {len(staying):,} documents then"
+            why = f"has changed: it had {len(staying):,} documents when duplicates were looked for"
             raise DamagedData(job.unit.files[0].path, why, "run the same command again")
         if stays:
             yield document

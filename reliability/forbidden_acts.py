@@ -54,7 +54,8 @@ class ForbiddenActs:
         self._folder = os.path.realpath(folder)
 
     def install(self) -> "ForbiddenActs":
-        """Hear of every event from now on, to the end of the process."""
+        """Hear of every event from now on, to the end of the process, in which Python keeps no compiled modules."""
+        sys.dont_write_bytecode = True
         sys.addaudithook(self)
         return self
 

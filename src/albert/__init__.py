@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 
-from albert.runtime.environment import settle_threads
+from albert.runtime.threads import settle_threads
 
 if sys.platform == "win32":
     raise ImportError(

@@ -594,7 +594,7 @@ def test_transformers_opens_what_it_can_compute_and_nothing_else(
         packed = batch((200,))
         theirs = transformers.AlbertForMaskedLM.from_pretrained(tmp_path / "model").eval()
         with torch.inference_mode():
-            expected = theirs(packed.token_ids[None]).logits[0, :20]
+            expected = theirs(packed.token_ids[None], token_type_ids=packed.token_type_ids[None]).logits[0, :20]
         (found,) = numbers(open_model(tmp_path / "model", "masked_lm").model, "masked_lm", packed)
         assert torch.allclose(found, expected, atol=1e-4)
     else:

@@ -258,7 +258,7 @@ def test_a_scaled_batch_shows_how_its_learning_rate_came_about(corpus, tmp_path,
     shown = capsys.readouterr().out
     assert "learning rate 0.00176 x sqrt(16/4096) = 0.00011" in shown
     assert "125,000 steps see 2,000,000 sequences, 0.00391 times as many as before" in shown
-    assert "as many need --schedule.total-steps 32000000" in shown
+    assert "as many need --steps 32000000" in shown
     assert re.search(r"stopped after \d+ tokens at step \d of 125,000", shown)
     recipe = load_json(PretrainingRecipe, tmp_path / "run" / "recipe.json")
     assert (recipe.batch_size, recipe.max_tokens) == (16, 500)

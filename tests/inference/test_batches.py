@@ -195,7 +195,7 @@ def test_a_model_whose_layers_differ_is_only_cut_shorter(saved: Save, config: Al
 
     path = saved(AlbertForSequenceClassification(replace(config, num_hidden_layers=4, num_hidden_groups=4), 2))
     whole, short = open_exactly(path), open_exactly(path, depth=3)
-    encoder = whole._model.model.albert.encoder
+    encoder = whole._network.model.model.albert.encoder
     encoder.plan = encoder.plan[:3]
     same(short.classify("The cat"), whole.classify("The cat"))
     with pytest.raises(

@@ -194,7 +194,7 @@ def test_vectors_come_as_lists_columns_and_arrays(saved: Save, config: AlbertCon
     column = pyarrow.parquet.read_table(tmp_path / "vectors.parquet")["predicted_embedding"]
     np.testing.assert_array_equal(np.array(column.to_pylist(), np.float32), found)
     classifier = str(saved(AlbertForSequenceClassification(config, 2)))
-    with pytest.raises(UsageError, match=r"no\.npy: holds vectors alone; say --task embed"):
+    with pytest.raises(UsageError, match=r"no\.npy: holds only vectors; use --task embed"):
         main([classifier, "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "no.npy")])
 
 

@@ -226,6 +226,7 @@ def run_record(task: Task, started: StartedModel, plan: LearningPlan, settings: 
 def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     """Settings as plain values; of a teacher what it is, not where on which machine."""
     values = to_json(settings)
+    values["encode_pairs"] = settings.encode_pairs or "together"  # not decided where there are no pairs
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
         del values["distillation"]["revision"]  # the source says it

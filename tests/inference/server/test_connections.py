@@ -47,7 +47,7 @@ def test_slow_connections_make_room_for_others(classifier, serve):
                 continue  # it has made room already
         for _ in range(4):
             assert server.post("/classify", TEXT).status == 200
-        until(lambda: server.counted("albert_connections") <= 8)
+        until(lambda: server.counted("albert_connections") <= 8, seconds=10)  # before any header is too late
         assert server.counted("albert_refused_total", reason="room") >= 16
     finally:
         for connection in slow:

@@ -81,10 +81,12 @@ class BoundedConnection(H11Protocol):
         super().connection_made(transport)
         self._measurements.connections.set(len(self.connections))
         self._wait_for(Waiting.HEADER)
-        if len(self.connections) > self._limits.connections:
+        staying = [
+            one for one in self.connections if isinstance(one, BoundedConnection) and not one.transport.is_closing()
+        ]
+        if len(staying) > self._limits.connections:
             waiting = (Waiting.REQUEST, Waiting.HEADER, Waiting.BODY)
-            others = [one for one in self.connections if isinstance(one, BoundedConnection) and one is not self]
-            idle = [one for one in others if one.waiting_for in waiting]
+            idle = [one for one in staying if one is not self and one.waiting_for in waiting]
             if idle:
                 min(idle, key=lambda one: one.since).make_room()
             else:

@@ -10,7 +10,7 @@ import pytest
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
-from albert.experiments import scales
+from albert.experiments import execution, scales
 from albert.experiments.grids import GRIDS
 from albert.runtime.manifest import file_hash
 
@@ -130,7 +130,9 @@ def test_a_plan_starts_nothing_and_writes_nothing(scene, sentences, tmp_path, ca
     assert not root.exists()
 
 
-def test_what_another_table_has_run_is_not_planned_again(finished, scene, sentences, capsys):
+def test_what_another_table_has_run_is_not_planned_again(finished, scene, sentences, capsys, monkeypatch):
+    pace = execution.Pace(tokens=1.0, update_seconds=1.0, flops_per_second=1e9, memory=1, measured=False)
+    monkeypatch.setattr(execution, "measure_pace", lambda *_: pace)  # the test above measures
     words_of_both = words("plan", scene, sentences, finished)
     words_of_both.insert(3, "3")
     assert run(words_of_both) == 0

@@ -103,7 +103,7 @@ def fill_small_disks(folder: Path, material: Material, count: int, draws: random
     if mounted.returncode != 0:
         return [], f"not tried: {(mounted.stderr.strip().splitlines() or ['no reason was given'])[-1][:200]}"
     server = ForkServer(folder, small)
-    words = material.pretrain(folder / "out", SAVES)  # its recipe is no matter of the disk
+    words = material.pretrain(folder / "out", SAVES)  # the file of the recipe lies outside of the small disk
     words[words.index("--output") + 1] = str(disk / "out")
     whole = server.start(words)
     if whole.finish() != 0:

@@ -18,6 +18,7 @@ from albert.tasks.submission import DECLARED
 from albert.tasks.task import Labels, Row, Rows, Single, Tags, Task, TaskRecipe, Words
 
 NOUNS = ("ship", "sailor", "storm", "island", "captain", "window", "doctor", "letter")
+PLAIN_WORDS = (*NOUNS, "river", "stone", "candle", "garden", "horse", "mountain", "silver", "winter")
 
 
 @pytest.fixture(scope="session")

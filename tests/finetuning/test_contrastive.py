@@ -6,25 +6,13 @@ import random
 import numpy as np
 import pytest
 import torch
+from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
 from albert.cli.main import dispatch, run
 from albert.finetuning.contrastive import contrastive_loss, hold_out_pairs, read_text_pairs, retrieval_accuracy
 
-WORDS = (
-    "ship",
-    "sailor",
-    "storm",
-    "island",
-    "captain",
-    "window",
-    "doctor",
-    "letter",
-    "river",
-    "stone",
-    "candle",
-    "garden",
-)
+WORDS = PLAIN_WORDS[:12]
 PARTNERS = (
     "horse",
     "silver",

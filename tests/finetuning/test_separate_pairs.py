@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.finetuning.conftest import PLAIN_WORDS
 
 import albert
 from albert.cli.main import dispatch, run
@@ -16,24 +17,6 @@ from albert.model.config import AlbertConfig
 from albert.model.packing import pack, split_segments
 from albert.tasks.submission import DECLARED
 
-WORDS = (
-    "ship",
-    "sailor",
-    "storm",
-    "island",
-    "captain",
-    "window",
-    "doctor",
-    "letter",
-    "river",
-    "stone",
-    "candle",
-    "garden",
-    "horse",
-    "mountain",
-    "silver",
-    "winter",
-)
 LEARN = ["--steps", "120", "--batch-size", "16", "--learning-rate", "3e-3", "--max-length", "32", "--device", "cpu"]
 SHORT = ["--steps", "3", "--batch-size", "4", "--max-length", "32", "--device", "cpu"]
 COLUMNS = ["--text", "a", "--pair", "b", "--label", "label"]
@@ -46,8 +29,8 @@ def table(tmp_path_factory):
     for name, rows in (("train", 320), ("dev", 100)):
         lines = []
         for row in range(rows):
-            first = draw.sample(WORDS, 4)
-            second = draw.sample(first, 4) if row % 2 else draw.sample([w for w in WORDS if w not in first], 4)
+            first = draw.sample(PLAIN_WORDS, 4)
+            second = draw.sample(first, 4) if row % 2 else draw.sample([w for w in PLAIN_WORDS if w not in first], 4)
             lines.append({"a": " ".join(first), "b": " ".join(second), "label": "same" if row % 2 else "other"})
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder

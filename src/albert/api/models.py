@@ -49,7 +49,7 @@ def open_model(
         overrides: fields of the configuration to set anew, `{"hidden_dropout_prob": 0.1}` say.
 
     Raises:
-        MissingInput, Unavailable, DamagedData: it cannot be had, or is damaged.
+        MissingInput, Unavailable, DamagedData: the model is missing, cannot be downloaded, or is damaged.
         InvalidConfiguration: a shape or a setting does not fit, or there is no such kind.
     """
     if kind not in (kinds := get_args(Kind)):

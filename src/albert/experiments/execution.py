@@ -393,7 +393,7 @@ def plan_tables(
 
 
 def share_done(job: Job, cost: Cost, folders: Folders, done: Set[str]) -> float:
-    """How much of a job is done, 0 to 1, whoever did it; one that was given up has nothing left.
+    """The share of a job that is done, from 0 to 1, by any process; 1 for a job that was given up.
 
     Args:
         done: what `done_jobs` says of the plan's jobs.

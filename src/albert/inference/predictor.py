@@ -134,7 +134,7 @@ class Predictor:
             precision, depth, patience: see the class.
 
         Raises:
-            MissingInput, Unavailable, DamagedData: it cannot be had, or is damaged.
+            MissingInput, Unavailable, DamagedData: the model is missing, cannot be downloaded, or is damaged.
             InvalidConfiguration: a shape or a setting does not fit.
         """
         computing = pick_device(device)

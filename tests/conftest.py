@@ -38,6 +38,14 @@ def seeds():
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def workers():
+    """Sets the number of torch's threads, which is that of the workers, until the test ends."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(autouse=True)
 def outside_a_launcher(monkeypatch):
     """No test sees the ranks of a launcher that happens to have started the suite."""

@@ -6,6 +6,7 @@ import torch
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import AttentionBlock
 from albert.model.packing import pack
+from albert.runtime.devices import dropout_generator, share_out
 
 
 def autocast(precision):
@@ -49,6 +50,31 @@ def test_checkpointing_changes_no_bit_and_keeps_less(config, sequences_of, preci
     assert found.keys() == expected.keys()
     for name, tensor in found.items():
         assert torch.equal(tensor, expected[name]), name
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_dropout_of_a_worker_draws_from_its_own_generator(config, sequences_of, checkpointing, workers):
+    """The same draws whatever another thread draws at the same time, also when a layer is computed a second time."""
+    sizes = {**vars(config), "hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.3}
+    model = AlbertForPreTraining(type(config)(**sizes)).train()
+    packed = pack(*sequences_of((20, 11, 19, 4)))
+    parameters = list(model.parameters())
+
+    def gradients(seed):
+        with dropout_generator(seed):
+            logits = model(packed, torch.arange(packed.n_tokens))
+            loss = sum(part.float().logsumexp(-1).sum() for part in logits)
+            return torch.autograd.grad(loss, parameters, allow_unused=True)
+
+    expected = [gradients(seed) for seed in (1, 2)]
+    before = torch.get_rng_state()
+    model.albert.encoder.checkpointing = checkpointing
+    workers(2)
+    for seed, found in zip((1, 2, 1, 2), share_out(gradients, (1, 2, 1, 2)), strict=True):
+        for one, other in zip(found, expected[seed - 1], strict=True):
+            assert one is other is None or torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(expected[0][0], expected[1][0], rtol=1e-4, atol=1e-5)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_checkpointing_has_no_effect_without_gradients(config, sequences_of):

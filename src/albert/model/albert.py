@@ -16,7 +16,7 @@ from albert.model.config import AlbertConfig, LayerApplication, sharing_plan
 from albert.model.encoder import Encoder, initialize
 from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
 from albert.model.packing import PackedSequences, mean_states, rows_for_products, split_lengths, split_segments
-from albert.runtime.devices import linear
+from albert.runtime.devices import Dropout, linear
 from albert.runtime.errors import InvalidConfiguration
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ class FactorizedEmbedding(nn.Module):
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width)
         self.layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
         self.projection = nn.Linear(width, config.hidden_size) if config.projects_embeddings else None
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "tokens H"]:
@@ -168,7 +168,7 @@ class AlbertForSequenceClassification(nn.Module):
         super().__init__()
         self.config = config
         self.albert = AlbertModel(config)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.dropout = Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
 
@@ -199,7 +199,7 @@ class AlbertForPairClassification(nn.Module):
         super().__init__()
         self.config = config
         self.albert = AlbertModel(config, with_pooler=False)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.dropout = Dropout(config.classifier_dropout_prob)
         self.pair_classifier = nn.Linear(4 * config.hidden_size, num_labels)
         initialize(self.pair_classifier, config.initializer_range)
 
@@ -230,7 +230,7 @@ class AlbertForTokenClassification(nn.Module):
         super().__init__()
         self.config = config
         self.albert = AlbertModel(config, with_pooler=False)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.dropout = Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
         initialize(self.classifier, config.initializer_range)
 
@@ -252,7 +252,7 @@ class AlbertForMultipleChoice(nn.Module):
         super().__init__()
         self.config = config
         self.albert = AlbertModel(config)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.dropout = Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, 1)
         initialize(self.classifier, config.initializer_range)
 
@@ -327,7 +327,7 @@ class JointSpanHead(nn.Module):
         self.end_layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.end = nn.Linear(width, 1)
         self.answer_dense = nn.Linear(2 * width, width)
-        self.dropout = nn.Dropout(config.classifier_dropout_prob)
+        self.dropout = Dropout(config.classifier_dropout_prob)
         self.answer = nn.Linear(width, 1, bias=False)
 
     def starts(self, hidden: Float[Tensor, "tokens H"]) -> Float[Tensor, " tokens"]:

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from albert.model.config import AlbertConfig, attends_at_once, block_size, covers, n_blocks
 from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, to_rectangles
-from albert.runtime.devices import linear
+from albert.runtime.devices import Dropout, keep_mask, linear
 from albert.runtime.environment import load_by_name
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class _PlainAttention(torch.autograd.Function):
         for part in _parts(query, key):
             q, k, v = (operand[part].contiguous() for operand in (query, key, value))
             probabilities = _softmax(q * q.shape[-1] ** -0.5 @ k.transpose(2, 3), _of_sequences(unseen, part[0]))
-            stays = torch.empty_like(probabilities, dtype=torch.bool).bernoulli_(1 - dropout) if dropout else None
+            stays = keep_mask(probabilities, dropout) if dropout else None
             mixed[part] = _dropped(probabilities, stays, dropout) @ v
             if any(ctx.needs_input_grad):
                 saved += [probabilities, stays]
@@ -404,8 +404,8 @@ class AttentionBlock(nn.Module):
         self.value = nn.Linear(width, width)
         self.dense = nn.Linear(width, width)
         self.layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.attention_dropout = nn.Dropout(config.attention_probs_dropout_prob)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.attention_dropout = Dropout(config.attention_probs_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def matrices(self) -> AttentionMatrices:
         """As they are now."""

@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from albert.model.attention import AttentionBlock, AttentionMatrices, in_product_type
 from albert.model.config import AlbertConfig, LayerApplication, n_attention_blocks, n_feed_forward_blocks, sharing_plan
 from albert.model.packing import PackedSequences, rows_for_products
-from albert.runtime.devices import linear
+from albert.runtime.devices import Dropout, linear, same_draws_again
 
 # --------------------------------------------------------------------------------------------------------------------
 # The position-wise feed-forward block (paper §3.1; Vaswani et al., 2017, §3.3).
@@ -49,7 +49,7 @@ class FeedForwardBlock(nn.Module):
         self.output = nn.Linear(config.intermediate_size, config.hidden_size)
         self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.activation = ACTIVATIONS[config.hidden_act]
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def matrices(self) -> FeedForwardMatrices:
         """As they are now."""
@@ -123,7 +123,9 @@ class Encoder(nn.Module):
         self, application: LayerApplication, rows: Tensor, packed: PackedSequences, matrices: EncoderMatrices
     ) -> Float[Tensor, "rows H"]:
         if self.checkpointing and torch.is_grad_enabled():
-            return checkpoint(self._layer, application, rows, packed, matrices, use_reentrant=False)
+            contexts = noop_context_fn if torch.compiler.is_compiling() else same_draws_again
+            layer = (self._layer, application, rows, packed, matrices)
+            return checkpoint(*layer, use_reentrant=False, context_fn=contexts)
         return self._layer(application, rows, packed, matrices)
 
     def _layer(

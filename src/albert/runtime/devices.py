@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Barrier, Event
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
@@ -195,6 +195,60 @@ def deterministic_kernels(device: torch.device, wanted: bool) -> Iterator[None]:
 def seed_torch(name: str, seed: int, *position: int) -> None:
     """Seed torch's generators as a pure function of the arguments (dropout, initial values)."""
     torch.manual_seed(stream_key(name, seed, *position) & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Dropout. Workers that train at the same time each draw from a generator of their own: the order in which threads reach
+# torch's global generator is another in every run.
+
+_GENERATOR: ContextVar[torch.Generator | None] = ContextVar("dropout_generator", default=None)
+
+
+@contextmanager
+def dropout_generator(seed: int) -> Iterator[None]:
+    """Within it this thread's dropout draws from a generator with this seed, elsewhere from torch's global one."""
+    before = _GENERATOR.set(torch.Generator().manual_seed(seed))
+    try:
+        yield
+    finally:
+        _GENERATOR.reset(before)
+
+
+def keep_mask(like: Tensor, p: float) -> Bool[Tensor, "..."]:
+    """Which elements dropout keeps: each with probability 1 − p. Shaped as `like`."""
+    return torch.empty_like(like, dtype=torch.bool).bernoulli_(1 - p, generator=_GENERATOR.get())
+
+
+def dropout(tensor: Tensor, p: float, training: bool) -> Tensor:
+    """`functional.dropout`, with this thread's generator."""
+    generator = None if torch.compiler.is_compiling() else _GENERATOR.get()
+    if generator is None or not training or not 0 < p < 1:
+        return functional.dropout(tensor, p, training)
+    return tensor * torch.empty_like(tensor).bernoulli_(1 - p, generator=generator).div_(1 - p)
+
+
+class Dropout(nn.Dropout):
+    """torch's dropout, with this thread's generator."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Drop elements while training."""
+        return dropout(input, self.p, self.training)
+
+
+def same_draws_again() -> tuple[AbstractContextManager, AbstractContextManager]:
+    """The `context_fn` of activation checkpointing: torch itself takes care of its global generator only."""
+    generator = _GENERATOR.get()
+    return nullcontext(), nullcontext() if generator is None else _from_state(generator, generator.get_state())
+
+
+@contextmanager
+def _from_state(generator: torch.Generator, state: Tensor) -> Iterator[None]:
+    later = generator.get_state()
+    generator.set_state(state)
+    try:
+        yield
+    finally:
+        generator.set_state(later)
 
 
 def describe_machine() -> dict[str, str | int]:

@@ -6,10 +6,18 @@ import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import jaxtyping
 import pytest
+import torch
+from beartype import beartype
+from beartype.roar import BeartypeCallHintViolation
 
 from albert.cli import main as table
+from albert.model.config import AlbertConfig
+from albert.model.heads import streamed_cross_entropy
+from albert.runtime.devices import pick_device
 from albert.runtime.environment import DISTRIBUTION
+from albert.runtime.progress import Position
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "albert"
@@ -73,6 +81,24 @@ def test_imports_stand_at_the_top():
         ]
 
     assert places(late) == []
+
+
+def test_annotations_are_checked_while_tests_run():
+    """Of shapes, which may depend on one another, of plain types, of what is returned, and of a dataclass's fields."""
+    words, labels = torch.zeros(5, 3), torch.zeros(2, dtype=torch.long)
+    for error, wrong in (
+        (jaxtyping.TypeCheckError, lambda: streamed_cross_entropy(torch.zeros(2, 4), words, torch.zeros(5), labels)),
+        (BeartypeCallHintViolation, lambda: pick_device(0)),
+        (BeartypeCallHintViolation, lambda: Position(None, least="one")),
+        (BeartypeCallHintViolation, lambda: AlbertConfig(vocab_size="many")),
+        (BeartypeCallHintViolation, lambda: jaxtyping.jaxtyped(typechecker=beartype)(returns_text)()),
+    ):
+        with pytest.raises(error):
+            wrong()
+
+
+def returns_text() -> str:
+    return 3
 
 
 def test_no_failure_is_swallowed():

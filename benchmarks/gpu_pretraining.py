@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> None:
             bar.advance()
     _report(asked.output, rows)
     if asked.run_minutes is not None:
-        pretrain_command.main([asked.run_recipe, "--data", str(asked.data), "--output", str(asked.run_folder),
+        pretrain_command.pretrain_main([asked.run_recipe, "--data", str(asked.data), "--output", str(asked.run_folder),
                                "--device", asked.device, "--max-minutes", str(asked.run_minutes)])  # fmt: skip
         keep_curve(RunFolder(asked.run_folder).journal_path, asked.curve)
 

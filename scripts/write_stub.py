@@ -29,7 +29,7 @@ class tokenizer:
 IMPORTS = {
     "albert.api.keywords": ("Rows",),
     "albert.api.models": ("open_model", "pack"),
-    "albert.api.pretraining": ("PretrainResult",),
+    "albert.api.functions": ("PretrainResult",),
     "albert.api.results": ("EvaluateResult", "FinetuneResult"),
     "albert.api.text": ("PrepareResult", "TokenizerResult"),
     "albert.checkpoints.hub": ("PushedModel",),

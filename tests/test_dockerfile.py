@@ -56,7 +56,7 @@ def test_it_ends_as_an_ordinary_user_with_a_command_that_exists(instructions):
     name, *arguments = json.loads(of(instructions, "CMD")[-1])
     assert name in COMMANDS
     pytest.importorskip("fastapi")
-    from albert.cli.model_commands import Serve
+    from albert.cli.commands import Serve
 
     options = parse(Serve, arguments, "albert serve")
     assert (options.model, options.host, str(options.port)) == ("/model", "0.0.0.0", of(instructions, "EXPOSE")[0])

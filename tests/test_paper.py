@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from albert.experiments.grids import GRIDS
+from albert.experiments.grids import GRIDS, SCALES
 from albert.experiments.report import FACTS
-from albert.experiments.scales import SCALES
 from albert.pretraining.recipe import PretrainingRecipe
 
 ROOT = Path(__file__).parent.parent

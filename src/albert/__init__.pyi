@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from albert.api.keywords import Rows
 from albert.api.models import open_model as open_model, pack as pack
-from albert.api.pretraining import PretrainResult
+from albert.api.functions import PretrainResult
 from albert.api.results import EvaluateResult, FinetuneResult
 from albert.api.text import PrepareResult, TokenizerResult
 from albert.checkpoints.hub import PushedModel

@@ -13,9 +13,9 @@ from tests.api.conftest import files_of, make_reviews
 import albert
 from albert.api import options
 from albert.api.keywords import by_keyword, keywords_of
+from albert.cli.commands import FinetuneCommand
 from albert.cli.main import run
 from albert.cli.options import option_file, options_of, parse
-from albert.cli.task_commands import FinetuneCommand
 from albert.pretraining.recipe import read_recipe
 
 FUNCTIONS = {
@@ -180,7 +180,7 @@ def test_what_is_missing_is_said_with_what_it_is(call, line):
 def test_a_recipe_is_a_file_or_a_dict_as_for_the_command(reviews, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr("albert.api.tasks.run_finetune", lambda args: asked.append(args))
-    monkeypatch.setattr("albert.api.pretraining.run_pretrain", lambda args: asked.append(args))
+    monkeypatch.setattr("albert.api.functions.run_pretrain", lambda args: asked.append(args))
     recipe = {"train": str(reviews), "text": "review", "model": "tiny", "learning_rate": 0.5, "depth": 1}
     (tmp_path / "mine.json").write_text(json.dumps(recipe))
     (tmp_path / "mine.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in recipe.items()))

@@ -14,7 +14,7 @@ import torch._dynamo  # noqa: F401 (torch's optimisers load it when they are use
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
-from albert.experiments import execution, scales
+from albert.experiments import execution, grids
 
 
 def start(words: list[str], said: Path) -> int:
@@ -30,7 +30,7 @@ def start(words: list[str], said: Path) -> int:
 
 def main(root: Path, words: list[str]) -> int:
     """Kill one while it is at its second run, with a checkpoint; the exit codes of the other two."""
-    scales.SCALES["tiny"] = TOY
+    grids.SCALES["tiny"] = TOY
     execution.LOOK_AGAIN_SECONDS = 0.05
     first = start(words, root / "said-first")
     while not (list(root.glob("runs/*/model")) and list(root.glob("runs/*/checkpoints/step-00000002"))):

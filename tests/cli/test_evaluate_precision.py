@@ -11,7 +11,7 @@ import albert
 from albert.api.tasks import check_precisions
 from albert.cli.main import run
 from albert.cli.tasks import precision_table
-from albert.experiments.depth_curve import PrecisionScore
+from albert.experiments.layers import PrecisionScore
 from albert.finetuning.evaluation import Evaluation
 from albert.inference.engine import check_int8
 from albert.runtime.errors import CheckFailed, Unavailable

@@ -42,7 +42,7 @@ def in_a_new_process(code: str, **environment: str) -> subprocess.CompletedProce
 def module_with(main) -> ModuleType:
     """A module of a command."""
     module = ModuleType("command")
-    for name in ("main", *(command.function for command in table.COMMANDS.values())):
+    for name in ("fail_main", *(f"{name}_main" for name in table.COMMANDS)):
         vars(module)[name] = main
     return module
 

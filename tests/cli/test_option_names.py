@@ -6,8 +6,8 @@ import pytest
 
 from albert.api.keywords import usual_name
 from albert.api.options import Finetune
+from albert.cli.commands import Predict, Serve
 from albert.cli.main import COMMANDS, dispatch, run
-from albert.cli.model_commands import Predict, Serve
 from albert.cli.options import DESCRIBE, CommandOptions, options_of, parse, usual_words
 from albert.cli.pretrain import PretrainCommand
 from albert.runtime.errors import UsageError

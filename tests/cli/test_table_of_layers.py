@@ -8,12 +8,12 @@ import pytest
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
-from albert.experiments import scales
+from albert.experiments import grids
 from albert.experiments.layers import SMOOTHNESS
 
 
 def test_figure_1_from_the_first_update_to_the_verdict(scene, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(scales.SCALES, "tiny", replace(TOY, seeds=(0, 1)))
+    monkeypatch.setitem(grids.SCALES, "tiny", replace(TOY, seeds=(0, 1)))
     root = tmp_path / "root"
     words = ["figure-1", "--data", str(scene.corpus), "--output", str(root), "--device", "cpu", "--threads", "1"]
     assert run(["tables", "run", *words]) == 0

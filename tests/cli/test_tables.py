@@ -10,7 +10,7 @@ import pytest
 from tests.experiments.tables.toy_scale import TOY
 
 from albert.cli.main import run
-from albert.experiments import execution, scales
+from albert.experiments import execution, grids
 from albert.experiments.grids import GRIDS
 from albert.runtime.manifest import file_hash
 
@@ -20,7 +20,7 @@ KILLED = Path(__file__).with_name("killed_tables.py")
 @pytest.fixture(autouse=True)
 def toy_scale(monkeypatch):
     """The scale tiny, made a matter of seconds."""
-    monkeypatch.setitem(scales.SCALES, "tiny", TOY)
+    monkeypatch.setitem(grids.SCALES, "tiny", TOY)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def finished(scene, sentences, tmp_path_factory) -> Path:
     """The root of Table 5, run to its end."""
     root = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(scales.SCALES, "tiny", TOY)
+        patch.setitem(grids.SCALES, "tiny", TOY)
         assert run(words("run", scene, sentences, root)) == 0
     return root
 

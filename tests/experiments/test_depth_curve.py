@@ -9,7 +9,7 @@ import torch
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import dispatch, run
-from albert.experiments.depth_curve import depth_curve
+from albert.experiments.layers import depth_curve
 from albert.finetuning.evaluation import evaluate_directory
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
 from albert.model.config import AlbertConfig

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.experiments.directory_reports import model_report, tokenizer_report
 from albert.experiments.quickstart import load_chapters
+from albert.inference.inspection import model_report, tokenizer_report
 from albert.model.albert import AlbertForMultipleChoice, AlbertForPreTraining, AlbertForTokenClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.text.sentencepiece import train_tokenizer

@@ -2,9 +2,8 @@
 
 import pytest
 
-from albert.experiments.grids import DOWNSTREAM, GRIDS, grid_of
+from albert.experiments.grids import DOWNSTREAM, GRIDS, PAPER, grid_of
 from albert.experiments.results import average_of
-from albert.experiments.scales import PAPER
 
 TABLES = {name: grid_of(name, PAPER) for name in GRIDS}
 ROWS = [

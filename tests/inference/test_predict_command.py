@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from albert.cli import main as table
-from albert.cli.model_commands import predict_main as main
+from albert.cli.commands import predict_main as main
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
     AlbertForMultipleChoice,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from albert.cli.model_commands import predict_main as main
+from albert.cli.commands import predict_main as main
 from albert.inference.predictor import Predictor
 from albert.model.albert import (
     AlbertForMultipleChoice,

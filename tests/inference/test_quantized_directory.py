@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from albert.checkpoints.huggingface import MODELS, Kind, build_model
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
 from albert.checkpoints.tensor_files import INT8_WEIGHTS_NAME, QUANTIZATION_KEY, restore
-from albert.experiments.directory_reports import model_report
 from albert.inference.engine import quantize_matrix
+from albert.inference.inspection import model_report
 from albert.inference.int8 import quantize_directory
 from albert.inference.predictor import Predictor
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.model_commands import predict_main as main
+from albert.cli.commands import predict_main as main
 from albert.inference import files as partial_output
 from albert.inference.abilities import Ability
 from albert.inference.files import batches_of, opened_input

@@ -4,7 +4,7 @@ import socket
 
 from reliability.trial import Asked
 
-from albert.cli import model_commands
+from albert.cli import commands
 from reliability import nothing_is_run
 
 
@@ -20,6 +20,6 @@ def test_a_command_that_reaches_out_is_caught(tmp_path, monkeypatch):
             asking.connect_ex("nowhere")
         return 0
 
-    monkeypatch.setattr(model_commands, "info_main", reaching)
+    monkeypatch.setattr(commands, "info_main", reaching)
     outcome = nothing_is_run.run_openings(Asked(count=1, seed=0, folder=tmp_path, report=lambda more: None))
     assert "socket.connect" in outcome.failures[0]

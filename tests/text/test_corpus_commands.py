@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from albert.cli import tokenizer
-from albert.cli.data import prepare_main
+from albert.cli.data import prepare_main, tokenizer_main
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.sentences import split_sentences
 from albert.text.shards import TokenCorpus, read_description
@@ -65,7 +64,7 @@ def test_lines_are_sentences_on_request(documents, tokenizer_directory, tmp_path
 
 def test_a_vocabulary_takes_the_same_options_and_hands_them_on(corpus, tmp_path, capsys):
     words = ["train", str(corpus), "--output", str(tmp_path / "words"), "--vocab-size", "300", *OPTIONS]
-    assert tokenizer.main([*words, "--sentences-as-lines", "--max-document-megabytes", "1"]) == 0
+    assert tokenizer_main([*words, "--sentences-as-lines", "--max-document-megabytes", "1"]) == 0
     said = capsys.readouterr().out
     assert "1 documents dropped: not UTF-8" in said
     flags = "--text-field body --documents blank-line --sentences-as-lines --bad-utf8 skip --max-document-megabytes 1.0"
@@ -75,7 +74,7 @@ def test_a_vocabulary_takes_the_same_options_and_hands_them_on(corpus, tmp_path,
 @pytest.mark.parametrize("flags", [["--language", "english"], ["--max-document-megabytes", "0"]])
 def test_impossible_options_are_refused_by_both(corpus, tokenizer_directory, tmp_path, flags):
     with pytest.raises(InvalidConfiguration):
-        tokenizer.main(["train", str(corpus), "--output", str(tmp_path / "words"), *flags])
+        tokenizer_main(["train", str(corpus), "--output", str(tmp_path / "words"), *flags])
     with pytest.raises(InvalidConfiguration):
         words = [str(corpus), "--tokenizer", str(tokenizer_directory), "--output", str(tmp_path / "data")]
         prepare_main([*words, *flags])

@@ -7,9 +7,8 @@ import shlex
 
 import pytest
 
-from albert.cli import tokenizer
-from albert.cli import tokenizer as command
-from albert.cli.data import prepare_main
+from albert.cli import data as command
+from albert.cli.data import prepare_main, tokenizer_main
 from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
@@ -29,7 +28,7 @@ def corpus(documents, tmp_path):
 
 def test_text_becomes_a_vocabulary_and_a_corpus(corpus, tmp_path, capsys):
     words, data = tmp_path / "words", tmp_path / "data [1]"
-    assert tokenizer.main(["train", str(corpus), "--output", str(words), "--vocab-size", "300"]) == 0
+    assert tokenizer_main(["train", str(corpus), "--output", str(words), "--vocab-size", "300"]) == 0
     said = capsys.readouterr().out
     assert "read 151 documents" in said
     assert "1 documents dropped: empty" in said
@@ -46,26 +45,26 @@ def test_text_becomes_a_vocabulary_and_a_corpus(corpus, tmp_path, capsys):
 
 def test_an_existing_output_is_refused_before_any_work(corpus, tmp_path):
     with pytest.raises(CannotCreate):
-        tokenizer.main(["train", str(corpus), "--output", str(tmp_path)])
+        tokenizer_main(["train", str(corpus), "--output", str(tmp_path)])
 
 
 def test_a_refused_vocabulary_leaves_nothing_behind(corpus, tmp_path):
     with pytest.raises(InvalidConfiguration, match="at most"):
-        tokenizer.main(["train", str(corpus), "--output", str(tmp_path / "words")])
+        tokenizer_main(["train", str(corpus), "--output", str(tmp_path / "words")])
     assert [path.name for path in tmp_path.iterdir()] == ["my corpus"]
 
 
 @pytest.mark.parametrize("arguments", [["trian"], ["train", "--vocab-szie", "3"], ["train", "x"]])
 def test_what_is_not_understood_is_said_in_one_line(arguments):
     with pytest.raises(UsageError) as error:
-        tokenizer.main(arguments)
+        tokenizer_main(arguments)
     assert "\n" not in str(error.value)
 
 
 def test_help_ends_with_an_example(capsys):
-    assert tokenizer.main(["--help"]) == 0
+    assert tokenizer_main(["--help"]) == 0
     assert "albert tokenizer train corpus" in capsys.readouterr().out
-    for main, arguments in ((tokenizer.main, ["train", "--help"]), (prepare_main, ["--help"])):
+    for main, arguments in ((tokenizer_main, ["train", "--help"]), (prepare_main, ["--help"])):
         with pytest.raises(SystemExit) as end:
             main(arguments)
         assert end.value.code == 0
@@ -84,7 +83,7 @@ def run(capsys):
     """Run `albert tokenizer` and return what it wrote on standard output."""
 
     def run(*arguments):
-        assert command.main([str(argument) for argument in arguments]) == 0
+        assert command.tokenizer_main([str(argument) for argument in arguments]) == 0
         return capsys.readouterr().out
 
     return run
@@ -179,7 +178,7 @@ def test_mistakes_are_told_in_one_line(standard_input, tokenizer_directory, tmp_
     standard_input(b"")
     filled = [argument.format(here=tokenizer_directory, nowhere=tmp_path / "nowhere") for argument in arguments]
     with pytest.raises(error, match=why) as caught:
-        command.main(filled)
+        command.tokenizer_main(filled)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "nowhere").exists()
 
@@ -187,13 +186,13 @@ def test_mistakes_are_told_in_one_line(standard_input, tokenizer_directory, tmp_
 def test_lines_that_cannot_be_read_are_named(standard_input, tokenizer_directory):
     standard_input(b"fine\n\xff\n")
     with pytest.raises(DamagedData, match="standard input:2: is not UTF-8"):
-        command.main(["encode", "--tokenizer", str(tokenizer_directory)])
+        command.tokenizer_main(["encode", "--tokenizer", str(tokenizer_directory)])
     standard_input(b"5 6\n5 -6\n")
     with pytest.raises(DamagedData, match="'-6' is not an id"):
-        command.main(["decode", "--tokenizer", str(tokenizer_directory)])
+        command.tokenizer_main(["decode", "--tokenizer", str(tokenizer_directory)])
     standard_input(b"", terminal=True)
     with pytest.raises(UsageError, match="TEXT: is missing"):
-        command.main(["encode", "--tokenizer", str(tokenizer_directory)])
+        command.tokenizer_main(["encode", "--tokenizer", str(tokenizer_directory)])
 
 
 def test_convert_writes_another_tokenizer_of_the_same_pieces(run, directories, tmp_path):
@@ -220,7 +219,7 @@ def test_convert_writes_another_tokenizer_of_the_same_pieces(run, directories, t
 @pytest.mark.parametrize("name", ["encode", "decode", "convert"])
 def test_the_example_of_the_help_works(name, run, capsys, tokenizer_directory, tmp_path, monkeypatch):
     with pytest.raises(SystemExit) as end:
-        command.main([name, "--help"])
+        command.tokenizer_main([name, "--help"])
     assert end.value.code == 0
     words = " ".join(capsys.readouterr().out.split())
     found = re.search(r"Example: albert tokenizer (.*?) Options:", words)
@@ -242,7 +241,10 @@ def test_training_on_a_script_that_needs_its_accents_says_so(tokenizer, tmp_path
         (tmp_path / f"{language}.txt").write_text(text * 20, encoding="utf-8")
         for kept in ([], ["--keep-accents"]):
             output = tmp_path / f"{language}{len(kept)}"
-            assert command.main(["train", str(tmp_path / f"{language}.txt"), "--output", str(output), *kept]) == 0
+            assert (
+                command.tokenizer_main(["train", str(tmp_path / f"{language}.txt"), "--output", str(output), *kept])
+                == 0
+            )
             notes[language, len(kept)] = re.findall(r"^note: .*", capsys.readouterr().err, re.MULTILINE)
     assert notes["vi", 1] == notes["en", 0] == notes["en", 1] == []
     (note,) = notes["vi", 0]

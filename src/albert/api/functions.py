@@ -1,26 +1,271 @@
 """The functions of the package that do what commands do: `albert.prepare`, `pretrain`, `finetune`, `evaluate`, `push`
-and `albert.tokenizer`. What each is asked stands in `options`; the work is in `text`, `pretraining` and `tasks`."""
+and `albert.tokenizer`; and how results show themselves. Their options stand in `options`. Torch is loaded with the
+work, not before."""
 
 import dataclasses
+import html
+import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from albert.api.keywords import Call, Keyword, by_keyword, keywords_of, plain_value, read_options, takes
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
-from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.recipe import PretrainingRecipe, find_recipe, kept_start, scaled_recipe
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, without_inner_frames
-from albert.runtime.json_files import from_json
+from albert.runtime.json_files import from_json, load_json, read_journal
+from albert.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from albert.api.pretraining import PretrainResult
+    from albert.api.functions import PretrainResult
     from albert.api.results import EvaluateResult, FinetuneResult
     from albert.api.text import PrepareResult, TokenizerResult
     from albert.checkpoints.hub import PushedModel
     from albert.text.tokenizer import Tokenizer
+
+# --------------------------------------------------------------------------------------------------------------------
+# How results show themselves: as text and, in a notebook, as tables with curves.
+
+Points = Sequence[tuple[float, float]]
+_HIDDEN = ("thresh",)
+"""Scores with these in their name are settings that were chosen, and have no constant to compare with."""
+
+
+def shown(value: float | None) -> str:
+    """A score with two decimals."""
+    return "undefined" if value is None else f"{value:.2f}"
+
+
+class Shown:
+    """A result that shows itself: `repr` gives aligned text, a notebook a table with curves."""
+
+    def title(self) -> str:
+        """What it is, on one line."""
+        raise AssertionError("every result has a title")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A table, its headings first; no rows where there is nothing to tell."""
+        return []
+
+    def remarks(self) -> list[str]:
+        """Lines below the table."""
+        return []
+
+    def curves(self) -> dict[str, Points]:
+        """Numbers against steps, by their name."""
+        return {}
+
+    def __repr__(self) -> str:
+        rows = self.rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        cells = (
+            [c.rjust(w) if at else c.ljust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True))]
+            for row in rows
+        )
+        return "\n".join([self.title(), *("  " + "  ".join(row).rstrip() for row in cells), *self.remarks()])
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        heading, *rows = self.rows() or [()]
+        parts = [f"<p><b>{html.escape(self.title())}</b></p>"]
+        if rows:
+            lines = [_html_row(heading, "th"), *(_html_row(row, "td") for row in rows)]
+            parts.append(f"<table>{''.join(lines)}</table>")
+        parts += [f"<p>{html.escape(line)}</p>" for line in self.remarks()]
+        parts += [svg_curve(name, points) for name, points in self.curves().items()]
+        return "<div>" + "\n".join(parts) + "</div>"
+
+
+def _html_row(cells: Sequence[str], tag: str) -> str:
+    aligned = (f'<{tag} style="text-align:{"right" if place else "left"}">' for place in range(len(cells)))
+    return "<tr>" + "".join(f"{a}{html.escape(c)}</{tag}>" for a, c in zip(aligned, cells, strict=True)) + "</tr>"
+
+
+def svg_curve(name: str, points: Points, width: int = 260, height: int = 130) -> str:
+    """A curve as an SVG picture, with its smallest and largest value and the last step."""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    low, high, last = min(ys), max(ys), max(xs)
+    left, top, right, bottom = 46, 20, width - 8, height - 18
+
+    def place(x: float, y: float) -> str:
+        across = x / last if last else 0.0
+        up = (y - low) / (high - low) if high > low else 0.5
+        return f"{left + across * (right - left):.1f},{bottom - up * (bottom - top):.1f}"
+
+    label = 'font-size="10" fill="currentColor"'
+    line = " ".join(place(x, y) for x, y in points)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img">'
+        f"<title>{html.escape(name)}</title>"
+        f'<text x="{left}" y="12" {label}>{html.escape(name)}</text>'
+        f'<text x="{left - 4}" y="{top + 4}" text-anchor="end" {label}>{high:.4g}</text>'
+        f'<text x="{left - 4}" y="{bottom}" text-anchor="end" {label}>{low:.4g}</text>'
+        f'<text x="{right}" y="{height - 4}" text-anchor="end" {label}>step {last:,.0f}</text>'
+        f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
+        f'<polyline points="{line}" fill="none" stroke="#0072B2" stroke-width="1.5"/></svg>'
+    )
+
+
+def journal_curves(run: Path, evaluations: Sequence[str] = ()) -> dict[str, Points]:
+    """The training loss of a run, and figures of its evaluations; of what has two values or more.
+
+    Args:
+        run: the run's directory.
+        evaluations: names in the journal.
+    """
+    journal = RunFolder(run).journal_path
+    records = read_journal(journal) if journal.is_file() else []
+    found = {}
+    for event, name in (("train", "loss"), *(("evaluation", name) for name in evaluations)):
+        values = [(r["step"], r.get(name)) for r in records if r["event"] == event]
+        points = [(float(x), float(y)) for x, y in values if isinstance(y, int | float) and math.isfinite(y)]
+        if len(points) > 1:
+            found[f"{'training ' if event == 'train' else ''}{name.replace('_', ' ')}"] = points
+    return found
+
+
+def score_rows(
+    scores: Mapping[str, float | None],
+    baseline: Mapping[str, float | None] | None,
+    linear: Mapping[str, Any] | None = None,
+) -> list[tuple[str, ...]]:
+    """Scores beside the best constant answer's and, where there is one, the linear model's."""
+    others: dict[str, Mapping[str, float | None]] = {}
+    if baseline is not None:
+        others["best constant"] = baseline
+    if linear is not None and linear["scores"]:
+        others[linear["method"]] = linear["scores"]
+    rows = [("", "score", *others)]
+    for name, value in scores.items():
+        beside = (shown(o[name]) if name in o and not any(h in name for h in _HIDDEN) else "" for o in others.values())
+        rows.append((name, shown(value), *beside))
+    return rows if len(rows) > 1 else []
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Pre-training: what is done and given back.
+
+if TYPE_CHECKING:
+    from albert.pretraining.run import PretrainingResult
+
+_WARM_START = "albert.pretraining.run_identity"
+CONTINUE = "continue"
+_INIT_OPTIONS = ("revision", "resize_vocabulary", "extend_positions", "drop_heads")
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PretrainResult(Shown):
+    """A pre-trained model and what it knows of held-out text.
+
+    Attributes:
+        output: the run's directory.
+        model: the model directory.
+        evaluation: held-out figures of the finished model, shares of 1; constant answers among them.
+        found: the run.
+    """
+
+    output: Path
+    model: Path
+    evaluation: Mapping[str, float]
+    found: "PretrainingResult"
+
+    def title(self) -> str:
+        training = self.found.training
+        return f"PretrainResult: {training.ending}, {training.tokens:,} tokens"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        held = self.evaluation
+        tasks = [task for task in ("masked_tokens", "sentence_order") if f"{task}_accuracy" in held]
+        rows = [(t.replace("_", " "), f"{held[f'{t}_accuracy']:.1%}", f"{held[f'{t}_baseline']:.1%}") for t in tasks]
+        return [("held out", "right", "best constant"), *rows] if rows else []
+
+    def remarks(self) -> list[str]:
+        return [f"model: {self.model}"]
+
+    def curves(self) -> dict[str, Points]:
+        return journal_curves(self.output, ("masked_tokens_accuracy", "sentence_order_accuracy"))
+
+
+def run_pretrain(args: Pretrain) -> PretrainResult:
+    """What `albert.pretrain` and `albert pretrain` do; for the errors see `albert.pretraining.run.pretrain`."""
+    found = load_by_name("albert.pretraining.run").pretrain(
+        args.recipe,
+        args.data,
+        args.output,
+        args.device,
+        init=init_of(args),
+        change_dropout=args.change_dropout,
+        wandb=args.wandb,
+    )
+    return PretrainResult(output=found.run, model=found.model, evaluation=found.evaluation, found=found)
+
+
+def init_of(args: Pretrain) -> Any:
+    """What to start from: an `Init`, or None.
+
+    Raises:
+        UsageError: how, but not from what.
+    """
+    options = {name: getattr(args, name) for name in _INIT_OPTIONS if getattr(args, name)}
+    if args.init is not None:
+        return load_by_name(_WARM_START).Init(model=args.init, **options)
+    if options:
+        raise UsageError(f"--{next(iter(options)).replace('_', '-')}", "goes with --init MODEL")
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The recipe that a run begins with, before single values of it are changed.
+
+
+def recipe_of(
+    name: str, output: Path | None = None, init: str | None = None, revision: str | None = None
+) -> PretrainingRecipe:
+    """The recipe of a name or a file; of `continue`, that of the run where it has begun, else the model's own.
+
+    Args:
+        name: what `find_recipe` takes, or `continue`.
+        output: the run's directory.
+        init, revision: the model that `continue` goes on with.
+
+    Raises:
+        UsageError: it is unknown, or there is nothing to continue with.
+    """
+    if name != CONTINUE:
+        return find_recipe(name)
+    if init is not None:
+        warm_start = load_by_name(_WARM_START)
+        return warm_start.recipe_like(warm_start.Init(model=init, revision=revision))
+    if output is not None and kept_start(RunFolder(output)) is not None:
+        return load_json(PretrainingRecipe, RunFolder(output).recipe_path)
+    remedy = "albert pretrain continue --init MODEL --data CORPUS --output RUN"
+    raise UsageError("albert pretrain continue", "no model to continue with", remedy)
+
+
+def scaled(recipe: PretrainingRecipe, batch_size: int) -> tuple[PretrainingRecipe, tuple[str, ...]]:
+    """The recipe at another batch size, and lines on how its learning rate came about.
+
+    Raises:
+        UsageError: not a number of sequences.
+    """
+    if batch_size < 1:
+        raise UsageError("--scale-batch", f"is {batch_size}, a number of sequences from 1 is needed")
+    changed = scaled_recipe(recipe, batch_size)
+    old, new = recipe.optimizer.learning_rate, changed.optimizer.learning_rate
+    steps, share = changed.schedule.total_steps, changed.batch_size / recipe.batch_size
+    return changed, (
+        f"learning rate {old:.4g} x sqrt({batch_size}/{recipe.batch_size}) = {new:.4g}",
+        f"{steps:,} steps see {steps * changed.batch_size:,} sequences, {share:.3g} times as many as before; "
+        f"as many need --steps {round(steps / share)}",
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The functions.
 
 RECIPE = Keyword(
     "recipe",
@@ -88,7 +333,7 @@ def pretrain(call: Call) -> "PretrainResult":
     of the recipe have the names that the command has: `steps=2000, hidden_size=192`; or stand in dicts, as in a file:
     `schedule={"total_steps": 2000}, model={"hidden_size": 192}`.
     """
-    work, given = load_by_name("albert.api.pretraining"), call.given
+    given = call.given
     recipe = given.pop("recipe", None)
     if recipe is None:
         raise UsageError(
@@ -97,10 +342,10 @@ def pretrain(call: Call) -> "PretrainResult":
     if isinstance(recipe, Mapping):
         recipe = from_json(PretrainingRecipe, plain_value(recipe), "albert.pretrain: recipe")
     elif not isinstance(recipe, PretrainingRecipe):
-        recipe = work.recipe_of(os.fspath(recipe), call.path("output"), given.get("init"), given.get("revision"))
+        recipe = recipe_of(os.fspath(recipe), call.path("output"), given.get("init"), given.get("revision"))
     if given.get("scale_batch") is not None:
-        recipe, _ = work.scaled(recipe, given["scale_batch"])
-    return work.run_pretrain(call.asked(recipe=recipe))
+        recipe, _ = scaled(recipe, given["scale_batch"])
+    return run_pretrain(call.asked(recipe=recipe))
 
 
 @takes(Push, "albert.push", first=("model", "repository"))

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from albert.api.functions import Points, Shown, journal_curves, score_rows, shown
 from albert.api.keywords import in_python
-from albert.api.shown import Points, Shown, journal_curves, score_rows, shown
-from albert.experiments.depth_curve import DepthCurve, PrecisionScore
+from albert.experiments.layers import DepthCurve, PrecisionScore
 from albert.finetuning.evaluation import EvaluatedModels
 from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.seeds import BenchmarkResult, SeedsResult

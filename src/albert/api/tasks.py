@@ -17,7 +17,7 @@ from albert.api.results import (
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import read_config
-from albert.experiments.depth_curve import PrecisionScore, depth_curve, draw_curve, precision_scores, write_curve
+from albert.experiments.layers import PrecisionScore, depth_curve, draw_curve, precision_scores, write_curve
 from albert.finetuning.contrastive import TEMPERATURE, finetune_contrastive, hold_out_pairs, read_text_pairs
 from albert.finetuning.evaluation import EvaluatedModels, evaluate_models, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from albert.api.functions import Shown
 from albert.api.options import Prepare, TrainTokenizer
-from albert.api.shown import Shown
 from albert.runtime.files import new_directory
 from albert.runtime.progress import progress
 from albert.text.corpus import find_corpus_files, read_corpus

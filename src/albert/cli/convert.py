@@ -10,7 +10,7 @@ from rich.table import Table
 from albert.api.options import Push
 from albert.checkpoints.convert import Conversion, ConversionOptions, TokenizerOptions, convert
 from albert.checkpoints.hub import push_model
-from albert.cli.model_commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
+from albert.cli.commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, facts
 from albert.inference.int8 import quantize_directory

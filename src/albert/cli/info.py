@@ -16,11 +16,11 @@ from rich.table import Table
 from albert import __version__
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import CONFIG_NAME, read_config
-from albert.cli.model_commands import Info
+from albert.cli.commands import Info
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, facts, group_of, in_millions, other_names, show_presets, show_size, table
-from albert.experiments import directory_reports, sizes
-from albert.inference.inspection import SelfCheck, check_settings
+from albert.experiments import sizes
+from albert.inference import inspection
 from albert.model.config import OTHER_NAMES, PRESETS, AlbertConfig, preset_name, sharing_plan
 from albert.model.cost import TrainingMemory, count_parameters
 from albert.runtime.devices import default_precision, describe_machine, free_memory, pick_device
@@ -122,7 +122,7 @@ _MATCHES = {True: "every file matches", False: "none: unverified"}
 _BELONGS = {True: "the one it was made with", False: "NOT the one it was made with", None: "not recorded"}
 
 
-def show_model(console: Console, report: directory_reports.ModelReport, size: sizes.SizeReport) -> None:
+def show_model(console: Console, report: inspection.ModelReport, size: sizes.SizeReport) -> None:
     """A model directory: what it is, its tensors, its tokenizer."""
     about: dict[str, object] = {
         "directory": report.directory,
@@ -147,7 +147,7 @@ def show_model(console: Console, report: directory_reports.ModelReport, size: si
         console.print()
 
 
-def _tensors(report: directory_reports.ModelReport) -> dict[str, object]:
+def _tensors(report: inspection.ModelReport) -> dict[str, object]:
     found = report.tensors
     named = {
         "random, train them first": found.newly_initialised,
@@ -161,7 +161,7 @@ def _tensors(report: directory_reports.ModelReport) -> dict[str, object]:
     return lines | ({"doubtful": "; ".join(found.notes)} if found.notes else {})
 
 
-def show_tokenizer(console: Console, report: directory_reports.TokenizerReport | None) -> None:
+def show_tokenizer(console: Console, report: inspection.TokenizerReport | None) -> None:
     """A tokenizer, or that there is none."""
     if report is None:
         console.print(facts("Tokenizer", {"none": "the directory holds no vocabulary"}))
@@ -171,7 +171,7 @@ def show_tokenizer(console: Console, report: directory_reports.TokenizerReport |
     console.print()
 
 
-def show_corpus(console: Console, report: directory_reports.CorpusReport) -> None:
+def show_corpus(console: Console, report: inspection.CorpusReport) -> None:
     """A prepared corpus."""
     said = report.description
     dropped = sum(said.documents_dropped.values())
@@ -198,7 +198,7 @@ def show_corpus(console: Console, report: directory_reports.CorpusReport) -> Non
     show_tokenizer(console, report.tokenizer)
 
 
-def show_self_check(console: Console, check: SelfCheck) -> None:
+def show_self_check(console: Console, check: inspection.SelfCheck) -> None:
     """What a model makes of masked words under each setting."""
     made = table(
         f"Self-check: {check.masked_tokens:,} masked tokens of a fixed text",
@@ -326,7 +326,7 @@ def describe(args: Info, console: Console) -> dict[str, Any]:
     length = _length(args, architectures.values(), MEASURED_LENGTH) if args.measure else 0
     # What may be refused comes before anything is shown.
     plan = _plan(args, found.config) if args.memory else None
-    check = check_settings(found.directory, device=args.device) if args.self_check else None
+    check = inspection.check_settings(found.directory, device=args.device) if args.self_check else None
     reports = [sizes.size_report(name, config, args.max_length) for name, config in architectures.items()]
     said = _described(found, reports if args.compare is None else [reports[0], reports[-1]], console)
     if check is not None:
@@ -352,7 +352,7 @@ def _described(found: Found, reports: list[sizes.SizeReport], console: Console) 
         _show_heading(console, report)
         show_size(console, report)
         return {"kind": "preset", **report.to_json()}
-    model = directory_reports.model_report(found.directory)
+    model = inspection.model_report(found.directory)
     show_model(console, model, report)
     show_size(console, report)
     return {"kind": "model", "model": model.to_json(), **report.to_json()}
@@ -373,10 +373,10 @@ def _machine(console: Console) -> dict[str, Any]:
 
 def _data(found: Found, console: Console) -> dict[str, Any]:
     if found.kind == "corpus":
-        corpus = directory_reports.corpus_report(found.directory)
+        corpus = inspection.corpus_report(found.directory)
         show_corpus(console, corpus)
         return {"kind": "corpus", **corpus.to_json()}
-    tokenizer = directory_reports.tokenizer_report(found.directory)
+    tokenizer = inspection.tokenizer_report(found.directory)
     show_tokenizer(console, tokenizer)
     return {"kind": "tokenizer", "directory": str(found.directory), "tokenizer": to_json(tokenizer)}
 

@@ -12,7 +12,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from albert.cli.model_commands import AnalyzeLayers, Quickstart, Show
+from albert.cli.commands import AnalyzeLayers, Quickstart, Show
 from albert.cli.options import open_console
 from albert.cli.render import table
 from albert.experiments.layers import LayerSimilarity, cut_passages, draw_layers, measure_layers, write_layers

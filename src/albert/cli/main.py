@@ -1,7 +1,7 @@
 """The command table and the error boundary: one line and an exit code for whatever goes wrong.
 
-A command is a module with ``main(arguments: list[str]) -> int | None``. It is imported when it is asked for
-and not before, so that ``albert --help`` answers at once. It reads the options without torch and then calls
+A command NAME is a function ``NAME_main(arguments: list[str]) -> int | None``. Its module is imported when it is asked
+for and not before, so that ``albert --help`` answers at once. It reads the options without torch and then calls
 `load_command` for the module that does the work, so that ``albert COMMAND --help`` answers soon too.
 """
 
@@ -27,60 +27,35 @@ from albert.runtime.errors import (
 
 @dataclass(frozen=True)
 class Command:
-    """Where a command lives and what it is for."""
+    """The module where a command lives, and what it is for."""
 
     module: str
     purpose: str
-    function: str = "main"
-    """What reads the options and runs the command."""
 
 
-COMMANDS: dict[str, Command] = {
-    "quickstart": Command(
-        "albert.cli.model_commands", "every step on the embedded sample, in a few minutes", "quickstart_main"
-    ),
-    "tokenizer": Command("albert.cli.tokenizer", "train a vocabulary, see what it makes of a text"),
-    "prepare": Command("albert.cli.data", "text and a tokenizer to token shards, in parallel", "prepare_main"),
-    "merge": Command("albert.cli.data", "prepared corpora become one", "merge_main"),
-    "show": Command(
-        "albert.cli.model_commands", "what a prepared corpus becomes in training: samples, masks, counts", "show_main"
-    ),
+COMMANDS = {
+    "quickstart": Command("albert.cli.commands", "every step on the embedded sample, in a few minutes"),
+    "tokenizer": Command("albert.cli.data", "train a vocabulary, see what it makes of a text"),
+    "prepare": Command("albert.cli.data", "text and a tokenizer to token shards, in parallel"),
+    "merge": Command("albert.cli.data", "prepared corpora become one"),
+    "show": Command("albert.cli.commands", "what a prepared corpus becomes in training: samples, masks, counts"),
     "pretrain": Command("albert.cli.pretrain", "masked language model and sentence order, from shards to a model"),
-    "plot": Command("albert.cli.data", "the curves of runs side by side, as a picture and a table", "plot_main"),
-    "analyze": Command(
-        "albert.cli.model_commands",
-        "what each layer does to what comes into it, as a picture (Figure 1)",
-        "analyze_main",
-    ),
-    "finetune": Command("albert.cli.task_commands", "train a model on GLUE, SQuAD or your own table", "finetune_main"),
-    "evaluate": Command(
-        "albert.cli.task_commands", "score a model on a task with the task's own metrics", "evaluate_main"
-    ),
-    "predict": Command("albert.cli.model_commands", "text in, answers out", "predict_main"),
-    "serve": Command(
-        "albert.cli.model_commands", "a model behind HTTP, and a page to try it in the browser", "serve_main"
-    ),
-    "convert": Command(
-        "albert.cli.model_commands",
-        "a TensorFlow checkpoint or a Hugging Face model to a model directory",
-        "convert_main",
-    ),
-    "export": Command(
-        "albert.cli.model_commands", "a model as one ONNX file, or for sentence-transformers", "export_main"
-    ),
-    "quantize": Command(
-        "albert.cli.model_commands", "a model with 8-bit integers for matrices, a quarter of the size", "quantize_main"
-    ),
-    "push": Command("albert.cli.model_commands", "a model to the Hugging Face Hub", "push_main"),
-    "tables": Command(
-        "albert.cli.task_commands", "the paper's tables and figures, run again, ours beside theirs", "tables_main"
-    ),
-    "info": Command("albert.cli.model_commands", "what a model, a dataset or this machine is", "info_main"),
-    "verify": Command("albert.cli.data", "every file checked against its manifest", "verify_main"),
-    "completion": Command(
-        "albert.cli.completion", "completion of commands and options in bash, zsh or fish", "completion_main"
-    ),
+    "plot": Command("albert.cli.data", "the curves of runs side by side, as a picture and a table"),
+    "analyze": Command("albert.cli.commands", "what each layer does to what comes into it, as a picture (Figure 1)"),
+    "finetune": Command("albert.cli.commands", "train a model on GLUE, SQuAD or your own table"),
+    "evaluate": Command("albert.cli.commands", "score a model on a task with the task's own metrics"),
+    "predict": Command("albert.cli.commands", "text in, answers out"),
+    "serve": Command("albert.cli.commands", "a model behind HTTP, and a page to try it in the browser"),
+    "convert": Command("albert.cli.commands", "a TensorFlow checkpoint or a Hugging Face model to a model directory"),
+    "export": Command("albert.cli.commands", "a model as one ONNX file, or for sentence-transformers"),
+    "quantize": Command("albert.cli.commands", "a model with 8-bit integers for matrices, a quarter of the size"),
+    "push": Command("albert.cli.commands", "a model to the Hugging Face Hub"),
+    "tables": Command("albert.cli.commands", "the paper's tables and figures, run again, ours beside theirs"),
+    "info": Command("albert.cli.commands", "what a model, a dataset or this machine is"),
+    "verify": Command("albert.cli.data", "every file checked against its manifest"),
+    "completion": Command("albert.cli.completion", "completion of commands and options in bash, zsh or fish"),
 }
+"""Name -> the module that reads the options of a command; its function is called NAME_main."""
 
 EXAMPLE = "Example: albert quickstart"
 
@@ -120,8 +95,7 @@ def dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise UsageError(name, "no such command", did_you_mean(name, COMMANDS))
-    command = COMMANDS[name]
-    code = getattr(load_command(command.module), command.function)(rest)
+    code = getattr(load_command(COMMANDS[name].module), f"{name}_main")(rest)
     return int(code or 0)
 
 

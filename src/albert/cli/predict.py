@@ -9,7 +9,7 @@ import torch
 from rich.markup import escape
 from rich.table import Column, Table
 
-from albert.cli.model_commands import OpenedModel, Predict, Serve
+from albert.cli.commands import OpenedModel, Predict, Serve
 from albert.cli.options import open_console
 from albert.inference.abilities import Fields, Settings
 from albert.inference.files import ENDINGS, FilePrediction, ability_for, opened_input, predict_file

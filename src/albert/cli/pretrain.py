@@ -9,8 +9,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from albert.api.functions import CONTINUE, init_of, recipe_of, run_pretrain, scaled
 from albert.api.options import Pretrain
-from albert.api.pretraining import CONTINUE, init_of, recipe_of, run_pretrain, scaled
 from albert.cli.options import DESCRIBE, HELP_WORDS, given_value, open_console, parse
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
 from albert.runtime.environment import world
@@ -57,7 +57,7 @@ class PretrainCommand(Pretrain):
     """Print the recipe as a TOML file with comments, for --recipe, and train nothing."""
 
 
-def main(arguments: list[str]) -> None:
+def pretrain_main(arguments: list[str]) -> None:
     """Run the command."""
     words = arguments
     if not arguments or arguments[0] in (*HELP_WORDS, DESCRIBE):

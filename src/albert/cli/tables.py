@@ -8,16 +8,15 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from albert.cli.commands import ExportTables, ListTables, TablesAsked, default_root
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, table
-from albert.cli.task_commands import ExportTables, ListTables, TablesAsked, default_root
 from albert.experiments import jobs, report
 from albert.experiments.execution import Costs, Execution, Plan, PlannedJob, overall_progress, plan_tables
 from albert.experiments.figures import draw_outcome
-from albert.experiments.grids import GRIDS, Grid, grid_of
+from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
 from albert.experiments.price import expense_of
 from albert.experiments.results import Outcome, export_results, hours_by_arm, outcome_of
-from albert.experiments.scales import SCALES, Scale
 from albert.model.cost import count_parameters
 from albert.runtime.devices import free_memory, pick_device
 from albert.runtime.errors import MissingInput, UsageError, did_you_mean

@@ -18,7 +18,7 @@ from albert.api.results import ComparedPrecisions, EvaluateResult, PretrainedSco
 from albert.api.tasks import run_evaluate, run_finetune
 from albert.cli.options import open_console
 from albert.cli.render import show_reading, show_statistics, table
-from albert.experiments.depth_curve import EXACT, DepthCurve, PrecisionScore
+from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
 from albert.finetuning import seeds
 from albert.finetuning.evaluation import EvaluatedModels, advice, published_lines, scores_table, shortened, shown
 from albert.finetuning.options import FULL_WIDTH

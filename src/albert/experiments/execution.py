@@ -18,9 +18,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from albert.experiments.grids import Grid
+from albert.experiments.grids import Downstream, Grid, Scale
 from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, TaskFiles, done_jobs, jobs_of
-from albert.experiments.scales import Downstream, Scale
 from albert.experiments.sizes import measure_throughput, random_batch
 from albert.finetuning.data import Subset, encode_split, read_examples
 from albert.finetuning.model import PretrainedEncoder

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from albert.experiments.grids import Arm, Grid, arm_key
-from albert.experiments.scales import SCALES, Downstream, Scale, ScaleName
+from albert.experiments.grids import SCALES, Arm, Downstream, Grid, Scale, ScaleName, arm_key
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import AlbertConfig
 from albert.pretraining.run_identity import CorpusRecord, record_of

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.experiments.claims import Judged, judge
-from albert.experiments.grids import TABLE_14, Column, Grid, Row
+from albert.experiments.grids import SCALES, TABLE_14, Column, Grid, Row, Scale, Size
 from albert.experiments.price import COSTS, Rates, expense_of, implied_watts
-from albert.experiments.results import Cell, Outcome
-from albert.experiments.scales import SCALES, Scale, Size
+from albert.experiments.results import Cell, Judged, Outcome, judge
 from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS, AlbertConfig, bert_control
 from albert.model.cost import count_parameters

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from albert.experiments.grids import arm, arm_key, grid_of
-from albert.experiments.scales import SCALES, TINY
+from albert.experiments.grids import SCALES, TINY, arm, arm_key, grid_of
 
 CORPORA = ("first", "second")
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from albert.experiments.grids import GRIDS, grid_of
-from albert.experiments.scales import PAPER, SCALES
+from albert.experiments.grids import GRIDS, PAPER, SCALES, grid_of
 
 CLAIMS = [table for table in GRIDS if grid_of(table, PAPER).claims]
 

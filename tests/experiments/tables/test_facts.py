@@ -2,10 +2,9 @@
 
 import pytest
 
-from albert.experiments.grids import TABLE_14
+from albert.experiments.grids import PAPER, SCALES, TABLE_14, TINY
 from albert.experiments.price import COSTS, Rates
 from albert.experiments.report import FACTS, costs, finetuning, sizes
-from albert.experiments.scales import PAPER, SCALES, TINY
 from albert.tasks.submission import DECLARED
 
 

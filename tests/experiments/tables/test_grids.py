@@ -7,11 +7,10 @@ import pytest
 
 from albert.cli.main import run
 from albert.experiments import grids
-from albert.experiments.grids import GRIDS, Grid, grid_of
+from albert.experiments.grids import GRIDS, PAPER, SCALES, TINY, Grid, grid_of
 from albert.experiments.jobs import Folders, study_of
 from albert.experiments.report import FACTS, as_csv, markdown
 from albert.experiments.results import outcome_of
-from albert.experiments.scales import PAPER, SCALES, TINY
 from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from albert.experiments.execution import Cost, Plan, PlannedJob, share_done
-from albert.experiments.grids import GRIDS, grid_of
+from albert.experiments.grids import GRIDS, PAPER, SCALES, TINY, grid_of
 from albert.experiments.jobs import Finetuning, Folders, Pretraining, has_text, jobs_of, keep_study, own_files, study_of
 from albert.experiments.report import as_csv, body, markdown, progress_of, side_by_side
 from albert.experiments.results import outcome_of
-from albert.experiments.scales import PAPER, SCALES, TINY
 from albert.runtime.errors import UsageError
 
 CORPORA = ("first", "second")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from albert.experiments.claims import Claim, Contrast, Difference, Scored, held_out_error, judge, verdict_of
+from albert.experiments.grids import Claim, Contrast
+from albert.experiments.results import Difference, Scored, held_out_error, judge, verdict_of
 
 BETTER = Claim(sentence="New is better than old.", contrasts=(Contrast("new", "higher", "old"),), columns=("score",))
 

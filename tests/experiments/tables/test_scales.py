@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from albert.experiments.grids import arm, grid_of
+from albert.experiments.grids import BASE, PAPER, SCALES, SMALL, TINY, arm, grid_of
 from albert.experiments.jobs import Folders
 from albert.experiments.report import about
 from albert.experiments.results import outcome_of
-from albert.experiments.scales import BASE, PAPER, SCALES, SMALL, TINY
 from albert.model.config import PRESETS
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import from_json, to_json

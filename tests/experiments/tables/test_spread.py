@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert.experiments.claims import Scored, difference, held_out_error
+from albert.experiments.results import Scored, difference, held_out_error
 
 
 def scores(error=0.0, constant=None, **rows):

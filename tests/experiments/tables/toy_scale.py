@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from albert.experiments.scales import TINY, Downstream
+from albert.experiments.grids import TINY, Downstream
 from albert.model.config import AlbertConfig
 from albert.optim.recipe import ScheduleRecipe
 from albert.tasks.task import TaskRecipe

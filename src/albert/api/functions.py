@@ -111,12 +111,7 @@ def svg_curve(name: str, points: Points, width: int = 260, height: int = 130) ->
 
 
 def journal_curves(run: Path, evaluations: Sequence[str] = ()) -> dict[str, Points]:
-    """The training loss of a run, and figures of its evaluations; of what has two values or more.
-
-    Args:
-        run: the run's directory.
-        evaluations: names in the journal.
-    """
+    """The training loss of a run, and figures of its evaluations; of what has two values or more."""
     journal = RunFolder(run).journal_path
     records = read_journal(journal) if journal.is_file() else []
     found = {}
@@ -228,8 +223,6 @@ def recipe_of(
     """The recipe of a name or a file; of `continue`, that of the run where it has begun, else the model's own.
 
     Args:
-        name: what `find_recipe` takes, or `continue`.
-        output: the run's directory.
         init, revision: the model that `continue` goes on with.
 
     Raises:

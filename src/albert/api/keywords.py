@@ -15,11 +15,13 @@ import os
 import re
 import shutil
 import textwrap
+import tomllib
 import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -55,10 +57,7 @@ class Keyword:
     """A keyword argument.
 
     Attributes:
-        name: as it is typed.
-        hint: the type of the field.
         default: where it is not given; `...` stands for what the recipe has, MISSING for none.
-        text: what it is for.
         group: the field of what is asked that holds it, None: it is a field itself.
     """
 
@@ -97,69 +96,15 @@ def _is_marked(hint: Any) -> bool:
 # Names of options that are known from elsewhere, the same for the command line and for keywords.
 
 
-def _pairs(text: str) -> dict[str, str]:
-    return {f"--{name}": f"--{ours}" for name, ours in (pair.split("=") for pair in text.split())}
-
-
-TRANSFORMERS_NAMES = _pairs("""
-    lr=learning-rate num-train-epochs=epochs max-steps=steps per-device-train-batch-size=batch-size
-    train-batch-size=batch-size max-seq-length=max-length max-seq-len=max-length block-size=max-length
-    warmup-ratio=warmup-share output-dir=output overwrite-output-dir=replace model-name-or-path=model
-    model-revision=revision tokenizer-name=tokenizer task-name=task data-dir=data train-file=train
-    validation-file=dev text-column-name=text label-column-name=label adam-beta1=beta1 adam-beta2=beta2
-    adam-epsilon=eps max-grad-norm=clip-norm mlm-probability=share gradient-checkpointing=activation-checkpointing
-    dataloader-num-workers=workers preprocessing-num-workers=workers logging-steps=log-every
-    eval-steps=evaluate-every save-steps=checkpoint-every save-total-limit=keep-checkpoints
-    max-train-samples=max-train-examples doc-stride=stride max-query-length=question-length optim=optimizer
-    torch-compile=compile full-determinism=deterministic dataset=data hub-private-repo=private
-    num-warmup-steps=warmup-steps max-predictions-per-seq=max-predictions masked-lm-prob=share init-checkpoint=init
-    do-lower-case=lower-case albert-config-file=config spm-model-file=tokenizer vocab-file=tokenizer gpu=cuda
-    force=replace overwrite=replace layers=num-hidden-layers heads=num-attention-heads lr-scheduler=lr-scheduler-type
-    eval-batch-size=per-device-eval-batch-size predict-batch-size=per-device-eval-batch-size deepspeed=fsdp
-    max-predict-samples=max-eval-samples hub-model-id=push-to-hub hub-token=push-to-hub no-cuda=use-cpu cpu=use-cpu
-""")
-"""Names that users of transformers, or of the reference's scripts, type -> ours."""
-SAME_THING = _pairs("""
-    steps=schedule.total-steps warmup-steps=schedule.warmup-steps optimizer=optimizer.kind model=init
-    text=text-field pair=pair-field text-field=text pair-field=pair question-field=question context-field=context
-    options-field=options num-hidden-layers=depth depth=num-hidden-layers held-out-share=held-out
-    evaluation-sequences=sequences sequences=evaluation-sequences evaluation-objectives=objective
-""")
-"""An option of some commands -> what another command calls it."""
-SETTINGS = {
-    "--bf16": ("--precision", "bf16"),
-    "--fp32": ("--precision", "fp32"),
-    "--use-cpu": ("--device", "cpu"),
-    "--cuda": ("--device", "cuda"),
-    "--load-best-model-at-end": ("--select", "best"),
-    "--lower-case": ("--case", "lower"),
-    "--no-lower-case": ("--case", "keep"),
-    "--keep-accents": ("--accents", "keep"),
-}
+_NAMES = tomllib.loads((files("albert.api") / "option_names.toml").read_text(encoding="utf-8"))
+TRANSFORMERS_NAMES, SAME_THING, EARLIER_NAMES = (
+    {f"--{name}": f"--{ours}" for name, ours in (pair.split("=") for pair in _NAMES[kind].split())}
+    for kind in ("transformers", "same", "earlier")
+)
+"""Names that users of transformers type, that other commands use, and that options had before -> ours."""
+SETTINGS: dict[str, tuple[str, str]] = {name: tuple(setting) for name, setting in _NAMES["switches"].items()}
 """Switches of transformers and of other commands -> an option and its value."""
-EARLIER_NAMES = {"--second-release": "--v2-recipe", "--ask": "--task", "--sequence-length": "--max-length"}
-"""Names that options had before; they work, with a note."""
-NO_SUCH_OPTION = {
-    "--fp16": "--precision bf16 needs half the memory, too, and no loss scaling",
-    "--gradient-accumulation-steps": "--batch-size is that of an update; what fits into memory at once is set by "
-    "--micro-batch-size (pretrain) or --micro-batch-tokens (finetune)",
-    "--per-device-eval-batch-size": "leave it out; batches of an evaluation are made by their tokens",
-    "--max-eval-samples": "leave it out; an evaluation takes all rows of its file",
-    "--lr-scheduler-type": "leave it out; the rate rises, then falls linearly to 0",
-    "--fsdp": "--parallelism sharded divides the model over processes (pretrain)",
-    "--push-to-hub": "albert push MODEL USER/NAME does that",
-    "--resume-from-checkpoint": "leave it out; the same command goes on from the last checkpoint",
-    "--report-to": "leave it out; the run's folder holds TensorBoard events",
-    "--test-file": "albert evaluate --dev FILE scores any file",
-    "--tokenizer": "leave it out; the tokenizer lies in the directory of --model",
-    "--activation-checkpointing": "leave it out; fewer --micro-batch-tokens need less memory",
-    "--dupe-factor": "leave it out; masks are drawn anew in every epoch",
-    "--do-train": "leave it out; albert finetune trains and evaluates",
-    "--do-eval": "leave it out; albert evaluate evaluates",
-    "--do-predict": "leave it out; albert predict predicts",
-    "--epochs": "pre-training counts updates: --steps",
-    "--warmup-share": "pre-training counts updates: --warmup-steps",
-}
+NO_SUCH_OPTION: dict[str, str] = _NAMES["missing"]
 """Options of transformers' and the reference's scripts that albert has not -> what to do."""
 
 
@@ -323,9 +268,6 @@ def asked(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> 
     """What is asked, from keyword arguments.
 
     Args:
-        shape: the dataclass.
-        given: by keyword.
-        name: the function, for errors.
         bases: group -> what the keywords of that group change single values of: a recipe.
 
     Raises:
@@ -413,8 +355,6 @@ def rows_as_files(rows: Mapping[str, Any], folder: Path, keep: bool) -> Iterator
     """Files with these rows, under names that say their content: equal rows give the same file.
 
     Args:
-        rows: by keyword.
-        folder: where.
         keep: whether they stay when all goes well; otherwise, and what is empty then, is removed.
     """
     folders = [place for place in (folder, folder.parent) if not place.exists()]
@@ -510,12 +450,9 @@ def takes(
     """Give a function the keywords of what is asked.
 
     Args:
-        shape: the dataclass.
-        name: what the function is called, "albert.finetune" say.
         first: the keywords that may be given without their names, in their order.
         rows: keywords that take rows in memory, too.
         without: fields that only a command line has: how to print.
-        more: keywords that are no fields.
     """
     known = {one.name: one for one in (*more, *keywords_of(shape)) if one.name not in without}
     ordered = sorted(known.values(), key=lambda one: first.index(one.name) if one.name in first else len(first))

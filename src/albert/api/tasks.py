@@ -51,7 +51,6 @@ def run_finetune(
     """What `albert.finetune` and `albert finetune` do.
 
     Args:
-        args: what is asked.
         on_rows: told how the rows are read, before anything is learnt.
         on_start: see `announce` of `albert.finetuning.run.finetune`.
 
@@ -302,7 +301,6 @@ def run_evaluate(args: Evaluate, on_result: Callable[[EvaluateResult], None] | N
     """What `albert.evaluate` and `albert evaluate` do.
 
     Args:
-        args: what is asked.
         on_result: told every result, when its files are written: one, or with `submission` one for each split.
 
     Returns:
@@ -556,10 +554,7 @@ def task_of_model(model: str, revision: str | None, options: TableOptions, dev: 
     """The task that a model learnt, on a table: the one given, or that on which it was scored.
 
     Args:
-        model: a model directory, a run, or a Hub id.
-        revision: of a Hub repository.
         options: what is said of the table; it goes before what was kept.
-        dev: the table.
 
     Raises:
         UsageError: nothing was kept, and too little is said.

@@ -27,15 +27,7 @@ from albert.text.tokenizer_loading import load_tokenizer
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TokenizerResult(Shown):
-    """A tokenizer that was trained.
-
-    Attributes:
-        output: its directory.
-        tokenizer: opened.
-        read: the text that was found.
-        used: the text that was learnt from.
-        seconds: how long it took.
-    """
+    """A tokenizer that was trained."""
 
     output: Path
     tokenizer: Tokenizer
@@ -59,7 +51,6 @@ def run_train_tokenizer(args: TrainTokenizer, on_accents: Callable[[int], None] 
     """What `albert.tokenizer.train` and `albert tokenizer train` do.
 
     Args:
-        args: what is asked.
         on_accents: told how many of a million characters are accents or vowel signs, where these are dropped.
 
     Raises:

@@ -63,13 +63,7 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionOptions:
-    """Options of a conversion: what the caller knows about the source.
-
-    Args:
-        overrides: fields of the configuration that go before what the source says.
-        one_output: what a TensorFlow classifier with one output is.
-        dtype: of the weights; None leaves them as they are.
-    """
+    """Options of a conversion: what the caller knows about the source."""
 
     config_file: Path | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -83,13 +77,8 @@ class ConversionSource:
     """A model in memory, and where all of it came from.
 
     Args:
-        kind: "TensorFlow checkpoint" or "Hugging Face directory".
-        config_place: the file that says it; None where nothing but the command line did.
         dropped: tensors that say nothing of the model: an optimiser's, equal copies, saved buffers.
         unexpected: tensors that have no place, each with the reason.
-        tokenizer: a vocabulary, or a directory that holds one; None where there is none.
-        steps: checkpoints in the same place, of which this is the newest.
-        directory: of a Hugging Face model; None for a TensorFlow checkpoint.
     """
 
     kind: str
@@ -216,7 +205,6 @@ class TokenizerOptions:
     """Which tokenizer goes beside the model.
 
     Args:
-        place: a vocabulary, or a directory that holds one; None takes what lies beside the source.
         lower_case, keep_accents: what a vocabulary alone does not say; a `tokenizer_config.json` beside it does.
     """
 
@@ -228,11 +216,7 @@ class TokenizerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """What was made of what.
-
-    Args:
-        source: what was read; its tensors are gone.
-    """
+    """What was made of what."""
 
     source: ConversionSource
     names: tuple[str, ...]
@@ -263,9 +247,6 @@ def convert(
     replace_output: bool = False,
 ) -> Conversion:
     """Write a model directory from a TensorFlow checkpoint, a Hugging Face directory, or an archive of one.
-
-    Args:
-        labels: the names of a classifier's outputs, in order; none leaves what the source says.
 
     Raises:
         CannotCreate: `output` exists and must not give way.

@@ -347,9 +347,7 @@ def push_model(
     """Put a model on the Hub: the files of `HUB_FILES` alone, with its card; no journals, checkpoints or other files.
 
     Args:
-        path_or_id: what `find_model` takes.
         repository: USER/NAME.
-        private: whether only its owner sees a repository that is made.
         replace: write into a repository that exists; files of a model that are no longer there are deleted.
 
     Raises:

@@ -48,12 +48,7 @@ _OLD_LAYER_NORM = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "Lay
 
 
 def current_names(names: Iterable[str], heads: Collection[str]) -> dict[str, str]:
-    """Today's name of every tensor -> its name in the file. One that is there under both keeps its old name, too.
-
-    Args:
-        names: those in the file; an encoder that was saved alone has no prefix.
-        heads: first parts of the names that stand outside the encoder.
-    """
+    """Today's name of every tensor -> its name in the file. One that is there under both keeps its old name, too."""
     names = list(names)
     prefixed = any(name.startswith(BACKBONE_PREFIX) for name in names)
     found: dict[str, str] = {}

@@ -32,9 +32,7 @@ class LoadingReport:
     Args:
         verified: whether every file was checked against a manifest; False: there was none, or nobody asked.
         newly_initialised: tensors drawn at random, missing or set aside for a new head: train them first.
-        unexpected: tensors of the file that this model has no place for.
         dropped: tensors that say nothing new: equal copies of tied ones, saved buffers, an identity map.
-        notes: what is known to be doubtful about such a model, or was read as something else.
     """
 
     source: str
@@ -105,7 +103,6 @@ class Fit:
     Args:
         loaded: name of the renamed tensor -> name in the model.
         missing: those of them that the file lacks, rather than that they are set aside.
-        unused: tensors of the file that have a place in another model, by the names in the file.
     """
 
     loaded: dict[str, str]
@@ -210,11 +207,7 @@ def groups_of_layers(layers: int, groups: int) -> list[int]:
 
 
 def spread_over_layers(tensors: Mapping[str, T], layers: int, groups: int) -> dict[str, T]:
-    """transformers' tensors of a model with uneven groups, named as those of one with a group a layer.
-
-    Args:
-        tensors: by names in a file; what stands in a group that no layer uses is left out.
-    """
+    """transformers' tensors of a model with uneven groups, named as those of one with a group a layer."""
     members: dict[int, list[int]] = {}
     for layer, group in enumerate(groups_of_layers(layers, groups)):
         members.setdefault(group, []).append(layer)
@@ -287,11 +280,7 @@ def belongs_to(name: str, architecture: str) -> bool:
 
 
 def require_whole(renamed: Renamed, architecture: str, config: AlbertConfig, where: str) -> None:
-    """Refuse tensors of which a part is missing or has another shape than the model's.
-
-    Args:
-        architecture: the class that they should be; those that work without a pooler need none.
-    """
+    """Refuse tensors of which a part is missing or has another shape than the model's."""
     outputs = renamed.tensors[f"{_HEADS[architecture][0]}.bias"].numel() if architecture in LABELLED else None
     with without_memory():
         models = (AlbertModel(config), build_model(KINDS[architecture], config, outputs))

@@ -121,7 +121,6 @@ def config_to_json(
     Args:
         num_labels: outputs of the head, which transformers derives from `id2label`; None: their number is the same
             whatever that says.
-        extra: further keys, of a task say: `id2label`, `problem_type`, `sentence_objective`, ...
     """
     for key in extra:
         if key in _FIELDS:
@@ -238,11 +237,7 @@ FINGERPRINT_KEY = "tokenizer_fingerprint"
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedModel:
-    """A model in evaluation mode on the CPU, and what is known about it.
-
-    Args:
-        extra: the other keys of `config.json`: `id2label`, `problem_type`, `sentence_objective`, ...
-    """
+    """A model in evaluation mode on the CPU, and what is known about it."""
 
     model: nn.Module
     config: AlbertConfig
@@ -262,10 +257,8 @@ def write_model(
     """Write a model into an existing directory.
 
     Args:
-        tokenizer_directory: whose tokenizer is written beside it; None writes a model without one.
         extra: further keys of `config.json`. With `sentence_objective` "nsp" or "none" a model for pre-training is
             written as the masked language model that transformers can hold exactly.
-        card: the text of `README.md`; None writes a short one.
     """
     config = _config_of(model)
     keys = dict(extra or {})
@@ -322,7 +315,6 @@ def open_model(
         kind: the head that is wanted; one that the file lacks is drawn at random, which the report says.
         num_labels: outputs of a (token) classification head; None: as many as the file says.
         new_head: leave the file's head aside, so that a model of one task can start another.
-        overrides: fields of the configuration to set anew, `{"hidden_dropout_prob": 0.1}` say.
         dtype: of the parameters; None keeps those of the file.
 
     Raises:
@@ -352,7 +344,6 @@ class DescribedModel:
     Attributes:
         stored: the tensors in its files; `read` gives those that are wanted.
         renamed: the same by our names, on the meta device.
-        notes: what is doubtful about such a model, or was read as something else.
     """
 
     directory: Path
@@ -497,7 +488,6 @@ class ModelCard:
     Args:
         attention_window: of a model with such attention, which transformers does not open.
         recipe: how it was trained, as plain values; settings that are None or empty are left out.
-        data: what it was trained on, a line each.
         scores: metric -> value, for people; the evaluation set belongs into the metric's name.
         location: the directory or Hub id in the example; the name when empty.
         use: the example in Markdown, for what transformers does not open; `{name}` in it is the location.

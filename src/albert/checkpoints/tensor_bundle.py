@@ -294,12 +294,7 @@ _SCHEMA: dict[str, dict[str, tuple[int, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StoredVariable:
-    """What the index says about one variable.
-
-    Args:
-        dtype: ours; None where there is none, as for strings.
-        sliced: whether it is stored in slices, by a partitioned variable.
-    """
+    """What the index says about one variable."""
 
     type_name: str
     dtype: torch.dtype | None

@@ -198,12 +198,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class StoredTensors:
-    """The tensors of a model directory, none of them read yet.
-
-    Args:
-        source: the file to speak of in errors, or the index when there are several.
-        scales: of the rows of those that are stored as integers.
-    """
+    """The tensors of a model directory, none of them read yet."""
 
     source: str
     by_name: Mapping[str, StoredTensor]
@@ -217,11 +212,7 @@ class StoredTensors:
         }
 
     def read(self, names: Iterable[str], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-        """Read some tensors, each into memory of its own, so that nothing hangs on the file.
-
-        Args:
-            dtype: what to make of numbers with a fraction; None leaves them as they are.
-        """
+        """Read some tensors, each into memory of its own, so that nothing hangs on the file."""
         wanted = {name: self.by_name[name] for name in names}
         size = sum(stored.n_bytes for stored in wanted.values())
         tensors: dict[str, Tensor] = {}

@@ -71,11 +71,7 @@ def read_albert_config(path: Path | None, directory: Path) -> tuple[dict[str, An
 def config_of(
     said: Mapping[str, Any], shapes: Shapes, overrides: Mapping[str, Any], file: Path | None, where: str
 ) -> AlbertConfig:
-    """The configuration of a checkpoint.
-
-    Args:
-        overrides: what whoever converts says instead, in our words: `hidden_act` "gelu" is the exact one here.
-    """
+    """The configuration of a checkpoint."""
     subject = str(file) if file is not None else where
     shown = shown_sizes(shapes, where)
     values = dict(said)
@@ -146,12 +142,7 @@ _KERAS = b"\x89HDF\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """What was found.
-
-    Args:
-        prefix: what the names of the tensors' files begin with.
-        steps: how many checkpoints lie there; the state file chose this one when there are several.
-    """
+    """What was found."""
 
     prefix: Path
     config: Path | None
@@ -374,11 +365,7 @@ _OTHER_MODELS = (
 
 @dataclass(frozen=True)
 class SortedNames:
-    """What becomes of every variable of a checkpoint.
-
-    Args:
-        dropped: what an optimiser keeps: moments, steps, the scale of the loss.
-    """
+    """What becomes of every variable of a checkpoint."""
 
     placed: dict[str, Place]
     dropped: tuple[str, ...]
@@ -444,7 +431,6 @@ class TensorflowCheckpoint:
 
     Args:
         tensors: transformers' name -> tensor, in memory of its own.
-        unexpected: variables that have no place, each with the reason.
         ignored_keys: of `albert_config.json`, which the reference's code does not read either.
     """
 
@@ -474,7 +460,6 @@ def read_tensorflow_checkpoint(
     Names, shapes, configuration and sizes of files are checked before the first number is read.
 
     Args:
-        overrides: what goes before `albert_config.json`: `num_hidden_layers`, `num_attention_heads`, `hidden_act`.
         one_output: what a classifier with one output is, STS-B's or RACE's; their checkpoints look alike.
 
     Raises:

@@ -59,11 +59,7 @@ def block_origins(source: AlbertConfig, target: AlbertConfig, room: str) -> list
 def warm_start_layers(
     tensors: Mapping[str, Tensor], source: AlbertConfig, target: AlbertConfig, names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """The blocks of the target's encoder.
-
-    Args:
-        names: the target's tensors; those of its blocks are returned.
-    """
+    """The blocks of the target's encoder."""
     made: dict[str, Tensor] = {}
     for room in ROOMS:
         for block, origins in enumerate(block_origins(source, target, room)):
@@ -197,11 +193,7 @@ def same_pieces(old_rows: int, pieces: int) -> PieceOrigins:
 
 
 def pieces_by_text(old: Tokenizer, old_rows: int, new: Tokenizer) -> PieceOrigins:
-    """The origins of another tokenizer's pieces.
-
-    Args:
-        old_rows: rows of its table, at least as many as the tokenizer has pieces.
-    """
+    """The origins of another tokenizer's pieces."""
     known = _by_text(old)
     rows: list[Sequence[int]] = [()] * new.vocab_size
     for role in _ROLES:
@@ -220,11 +212,7 @@ def pieces_by_text(old: Tokenizer, old_rows: int, new: Tokenizer) -> PieceOrigin
 def rows_of_pieces(
     table: Float[Tensor, "old width"], fresh: Float[Tensor, "new width"], origins: PieceOrigins
 ) -> Float[Tensor, "new width"]:
-    """The table of the new vocabulary.
-
-    Args:
-        fresh: initial values, kept where a piece has no origin.
-    """
+    """The table of the new vocabulary."""
     counts = torch.tensor([len(rows) for rows in origins.rows])
     numbers = torch.tensor([row for rows in origins.rows for row in rows])
     means = functional.embedding_bag(numbers, table, counts.cumsum(0) - counts, mode="mean")
@@ -276,7 +264,6 @@ class WarmStarted:
     """What became of the weights.
 
     Args:
-        drawn: names of those that the source does not have: they are the initial values given.
         trained_positions: positions that training reached, or that were made of such.
     """
 
@@ -304,7 +291,6 @@ def warm_start(
 
     Args:
         tensors: of the trained model, with any head; names begin with `albert.` but for the head's.
-        initial: the target as it would be without a warm start.
         origins: what the target's pieces begin as; None: the tokenizer stays.
         extend_positions: how positions beyond the trained ones are made; None: tiled where the source has none.
         trained_positions: positions that the source's training reached; None: all.

@@ -302,7 +302,7 @@ def _duration(seconds: float) -> str:
 # `albert tokenizer`: train a vocabulary, encode and decode texts, convert a tokenizer's files.
 
 # --------------------------------------------------------------------------------------------------------------------
-# `albert tokenizer convert_tokenizer`: a vocabulary in whichever form to all the files of a tokenizer.
+# `albert tokenizer convert`: a vocabulary in whichever form to all the files of a tokenizer.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +313,7 @@ class ConvertTokenizer:
     was trained with. "reference" gives the ids of ALBERT's own code (of BERT's, for WordPiece) where transformers gives
     others: numbers before a comma, quotes as `` and '', very long words. transformers itself has no such mode.
 
-    Example: albert tokenizer convert_tokenizer spiece.model --output tokenizer --accents keep
+    Example: albert tokenizer convert spiece.model --output tokenizer --accents keep
     """
 
     source: Positional[Path]
@@ -331,8 +331,8 @@ class ConvertTokenizer:
 
 
 def convert_tokenizer(arguments: list[str]) -> int:
-    """Run `albert tokenizer convert_tokenizer`."""
-    options = parse(ConvertTokenizer, arguments, "albert tokenizer convert_tokenizer")
+    """Run `albert tokenizer convert`."""
+    options = parse(ConvertTokenizer, arguments, "albert tokenizer convert")
     source = load_tokenizer(options.source)
     tokenizer = load_tokenizer(
         options.source,
@@ -498,22 +498,9 @@ def _tell(options: TrainTokenizer, pieces: int, read: CorpusReport, used: Traini
     print("\n".join(lines))
 
 
-USAGE = """usage: albert tokenizer COMMAND [options]
-
-Commands:
-  train     a SentencePiece vocabulary from text
-  encode    the pieces of a text, their ids and places
-  decode    ids back to text
-  convert_tokenizer   a vocabulary in any form to all files of a tokenizer
-
-Examples:
-  albert tokenizer train corpus/ --output tokenizer
-  albert tokenizer encode --tokenizer tokenizer "This is a test"
-  albert tokenizer convert_tokenizer spiece.model --output tokenizer --accents keep"""
-
 COMMANDS: dict[str, Subcommand] = {"train": train, "encode": encode, "decode": decode, "convert": convert_tokenizer}
 
 
 def tokenizer_main(arguments: list[str]) -> int:
     """Run `albert tokenizer`."""
-    return dispatch("albert tokenizer", USAGE, COMMANDS, arguments, "command")
+    return dispatch("albert tokenizer", COMMANDS, arguments, "command")

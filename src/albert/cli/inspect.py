@@ -80,12 +80,7 @@ class Origin:
 
 
 class RenderedSamples:
-    """Shows samples one by one.
-
-    Args:
-        samples: where they come from.
-        numbers: int64, which.
-    """
+    """Shows samples one by one."""
 
     def __init__(self, samples: PretrainingSamples, numbers: np.ndarray) -> None:
         self._corpus, self._tokenizer = samples.corpus, samples.corpus.tokenizer()

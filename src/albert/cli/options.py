@@ -9,12 +9,14 @@ import re
 import shutil
 import sys
 import textwrap
+import tomllib
 import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,30 +26,13 @@ from tyro.conf import Positional
 
 from albert.api.keywords import EARLIER_NAMES, SAME_THING, keywords_of, nearest_name, read_options, switch, usual_name
 from albert.cli.main import load_command
+from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, did_you_mean
 from albert.runtime.json_files import field_docs
 
-COMMON = {
-    "albert pretrain": """data output recipe print-recipe init device max-minutes steps batch-size learning-rate
-        warmup-steps max-length objective max-ngram hidden-size num-hidden-layers num-attention-heads
-        hidden-dropout-prob precision seed""",
-    "albert finetune": """task model output data train dev text pair label regression multi-label epochs learning-rate
-        batch-size max-length seed seeds select statistics-only recipe device""",
-    "albert evaluate": """task model data dev split text label predictions submission results max-length depth precision
-        device revision""",
-    "albert predict": """model classify pair fill-mask question context tag choose order input output text-field task
-        top-k precision depth device json""",
-    "albert serve": "model host port allowed-host precision depth patience device threads revision texts queue-texts",
-    "albert prepare": """corpus tokenizer output text-field documents language held-out workers seed duplicates
-        append replace plan engine""",
-    "albert show": "corpus number first epoch seed split count max-length objective share max-ngram keep-pairs",
-    "albert tokenizer train": """corpus output vocab-size lower-case keep-accents text-field documents language
-        megabytes seed replace""",
-    "albert convert": "source output tokenizer without-tokenizer lower-case hidden-act labels dtype revision replace",
-    "albert info": "what compare max-length measure memory memory-limit batch-size device precision json",
-}
+_TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="utf-8"))
+COMMON: dict[str, str] = _TEXTS["common"]
 """Command -> the options that --help shows; of other commands it shows all."""
-
 METAVARS = {"model": "MODEL", "init": "MODEL", "teacher": "MODEL", "intermediate": "MODEL", "revision": "REVISION"}
 """Fields of text -> what stands for it in the help."""
 
@@ -61,16 +46,12 @@ class Option:
     """One option or positional argument of a command.
 
     Attributes:
-        field: its field's name.
         long: `--outer.inner`, as tyro calls it; "" of positional arguments.
         short: the name without the outer one where no other option has it, else `long`.
         off: `--no-...` of switches, else "".
-        metavar: what stands for its value; "" of switches.
         choices: the values that it takes, where they are few; of a switch that may be left unset True and False.
-        doc: its docstring, in one line.
         default: in words; "" where there is nothing to say.
         section: the field of the dataclass that it is in, "" of those of the command itself.
-        is_path, is_required: whether it takes a path; whether it must be given.
     """
 
     field: str
@@ -276,10 +257,20 @@ _WIDTH, _WIDEST = 80, 100
 """Columns where there is no terminal, and the most on one."""
 
 
-def show_help(shape: type[Any], program: str, description: str | None, is_all: bool) -> None:
+def help_text(program: str) -> str | None:
+    """What `help.toml` says of a command; None where the docstring of its options does."""
+    name = "albert pretrain" if program.startswith("albert pretrain") else program
+    text = _TEXTS["text"].get(name)
+    if text is not None and "{tasks}" in text:
+        known = load_by_name("albert.tasks.submission")
+        text = text.replace("{tasks}", ", ".join(known.DECLARED)).replace("{benchmarks}", " or ".join(known.BENCHMARKS))
+    return text
+
+
+def show_help(shape: type[Any], program: str, is_all: bool) -> None:
     """Print the help of a command: what it does, one example, and the common options; or everything."""
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDTH
-    about, examples = split_description(description or inspect.getdoc(shape) or "")
+    about, examples = split_description(help_text(program) or inspect.getdoc(shape) or "")
     options = options_of(shape)
     by_name = {option.name: option for option in options}
     common = COMMON.get("albert pretrain" if program.startswith("albert pretrain") else program)
@@ -370,8 +361,6 @@ def open_console(
 
     Args:
         soft_wrap: leave the wrapping of long lines to the terminal.
-        highlight: numbers and paths in colours, on a terminal.
-        quiet: print nothing.
         at_least: columns to print even on a narrower terminal.
     """
     console = Console(soft_wrap=soft_wrap, highlight=highlight, quiet=quiet)
@@ -414,16 +403,12 @@ def parse(
     shape: type[T],
     arguments: Sequence[str],
     program: str,
-    description: str | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> T:
     """Read arguments into a dataclass; `--help` prints the common options, `--help-all` all of them, and exits.
 
     Args:
-        shape: a dataclass, whose docstring is the help text unless `description` is given.
-        arguments: the words after the command's name.
-        program: how the command is called, shown in the help ("albert prepare").
-        description: the help text; put an example at its end.
+        shape: a dataclass, whose docstring is the help text where `help.toml` has none.
         defaults: field -> the default in place of the class's own, a recipe say.
 
     Raises:
@@ -433,14 +418,14 @@ def parse(
     if DESCRIBE in arguments:
         raise CommandOptions(shape)
     if any(word in HELP_WORDS for word in arguments):
-        show_help(shape, program, description, "--help-all" in arguments)
+        show_help(shape, program, "--help-all" in arguments)
         raise SystemExit(0)
     words = usual_words(shape, arguments, program)
     check_required(shape, words, program)
     said = io.StringIO()
     try:
         with columns(UNWRAPPED), contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            value = tyro.cli(shape, args=words, prog=program, description=description)
+            value = tyro.cli(shape, args=words, prog=program)
     except SystemExit as end:
         why = _one_line(said.getvalue())
         if why.startswith("Missing from"):
@@ -514,30 +499,25 @@ def _one_line(box: str) -> str:
 Subcommand = Callable[[list[str]], int]
 
 
-def command(shape: type[Any], program: str, work: str, description: str | None = None) -> Subcommand:
+def command(shape: type[Any], program: str, work: str) -> Subcommand:
     """A command: its arguments are parsed, then a function is called with the options.
 
     Args:
-        shape, program, description: see `parse`.
         work: the function, as "module:function" in `albert.cli`; the module is imported when it is needed.
     """
     module, _, function = work.partition(":")
 
     def main(arguments: list[str]) -> int:
-        args = parse(shape, arguments, program, description)
+        args = parse(shape, arguments, program)
         return getattr(load_command(f"albert.cli.{module}"), function)(args) or 0
 
     return main
 
 
-def dispatch(command: str, usage: str, parts: Mapping[str, Subcommand], arguments: list[str], what: str) -> int:
+def dispatch(command: str, parts: Mapping[str, Subcommand], arguments: list[str], what: str) -> int:
     """Run the part that the first argument names, or print the usage where there is none.
 
     Args:
-        command: "albert tokenizer", say.
-        usage: what --help prints.
-        parts: by their names.
-        arguments: behind the command.
         what: what a part is called: "command", "format".
 
     Raises:
@@ -546,7 +526,7 @@ def dispatch(command: str, usage: str, parts: Mapping[str, Subcommand], argument
     if arguments[:1] == [DESCRIBE]:
         raise CommandParts(*parts)
     if not arguments or arguments[0] in HELP_WORDS:
-        print(usage)
+        print(help_text(command))
         return 0
     name, *rest = arguments
     if name not in parts:

@@ -18,34 +18,6 @@ from albert.runtime.errors import UsageError
 from albert.runtime.json_files import to_json, to_toml
 from albert.training.run_folder import RunFolder
 
-DESCRIPTION = """Pre-train an ALBERT encoder with n-gram masking and sentence order.
-
-RECIPE is quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue, or a file.
-
-A file is the recipe.json of a run, or your own in TOML (albert pretrain small --print-recipe > mine.toml writes one to
-begin with). Flags change single values of it, and so does --recipe FILE beside a name. base to xxlarge are the paper's,
-for a cluster; --scale-batch makes them fit fewer devices. The defaults below are those of one recipe: albert pretrain
-base --help shows base's.
-
-The same command goes on with a run that was stopped. Under torchrun, every process takes its share of the batch. A run
-ends by its steps, or before by --max-tokens or --max-minutes; with more of them the same command goes on.
-
-With --init MODEL the run starts from a trained model, weights only: the recipe says the architecture (another depth,
-layers that are no longer shared, more positions, another dropout), the corpus the pieces, and what had to be changed is
-told. The recipe continue is the model's own architecture.
-
-Examples:
-  albert pretrain two-cores --data corpus --output runs/two-cores --max-minutes 60
-  albert pretrain base --scale-batch 256 --data corpus --output runs/base --on-divergence rollback
-  albert pretrain small --data corpus --output runs/small \\
-    --schedule.total-steps 2000 --model.hidden-size 192
-  albert pretrain continue --init albert/albert-base-v2 --data corpus --output runs/mine
-  albert pretrain continue --init runs/small --data corpus --output runs/deep \\
-    --model.num-hidden-layers 8
-  albert pretrain small --data corpus --output runs/small --change-dropout 0
-  albert pretrain --recipe mine.toml --data corpus --output runs/mine
-  torchrun --nproc-per-node 2 -m albert pretrain small --data corpus --output runs/two"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainCommand(Pretrain):
@@ -61,7 +33,7 @@ def pretrain_main(arguments: list[str]) -> None:
     """Run the command."""
     words = arguments
     if not arguments or arguments[0] in (*HELP_WORDS, DESCRIBE):
-        parse(PretrainCommand, arguments[:1] or ["--help"], "albert pretrain RECIPE", DESCRIPTION)
+        parse(PretrainCommand, arguments[:1] or ["--help"], "albert pretrain RECIPE")
     file = given_value(arguments, "--recipe")
     name = None if arguments[0].startswith("-") else arguments[0]
     if name is None and file is None:
@@ -74,7 +46,7 @@ def pretrain_main(arguments: list[str]) -> None:
     defaults: dict[str, Any] = {"recipe": _scaled(recipe, arguments, console)}
     defaults |= {"data": (), "output": Path()} if prints else {}
     program = "albert pretrain" if name is None else f"albert pretrain {name}"
-    args = parse(PretrainCommand, arguments, program, DESCRIPTION, defaults)
+    args = parse(PretrainCommand, arguments, program, defaults)
     if args.print_recipe:
         print(f"# A recipe of `albert pretrain`, from: {shlex.join(['albert', 'pretrain', *words])}\n")
         print(to_toml(args.recipe), end="")

@@ -59,8 +59,6 @@ class Pace:
     """How fast, and in how much memory.
 
     Args:
-        flops_per_second: useful operations.
-        memory: bytes at the peak.
         measured: whether it was tried; else it follows from operations.
     """
 
@@ -76,12 +74,7 @@ class Pace:
 
 
 def measure_pace(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.device) -> Pace:
-    """Take a few updates, of one micro-batch and of two.
-
-    Args:
-        recipe: with its precision and vocabulary settled.
-        batch: one of its micro-batches.
-    """
+    """Take a few updates, of one micro-batch and of two."""
     lengths, masked = list(batch.packed.lengths), batch.counts["masked_tokens"]
     flops, memory = pretraining_flops(recipe.model, lengths, masked), peak_memory(recipe, device)
     parts = recipe.batch_size / len(lengths)
@@ -196,7 +189,6 @@ class Costs:
     Args:
         corpora: prepared corpora, of the first of which the held-out part says how long sequences are; none: all are
             full.
-        data: where each task's files are, by its name.
     """
 
     def __init__(self, corpora: Sequence[Path], data: Mapping[str, TaskFiles], device: torch.device) -> None:
@@ -311,7 +303,6 @@ class PlannedJob:
 
     Args:
         done: the share of it that is done, 0 to 1.
-        tables: which of the tables need it.
     """
 
     job: Job
@@ -374,8 +365,6 @@ def plan_tables(
 
     Args:
         corpora: fingerprints of the prepared corpora.
-        tasks: names of the tasks whose data are there.
-        measured: called with 1 after each shape that was measured.
     """
     jobs = jobs_of(grids, scale, corpora, tasks)
     wanted = {grid.table: {job.name for job in jobs_of([grid], scale, corpora, tasks)} for grid in grids}
@@ -392,11 +381,7 @@ def plan_tables(
 
 
 def share_done(job: Job, cost: Cost, folders: Folders, done: Set[str]) -> float:
-    """The share of a job that is done, from 0 to 1, by any process; 1 for a job that was given up.
-
-    Args:
-        done: what `done_jobs` says of the plan's jobs.
-    """
+    """The share of a job that is done, from 0 to 1, by any process; 1 for a job that was given up."""
     if folders.failure(job.name).exists() or job.name in done:
         return 1.0
     share = min(1.0, job.steps_taken(folders) / cost.steps) if cost.steps else 0.0
@@ -412,11 +397,7 @@ class Execution:
     """What jobs need to run.
 
     Args:
-        jobs: in the order in which they are tried.
         corpora: prepared corpora, the first one first; additional text is read by the arms that want it.
-        data: where each task's files are, by its name.
-        device: "auto", "cpu" or "cuda".
-        report: told, for people, of what is begun, waited for and given up.
     """
 
     folders: Folders

@@ -37,8 +37,6 @@ class Downstream:
 
     Args:
         columns: what a table calls its scores: column -> score of the task.
-        recipe: how it is learnt; None: the paper's Table 14.
-        max_train_examples: learn from a sample of the training rows; None: from all.
         select: which model is scored; the paper takes the best on the development set.
     """
 
@@ -234,7 +232,6 @@ class Arm:
     """A pre-training run.
 
     Args:
-        name: what sets it apart, in the paper's letters.
         recipe: the whole run, with its seed; the vocabulary is resolved when it begins.
         start: the arm whose model it begins as (warm start in depth); None: random weights.
         additional_text: whether it reads all corpora that the user gives, and not the first alone (Table 7).
@@ -277,13 +274,9 @@ def arm(
 
     Args:
         bert: E = H and nothing shared (Table 1).
-        embedding_size: E.
-        layers: L.
         width: H; F and the number of heads go with it.
         steps: updates, with as many of warm-up as the recipe has.
-        dropout: in place of the scale's.
         dropout_off_at: the update from which there is none.
-        start: the arm whose model it begins as.
     """
     usual = model = scale.sizes[size]
     if width is not None:
@@ -335,7 +328,6 @@ def arm_key(asked: Arm, corpora: Sequence[str]) -> str:
     How it is checkpointed, and on how many processes and with how many workers it runs, is no part of it.
 
     Args:
-        asked: with its seed.
         corpora: fingerprints of the prepared corpora that the user gives, the first one first.
     """
     recipe = asked.recipe
@@ -366,11 +358,9 @@ class Column:
     """A column of scores in points of 100, or of what needs no run.
 
     Args:
-        name: as `paper.toml` has it.
         kind: where the figure comes from: held-out text, a task, the mean of the five tasks, a formula, a measurement,
             the movement of layers.
         source: of "intrinsic" the test, as the held-out evaluation names it; of "downstream" the task.
-        score: of "downstream" the score of the task.
         published: what the paper's table calls it, where that is something else.
     """
 
@@ -404,12 +394,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """An experiment at a scale.
-
-    Args:
-        rows: in the order of the paper.
-        notes: what a reader should know: of the paper's figures, or of this scale.
-    """
+    """An experiment at a scale."""
 
     table: str
     title: str

@@ -233,11 +233,7 @@ Job = Pretraining | HeldOut | Finetuning | Speed
 
 
 def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
-    """Names of the jobs that need not be done: finished ones, unless another begins with weights that are gone.
-
-    Args:
-        jobs: in an order in which they can be done.
-    """
+    """Names of the jobs that need not be done: finished ones, unless another begins with weights that are gone."""
     done = {job.name for job in jobs if job.is_done(folders)}
     weightless = {
         job.name for job in jobs if isinstance(job, Pretraining | Finetuning) and not job.has_weights(folders)
@@ -253,7 +249,6 @@ def jobs_of(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: 
 
     Args:
         corpora: fingerprints of the prepared corpora.
-        tasks: names of the tasks whose data are there.
     """
     found: dict[str, Job] = {}
     for seed in scale.seeds:

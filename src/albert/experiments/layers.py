@@ -87,7 +87,6 @@ def measure_layers(
 
     Args:
         passages: what it reads, each cut to the model's longest sequence.
-        advance: called with the number of passages read since the last call.
 
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened.
@@ -158,12 +157,7 @@ TOKENS_A_WORD = 2
 
 
 def kept_layers(model: Path, kept: Path, max_length: int) -> LayerSimilarity:
-    """How far each layer of a finished model moves its input: measured once, then read.
-
-    Args:
-        kept: the file that holds it.
-        max_length: tokens of the longest sequences that it was trained with.
-    """
+    """How far each layer of a finished model moves its input: measured once, then read."""
     if not kept.is_file():
         texts = (chapter.text for chapter in split_chapters().held_out)
         passages = cut_passages(texts, PASSAGES, max(1, max_length // TOKENS_A_WORD))
@@ -173,21 +167,13 @@ def kept_layers(model: Path, kept: Path, max_length: int) -> LayerSimilarity:
 
 
 def unevenness(movement: Sequence[float]) -> float:
-    """The mean change from one layer to the next, in percent of the mean; 0 for a single layer.
-
-    Args:
-        movement: of every layer, distances or angles, above 0.
-    """
+    """The mean change from one layer to the next, in percent of the mean; 0 for a single layer."""
     changes = [abs(after - before) for before, after in pairwise(movement)]
     return 100 * mean(changes) / mean(movement) if changes else 0.0
 
 
 def rest(movement: Sequence[float]) -> float:
-    """What is left of the movement in the last layer, in percent of the mean; 0 at a fixed point.
-
-    Args:
-        movement: of every layer, above 0 in some.
-    """
+    """What is left of the movement in the last layer, in percent of the mean; 0 at a fixed point."""
     return 100 * movement[-1] / mean(movement)
 
 
@@ -292,8 +278,6 @@ def depth_curve(
     Args:
         task, model, data, split, device, max_length, micro_batch_tokens, revision, overrides: see `evaluate_models`.
         depths: layers to apply; a patience goes up to the largest, or to the trained depth where there is none.
-        patiences: see `EarlyExit`.
-        precision: of the encoder's matrix products.
 
     Raises:
         InvalidConfiguration: a depth that the model cannot be run at, or a patience for one that answers after its last
@@ -489,7 +473,6 @@ def precision_scores(
     """Score one model at several precisions on the same examples; fp32 comes first, asked for or not.
 
     Args:
-        task, model, data, split: see `evaluate_models`.
         tolerance: how far a score may move, in its own points.
     """
     if not tolerance >= 0:

@@ -47,11 +47,7 @@ class PriceAndEnergy:
 
 
 def expense_of(hours: float, rates: Rates, devices: int = 1) -> PriceAndEnergy:
-    """What so many hours cost.
-
-    Args:
-        rates: of one device.
-    """
+    """What so many hours cost."""
     kilowatt_hours = hours * devices * rates.watts * rates.overhead / 1000
     return PriceAndEnergy(
         dollars=hours * devices * rates.price_per_hour,
@@ -78,7 +74,6 @@ class PublishedCost:
     Args:
         size: layers and parameters, as printed.
         price: dollars an hour of one.
-        dollars: as printed.
         co2_pounds: as printed; None: not known.
     """
 

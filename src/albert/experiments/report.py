@@ -111,7 +111,6 @@ def costs(
     """The talk's table of costs, and what our runs cost by a stated price and draw.
 
     Args:
-        hours: of each run, by the name of its arm.
         rates: of the machine; None: nothing is said about money and electricity.
     """
     rows = []
@@ -266,11 +265,7 @@ def besides(grid: Grid) -> tuple[list[str], list[list[str]]]:
 
 
 def markdown(outcome: Outcome, picture: str | None = None) -> str:
-    """The whole report of a table.
-
-    Args:
-        picture: the file of its figure, beside the report.
-    """
+    """The whole report of a table."""
     lines = [f"# {outcome.grid.table}: {outcome.grid.title}", "", f"{progress_of(outcome).capitalize()}."]
     lines += [line for fact in about(outcome) for line in ("", fact)]
     if outcome.grid.columns:

@@ -75,7 +75,6 @@ class Difference:
     """A difference in points, with its 95 % interval.
 
     Args:
-        seeds: how many runs of each arm.
         degrees: of freedom of the spread between seeds; 0: one seed, the interval is that of the items alone.
     """
 
@@ -91,7 +90,6 @@ def held_out_error(score: float, items: int) -> float:
 
     Args:
         score: in points of 100.
-        items: how many were asked, at least 1.
     """
     share = min(max(score / 100, 0.0), 1.0)
     return 100 * math.sqrt(share * (1 - share) / items)
@@ -193,7 +191,6 @@ class Judged:
     """A claim, judged.
 
     Args:
-        column: where; None: this scale has none of its columns.
         why: what stood in the way of another verdict, where it was not the figures.
     """
 
@@ -238,11 +235,7 @@ def judge(claim: Claim, columns: Mapping[str, Scores]) -> Judged:
 
 
 def verdict_of(relation: Relation, found: Difference, smallest: float) -> Verdict:
-    """What an interval says about a contrast.
-
-    Args:
-        smallest: the smallest difference that counts, above 0.
-    """
+    """What an interval says about a contrast."""
     if not found.degrees:
         return "inconclusive"
     better = found.low > 0 and found.high >= smallest
@@ -285,12 +278,7 @@ def _unequal(claim: Claim, columns: Mapping[str, Scores]) -> str | None:
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure of a row: scores in points of 100, parameters in millions, hours, or times as fast.
-
-    Args:
-        values: by the seed of the pre-training.
-        wanted: how many there are to be.
-    """
+    """A figure of a row: scores in points of 100, parameters in millions, hours, or times as fast."""
 
     values: Mapping[int, Scored]
     wanted: int
@@ -308,13 +296,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class RowOutcome:
-    """A row with what is known of it.
-
-    Args:
-        keys: of its runs, by seed.
-        cells: by column.
-        given_up: why runs of it have no result.
-    """
+    """A row with what is known of it."""
 
     row: Row
     keys: Mapping[int, str]
@@ -324,11 +306,7 @@ class RowOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A table so far.
-
-    Args:
-        done, wanted: jobs, by kind.
-    """
+    """A table so far."""
 
     grid: Grid
     rows: tuple[RowOutcome, ...]
@@ -361,11 +339,7 @@ class Outcome:
 
 
 def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folders) -> Outcome:
-    """Read what there is of a table.
-
-    Args:
-        corpora: fingerprints of the prepared corpora.
-    """
+    """Read what there is of a table."""
     jobs = jobs_of([grid], scale, corpora, [one.task for one in scale.tasks])
     kinds = {job.name: _kind(job) for job in jobs}
     wanted = {kind: list(kinds.values()).count(kind) for kind in dict.fromkeys(kinds.values())}

@@ -60,7 +60,6 @@ class PublishedSize:
 
     Args:
         stated: as it is printed, in millions: "12M".
-        where: table, section or page.
         counted: which of our counts it is, rounded; None when it is none of them.
         why: what else there is to say; where `counted` is None, why it differs.
     """
@@ -218,13 +217,9 @@ class SizeReport:
     """One architecture.
 
     Args:
-        name: a preset, or where the model is.
         sequence_length: tokens that work and memory are told for.
-        preset: the preset of this shape, if there is one.
         differs: settings in which it differs from that preset: field -> its value, the preset's.
-        remark: what else to know of that preset.
         transformers_parameters: what `AlbertModel` of transformers has, where that is more: it always maps E to H.
-        flops: per token.
         memory: by device and precision, ("cpu", "fp32").
         training_state: bytes of weights, gradients and two moments.
     """
@@ -267,11 +262,7 @@ class SizeReport:
 
 
 def size_report(name: str, config: AlbertConfig, sequence_length: int | None = None) -> SizeReport:
-    """Say all of one architecture.
-
-    Args:
-        sequence_length: tokens of a sequence; None: the longest.
-    """
+    """Say all of one architecture."""
     length = config.max_position_embeddings if sequence_length is None else sequence_length
     preset = preset_of_shape(config)
     mapped = AlbertConfig(**{**vars(config), "embedding_projection": True})
@@ -377,8 +368,6 @@ class MemoryPlan:
 
     Args:
         batch_size, sequence_length, masked_tokens: the micro-batch: sequences, tokens and masked tokens of each.
-        device, precision, optimizer: by what it is computed.
-        flops: useful work of forward and backward.
         all_kept, checkpointed: memory without and with activation checkpointing.
         limit: bytes that may be used; None: not known.
         largest_batch, largest_batch_checkpointed: the most sequences within the limit.
@@ -415,10 +404,7 @@ def memory_plan(
     """Plan a step.
 
     Args:
-        batch_size: sequences of a micro-batch.
         device: where to compute; it need not be there.
-        precision: "bf16" for mixed precision.
-        limit: bytes that may be used; None: not known.
     """
     masked = max(1, round(MASKED_SHARE * sequence_length))
 
@@ -465,7 +451,6 @@ class Throughput:
         batch_size, sequence_length: the batch: so many sequences of so many tokens, without padding.
         inference_seconds: of a forward pass of the encoder.
         training_seconds: of a pre-training step: forward, backward, clipping and LAMB.
-        rounds: over how many the medians are.
     """
 
     batch_size: int
@@ -502,7 +487,6 @@ def measure_throughput(
 
     Args:
         batch_size: sequences; None: as many as make `MEASURED_TOKENS`, at least one.
-        precision: "bf16" for mixed precision.
         seconds: how long to measure, after a turn to warm up; `FEWEST_ROUNDS` to `MOST_ROUNDS` turns are taken.
     """
     sequences = max(1, MEASURED_TOKENS // sequence_length) if batch_size is None else batch_size

@@ -94,7 +94,6 @@ class Selection:
 
     Attributes:
         step: after how many updates the model was taken; None: the last.
-        evaluations: among how many it was the best; 1 where nothing was chosen.
     """
 
     by: SelectedBy

@@ -150,17 +150,11 @@ class Ability:
         name: on the command line (`--task`) and, behind a slash, over HTTP.
         needs: what the model must be able to do, in words; None: any model has it.
         heads: for each kind of model that has it, how the names of the tensors begin that it rests on.
-        about: one sentence for the OpenAPI document.
         row: takes the inputs from a row of a file; raises DamagedData. None: not for files.
         predict: answers to many inputs of rows, each with the fields that `gives` names.
         gives: the fields of an answer, and what each holds.
-        request: the fields of a request.
-        request_about, example: for the OpenAPI document.
-        inputs: the inputs of a request's body; raises UsageError.
         options: the fields of a request that are passed to `compute` by name.
         compute: answers to the inputs of requests, in their order.
-        reply: what one answer of a reply holds.
-        reply_about: for the OpenAPI document.
         windowed: whether a long text is read in windows; else it is cut.
         masked: whether each mask gets `top_k` pieces, of which a reply holds only so many.
         page: the tab of the page: title, hint, fields, examples, and the script's function that shows an answer.

@@ -37,7 +37,6 @@ class EarlyExit:
         patience: so many times in a row an exit must agree with the one before it.
         exits: the depths, in layers, after which the head is asked; the last layer of the model is one always.
         decision: what agreeing means.
-        tolerance: of numbers.
 
     Raises:
         InvalidConfiguration: no patience, or a model that says nothing of a sequence as a whole.

@@ -18,10 +18,7 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
     are read again from where they are.
 
     Args:
-        model: a model directory, a run directory, or a Hub id.
         pooling: "mean" over all tokens, or "cls".
-        normalize: to length 1.
-        device, precision, depth: as of `Predictor.open`.
     """
 
     def __init__(

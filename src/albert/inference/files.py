@@ -158,10 +158,8 @@ def output_format(
     """The format that a name ends in; JSON lines without a name.
 
     Args:
-        path: the output.
         columns: the input's, in the order of their first rows.
         gives: the fields of an answer, under their names in the output.
-        schema: of the input's columns, for Parquet.
         prefix, width: of the fields of answers; numbers of a vector.
 
     Raises:
@@ -286,9 +284,7 @@ def partial_output(
     Rows whose sum is not the noted one are written anew, and a line on standard error says so.
 
     Args:
-        output: where the whole will be.
         made_of: everything that decides its bytes.
-        beginning: what stands before the first row.
         replace: begin anew where what was begun is made of something else.
 
     Raises:
@@ -415,11 +411,7 @@ def check_input(
     """Read every row once.
 
     Args:
-        file: the input.
-        inputs: takes the inputs from a row.
-        fields: how its fields are called.
         gives: the fields of an answer, under their names in the output.
-        typed: whether the columns' types are needed.
 
     Raises:
         MissingInput: there are no rows.
@@ -472,7 +464,6 @@ class FilePrediction:
 
     Attributes:
         output: a path whose ending names its format; None is standard output, in JSON lines.
-        fields, settings: how the fields of a row are called, and how it is answered.
         prefix: of the names of an answer's fields, so that they stand beside those of the row.
         replace: whether an existing output, or one that was begun with other settings, gives way.
     """

@@ -182,9 +182,7 @@ class CheckedSetting:
     """What a model makes of the masked tokens under one setting.
 
     Args:
-        stated: whether it is the one in `config.json`.
         loss: nats a masked token.
-        accuracy: share of masked tokens that are right.
         excess, excess_error: nats by which its loss is above the lowest one, token by token; its standard error.
     """
 
@@ -241,10 +239,7 @@ def check_settings(
     H/64, 16 and 32, where they divide H.
 
     Args:
-        path_or_id: a model directory, a run, or a Hub id.
-        revision: a branch, tag or commit, when it is a Hub id.
         text: a few paragraphs in the model's language, a line each; None takes the English ones of this package.
-        device: where to compute.
 
     Raises:
         MissingInput, Unavailable, DamagedData: the model or its tokenizer cannot be had, or is damaged.
@@ -374,7 +369,6 @@ class TokenizerReport:
     """A tokenizer, and whether it is the one that what lies beside it was made with.
 
     Args:
-        file: the vocabulary that is opened.
         belongs: whether `config.json` or `corpus.json` names it; None where nothing is named.
     """
 
@@ -389,16 +383,7 @@ class TokenizerReport:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelReport:
-    """A model directory.
-
-    Args:
-        head: what it answers, in words.
-        labels: the names of its labels, where the head has labels.
-        parameters: in memory, with the head.
-        weight_bytes: of the weight files.
-        verified: whether every file was checked against a manifest.
-        other_keys: what else `config.json` says.
-    """
+    """A model directory."""
 
     directory: Path
     architecture: str
@@ -479,11 +464,7 @@ def corpus_report(directory: Path) -> CorpusReport:
 
 
 def tokenizer_report(directory: Path, made_with: object = None) -> TokenizerReport | None:
-    """The tokenizer in a directory; None when there is none.
-
-    Args:
-        made_with: the fingerprint that is recorded beside it.
-    """
+    """The tokenizer in a directory; None when there is none."""
     file = vocabulary_file(directory)
     if not file.is_file():
         return None

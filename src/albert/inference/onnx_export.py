@@ -54,12 +54,8 @@ class Exported:
     """An ONNX file that was written and checked.
 
     Args:
-        kind: which head it has.
         left_out: the head that is not in it because nobody trained it; empty when there is none.
         window: tokens to either side that a token sees, where that is not all of them.
-        outputs: name -> axes.
-        bytes, weight_bytes: of the file, and of the parameters in float32.
-        checks: one for each runtime that was there.
     """
 
     kind: Kind
@@ -221,13 +217,7 @@ EXPORT_KEY = "albert_onnx"
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSettings:
-    """What is written.
-
-    Args:
-        precision: of products with weights.
-        opset: the version of ONNX's operators.
-        depth: layers; None: as many as the model has.
-    """
+    """What is written."""
 
     precision: onnx_graph.OnnxPrecision = "fp32"
     opset: int = 20
@@ -243,13 +233,6 @@ def export_onnx(
     replace: bool = False,
 ) -> Exported:
     """Write a model as ONNX: a directory with its tokenizer and a card, or a file alone when `output` ends in .onnx.
-
-    Args:
-        source: a model directory, a run, or a Hub id.
-        output: where to write.
-        settings: what is written.
-        revision: a branch, tag or commit of a Hub repository.
-        replace: replace an existing output.
 
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened, or not be written so.

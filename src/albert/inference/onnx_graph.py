@@ -57,10 +57,6 @@ class GraphWriter:
     of their own, so that no answer depends on what shares a batch. Word embeddings are stored as rows and multiply the
     other way round where they are tied to the head of masked words.
 
-    Args:
-        opset: the version of the operators.
-        precision: of products with weights.
-
     Attributes:
         ids, mask, types: the inputs, int64 [batch, sequence], padded on the right.
     """
@@ -85,9 +81,7 @@ class GraphWriter:
         """Write a node with one output, and return the output's name.
 
         Args:
-            operator: of ONNX.
             inputs: names of values; whole numbers and lists of them are int64 constants, other numbers float32.
-            attributes: of the operator.
         """
         return self.nodes(operator, 1, *inputs, **attributes)[0]
 
@@ -162,13 +156,7 @@ class GraphWriter:
         return self.node("Mul", self.node("Mul", value, 0.5), self.node("Add", curve, 1.0))
 
     def model(self, axes: Axes, outputs: Sequence[Output], metadata: Mapping[str, str]) -> onnx.ModelProto:
-        """The finished model, checked by the rules of the format.
-
-        Args:
-            axes: of each input.
-            outputs: what it gives.
-            metadata: what the file says about itself.
-        """
+        """The finished model, checked by the rules of the format."""
         for output in outputs:
             node = helper.make_node("Identity", [output.value], [output.name], name=f"output/{output.name}")
             self._nodes.append(node)
@@ -406,13 +394,6 @@ def export_graph(
     model: nn.Module, kind: Kind, precision: OnnxPrecision, opset: int, metadata: Mapping[str, str]
 ) -> ExportedGraph:
     """A model's graph, with the layers that it is set to run.
-
-    Args:
-        model: one of the model classes, on the CPU, in float32.
-        kind: which one; of an encoder without a pooler there is one output.
-        precision: of products with weights.
-        opset: the version of ONNX's operators.
-        metadata: what the file says about itself.
 
     Raises:
         InvalidConfiguration: it does not fit a file of 2 GB.

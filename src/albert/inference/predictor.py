@@ -69,10 +69,7 @@ class Predictor:
     or for lists that do not go together.
 
     Args:
-        opened: the model.
         kind: which heads it was opened with.
-        tokenizer: the tokenizer it was trained with.
-        device: where it computes.
         precision: of the encoder's matrix products; "auto" is bf16 where the device has it in hardware, else fp32.
         depth: layers that are applied; None: as many as it was trained with.
         patience: so many depths in a row must agree until a text is decided early; None goes through all layers.
@@ -127,11 +124,8 @@ class Predictor:
         """Open a model directory, a run directory, or a Hub id, for whatever its head can do.
 
         Args:
-            path_or_id: where the model is.
-            device: where to compute.
             revision: a branch, tag or commit, when it is a Hub id.
             overrides: fields of the configuration to set anew, `{"hidden_act": "gelu_new"}` say.
-            precision, depth, patience: see the class.
 
         Raises:
             MissingInput, Unavailable, DamagedData: the model is missing, cannot be downloaded, or is damaged.
@@ -304,7 +298,6 @@ class Predictor:
         """A vector for each text: its tokens' last layer, pooled; any model can, whatever its head.
 
         Args:
-            texts: any number of them.
             pooling: "mean" over all tokens, [CLS] and [SEP] among them, or what stands at "cls".
             normalize: to length 1, so that a product of two is their cosine.
         """
@@ -403,11 +396,7 @@ def save_for_sentence_transformers(
     """Copy a model to a directory that `SentenceTransformer(output)` opens, and so does everything else.
 
     Args:
-        model: a model directory, a run directory, or a Hub id.
-        output: the new directory, whole or absent.
         pooling, normalize: how tokens become a vector.
-        revision: a branch, tag or commit, when it is a Hub id.
-        replace: whether an existing `output` may give way.
 
     Raises:
         MissingInput, Unavailable, DamagedData: the model cannot be had, or is damaged.

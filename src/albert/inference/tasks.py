@@ -311,7 +311,6 @@ class Classified:
 
     Attributes:
         scores: probabilities, or the numbers of a regression.
-        cut: tokens of each text that did not fit.
         depths: layers that each went through; None where all go through all.
     """
 

@@ -94,14 +94,6 @@ def resolve_recipe(
 
     The vocabulary is the corpus's. The precision, and changes of dropout, are those of the run where it has begun.
 
-    Args:
-        recipe: as it was asked for.
-        corpus: the data.
-        run: where it may have begun.
-        place: the device.
-        here: this process.
-        change_dropout: dropout from the newest checkpoint on.
-
     Raises:
         InvalidConfiguration: other changes of dropout than the run has, or no point at which to change it.
     """
@@ -127,7 +119,6 @@ def keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
     """Save the recipe of a new run, and what is free to change; refuse to go on with a run of another.
 
     Args:
-        run: its folder, locked.
         recipe: settled; changes of dropout, and what is free from now on, are its only news.
 
     Raises:
@@ -201,12 +192,6 @@ def warm_start_for_pretraining(
     init: Init, recipe: PretrainingRecipe, model: AlbertForPreTraining, corpus: TokenCorpus
 ) -> StartRecord:
     """Put the weights of a trained model into one that was drawn at random.
-
-    Args:
-        init: what to start from.
-        recipe: the run; its architecture is the model's.
-        model: keeps its values where the trained model has none.
-        corpus: its tokenizer is the one that the model gets.
 
     Raises:
         MissingInput, Unavailable, DamagedData: the trained model cannot be opened.
@@ -309,15 +294,6 @@ def refuse_another_start_elsewhere(
 ) -> None:
     """Compare code, recipe, data and the point to go on from over all ranks.
 
-    Args:
-        recipe: as it was asked for, the same on all ranks.
-        corpora: as this rank sees them.
-        run: as this rank sees it.
-        init: the trained model that was asked for.
-        change_dropout: the change that was asked for.
-        here: this process among all.
-        place: where it computes.
-
     Raises:
         InvalidConfiguration: a rank was given something else than the first, or sees other files.
     """
@@ -386,10 +362,6 @@ def keep_corpora(run: RunFolder, corpora: Sequence[TokenCorpus]) -> None:
     """Save what a new run is trained on; refuse to go on with a run of other corpora.
 
     A run that was begun before there were such records is left to the fingerprints of its checkpoints.
-
-    Args:
-        run: its folder, locked.
-        corpora: as they were asked for.
 
     Raises:
         InvalidConfiguration: the run was trained on others, or on these in another order.

@@ -67,12 +67,7 @@ def check_column(source: object, columns: Sequence[str], name: str) -> None:
 def documents_of_column(
     column: pa.Array | pa.ChunkedArray, first_row: int, path: object, name: str, reading: Reading, report: CorpusReport
 ) -> Iterator[Document]:
-    """The documents of some rows.
-
-    Args:
-        column: text, or bytes that may be.
-        first_row: the number of the first of them, from 1.
-    """
+    """The documents of some rows."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not any(is_text(kind) for is_text in TEXT_TYPES):
         why = f"column {reading.text_field!r} is {column.type}, text is expected"

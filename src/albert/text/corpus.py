@@ -51,7 +51,6 @@ class Format:
 
     Attributes:
         reader: the function that reads it, as "module:name"; it is an `albert.text.readers.Reader`.
-        packed: whether such a file may also be packed (see `PACKINGS`).
     """
 
     endings: tuple[str, ...]
@@ -251,7 +250,6 @@ def read_corpus(
     """Read the documents of files, folders, glob patterns and `hf://` addresses, in a fixed order.
 
     Args:
-        paths: folders are searched recursively.
         advance: called with the bytes on disk read since the last call.
 
     Raises:

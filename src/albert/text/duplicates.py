@@ -134,11 +134,7 @@ class FingerprintJob:
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """What was kept of some documents.
-
-    Attributes:
-        files: what was written, by names below the work folder.
-    """
+    """What was kept of some documents."""
 
     name: str
     digest: str

@@ -111,11 +111,8 @@ def prepare(
     """Write a prepared corpus (see `shards.py`), whole or not at all; the same call goes on after a stop.
 
     Args:
-        corpus_paths: files, folders and patterns (see `albert.text.corpus.read_corpus`).
-        settings: everything else that decides the bytes; None takes the usual ones.
         workers: processes; None is one per processor. The result does not depend on it.
         append: add to the corpus that `output` is; its shards stay as they are.
-        engine: who does the work (see `albert.text.engines`); the result does not depend on it.
 
     Raises:
         CannotCreate: the output exists and `replace` is false; unfinished work of other settings is in the way.
@@ -298,9 +295,7 @@ class PreparationEstimate:
 
     Attributes:
         files, bytes_on_disk: of the corpus, exact.
-        sample_bytes: text that was read for it.
         documents, text_bytes, sentences, tokens: estimated, duplicates included.
-        seconds: of preparing it with `workers` processes of this machine.
     """
 
     files: int
@@ -405,12 +400,7 @@ _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS
 
 @dataclass(frozen=True)
 class CorpusPart:
-    """Shards that are whole, and what they hold.
-
-    Attributes:
-        description: as if the part were a corpus.
-        sums: of every shard file, by its name below the directory.
-    """
+    """Shards that are whole, and what they hold."""
 
     description: CorpusDescription
     directory: Path

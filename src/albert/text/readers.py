@@ -196,7 +196,6 @@ class Reader(Protocol):
 
         Args:
             report: to count what is dropped or noted here; documents that are yielded are counted by the caller.
-            reached: to say how many bytes of the file are behind.
 
         Raises:
             MissingInput: it cannot be read.
@@ -501,7 +500,6 @@ def read_records(
     """Every row of a file, in its order; empty lines of JSON and of tables are skipped.
 
     Args:
-        text_field: what the text of a plain line is called.
         keep_empty_lines: take them for rows like others, which most often makes them errors.
         class_names: whether Parquet columns that `datasets` wrote as numbers of named classes are read by these names.
 

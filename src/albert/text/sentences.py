@@ -87,7 +87,6 @@ def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> 
     Args:
         language: ISO 639 code; it selects abbreviations and punctuation. Others than sentencex knows are split by the
             punctuation of all scripts.
-        as_lines: every line is a sentence, whatever it holds and however long it is.
     """
     if not text.isascii():
         text = repair_surrogates(text)

@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 from harness import append_rows, in_turn, ratio
 
+from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.checkpoints.model_directory import save_model_directory
-from albert.checkpoints.tensor_files import WEIGHTS_NAME
 from albert.cli.options import parse
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import PRESETS, AlbertConfig

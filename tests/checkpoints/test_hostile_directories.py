@@ -16,8 +16,8 @@ from safetensors import safe_open
 from safetensors.torch import load, load_file, save
 
 from albert.checkpoints.huggingface import MODELS
+from albert.checkpoints.loading import DTYPES, StoredTensor, StoredTensors, read_header, stored_tensors
 from albert.checkpoints.model_directory import open_model, write_model
-from albert.checkpoints.tensor_files import DTYPES, StoredTensor, StoredTensors, read_header, stored_tensors
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, OutOfResources

@@ -8,9 +8,10 @@ import torch
 from rich.console import Console
 
 import albert
+from albert.api.results import precision_rows
 from albert.api.tasks import check_precisions
 from albert.cli.main import run
-from albert.cli.tasks import precision_table
+from albert.cli.render import table_of_rows
 from albert.experiments.layers import PrecisionScore
 from albert.finetuning.evaluation import Evaluation
 from albert.inference.engine import check_int8
@@ -54,7 +55,7 @@ def scored(precision: str, score: float, said: str) -> PrecisionScore:
 def test_a_score_that_moves_is_not_claimed() -> None:
     found = [scored("fp32", 90.0, "aaaa"), scored("bf16", 90.4, "aaab"), scored("int8", 88.0, "abba")]
     screen = Console(width=120, file=io.StringIO())
-    screen.print(precision_table(found))
+    screen.print(table_of_rows(precision_rows(found)))
     rows = [line.split() for line in screen.file.getvalue().splitlines()]
     assert ["bf16", "90.40", "+0.40", "1", "of", "4", "1.0", "yes"] in rows
     assert ["int8", "88.00", "-2.00", "2", "of", "4", "1.0", "NO"] in rows

@@ -17,8 +17,7 @@ from albert.checkpoints.huggingface import Kind, build_model
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
 from albert.inference import onnx_export as exporting
-from albert.inference.onnx_export import ExportSettings, export_onnx
-from albert.inference.onnx_graph import HIGHEST_OPSET, LOWEST_OPSET
+from albert.inference.onnx_export import HIGHEST_OPSET, LOWEST_OPSET, ExportSettings, export_onnx
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.packing import pack

@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as arrays
 from safetensors.torch import load_file, save_file
 
 from albert.checkpoints.huggingface import MODELS, Kind, build_model
+from albert.checkpoints.loading import INT8_WEIGHTS_NAME, QUANTIZATION_KEY, restore
 from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
-from albert.checkpoints.tensor_files import INT8_WEIGHTS_NAME, QUANTIZATION_KEY, restore
 from albert.inference.engine import quantize_matrix
 from albert.inference.inspection import model_report
 from albert.inference.int8 import quantize_directory

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from albert.checkpoints.tensor_files import WEIGHTS_NAME
+from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import plain_attention, varlen_attention
 from albert.model.packing import pack

@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 # How results show themselves: as text and, in a notebook, as tables with curves.
 
 Points = Sequence[tuple[float, float]]
-_HIDDEN = ("thresh",)
-"""Scores with these in their name are settings that were chosen, and have no constant to compare with."""
-
-
-def shown(value: float | None) -> str:
-    """A score with two decimals."""
-    return "undefined" if value is None else f"{value:.2f}"
 
 
 class Shown:
@@ -60,7 +53,7 @@ class Shown:
         return {}
 
     def __repr__(self) -> str:
-        rows = self.rows()
+        rows = [[cell.replace("\n", " ") for cell in row] for row in self.rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         cells = (
             [c.rjust(w) if at else c.ljust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True))]
@@ -121,24 +114,6 @@ def journal_curves(run: Path, evaluations: Sequence[str] = ()) -> dict[str, Poin
         if len(points) > 1:
             found[f"{'training ' if event == 'train' else ''}{name.replace('_', ' ')}"] = points
     return found
-
-
-def score_rows(
-    scores: Mapping[str, float | None],
-    baseline: Mapping[str, float | None] | None,
-    linear: Mapping[str, Any] | None = None,
-) -> list[tuple[str, ...]]:
-    """Scores beside the best constant answer's and, where there is one, the linear model's."""
-    others: dict[str, Mapping[str, float | None]] = {}
-    if baseline is not None:
-        others["best constant"] = baseline
-    if linear is not None and linear["scores"]:
-        others[linear["method"]] = linear["scores"]
-    rows = [("", "score", *others)]
-    for name, value in scores.items():
-        beside = (shown(o[name]) if name in o and not any(h in name for h in _HIDDEN) else "" for o in others.values())
-        rows.append((name, shown(value), *beside))
-    return rows if len(rows) > 1 else []
 
 
 # --------------------------------------------------------------------------------------------------------------------

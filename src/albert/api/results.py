@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from albert.api.functions import Points, Shown, journal_curves, score_rows, shown
+from albert.api.functions import Points, Shown, journal_curves
 from albert.api.keywords import in_python
-from albert.experiments.layers import DepthCurve, PrecisionScore
-from albert.finetuning.evaluation import EvaluatedModels
+from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
+from albert.finetuning.evaluation import EvaluatedModels, shown
 from albert.finetuning.run_record import FinetuningResult
 from albert.finetuning.seeds import BenchmarkResult, SeedsResult
-from albert.pretraining.evaluation import CrossEvaluation
+from albert.pretraining.evaluation import CrossEvaluation, Score
 from albert.runtime.environment import Precision
 from albert.tasks.custom import ReadTask
 from albert.tasks.table_task import SplitStatistics
@@ -148,41 +148,114 @@ class EvaluateResult(Shown):
 
     def rows(self) -> list[tuple[str, ...]]:
         match self.found:
-            case DepthCurve(points=points):
-                names = list(points[0].scores)
-                cells = [
-                    (
-                        f"depth {one.depth}" if one.patience is None else f"patience {one.patience}",
-                        f"{one.mean_depth:.2f}",
-                        f"{one.gflops:.3g}",
-                        f"{one.milliseconds:.3g}",
-                        *(shown(one.scores[name]) for name in names),
-                    )
-                    for one in points
-                ]
-                return [("", "layers", "GFLOPs", "ms", *names), *cells]
+            case DepthCurve() as curve:
+                return depth_rows(curve)
             case ComparedPrecisions(found=found):
-                names = list(found[0].evaluation.scores)
-                return [
-                    ("", *names, "difference"),
-                    *(
-                        (one.precision, *(shown(one.evaluation.scores[n]) for n in names), f"{one.difference:+.2f}")
-                        for one in found
-                    ),
-                ]
+                return precision_rows(found)
             case PretrainedScores(found=found):
-                tests = list(found.counts)
-                rows = [
-                    (one.model, *(shown(100 * one.scores[t].accuracy) if t in one.scores else "-" for t in tests))
-                    for one in found.models
-                ]
-                constants = {t: s.baseline for one in found.models for t, s in one.scores.items()}
-                constant = (shown(100 * constants[t]) if t in constants else "-" for t in tests)
-                return [("", *tests), *rows, ("best constant", *constant)]
+                return pretrained_rows(found)
             case ScoredSplit(models=models, found=found) if len(models) > 1:
-                heading, *rows = score_rows(self.scores, self.baseline) or [()]
-                each = [member.evaluation.scores for member in found.members]
-                told = [(name, *(shown(one.get(name)) for one in each), *cells) for name, *cells in rows]
-                return [("", *models, "together", *heading[2:]), *told] if told else []
+                return together_rows(found)
             case ScoredSplit():
                 return score_rows(self.scores, self.baseline)
+
+    def remarks(self) -> list[str]:
+        models = self.found.models if isinstance(self.found, ScoredSplit) else ()
+        return [f"{number}: {model}" for number, model in enumerate(models, start=1)] if len(models) > 1 else []
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Scores as rows, headings first: for `repr`, notebooks and the terminal.
+
+TOGETHER, CONSTANT = "together", "constant answer"
+_HEADINGS = {
+    "masked_tokens": "MLM",
+    "next_sentence": "NSP",
+    "sentence_order": "SOP",
+    "reference_order": "SOP of the reference",
+}
+
+
+def is_score(name: str) -> bool:
+    """Whether it is one, and not a threshold that was chosen, which has no constant to compare with."""
+    return "thresh" not in name
+
+
+def score_rows(
+    scores: Mapping[str, float | None],
+    baseline: Mapping[str, float | None] | None,
+    linear: Mapping[str, Any] | None = None,
+) -> list[tuple[str, ...]]:
+    """Scores beside the best constant answer's and, where there is one, the linear model's."""
+    others: dict[str, Mapping[str, float | None]] = {}
+    if baseline is not None:
+        others["best constant"] = baseline
+    if linear is not None and linear["scores"]:
+        others[linear["method"]] = linear["scores"]
+    rows = [("", "score", *others)]
+    for name, value in scores.items():
+        beside = (shown(o[name]) if name in o and is_score(name) else "" for o in others.values())
+        rows.append((name, shown(value), *beside))
+    return rows if len(rows) > 1 else []
+
+
+def together_rows(found: EvaluatedModels) -> list[tuple[str, ...]]:
+    """Scores of each model, which have their numbers because their paths may be long, and of all together."""
+    together, baseline = found.together, found.together.baseline
+    numbers = [str(place) for place in range(1, len(found.members) + 1)]
+    rows: list[tuple[str, ...]] = [("score", *numbers, TOGETHER, *([] if baseline is None else [CONSTANT]))]
+    for name, score in together.scores.items():
+        each = (shown(member.evaluation.scores[name]) for member in found.members)
+        if is_score(name):
+            rows.append((name, *each, shown(score), *([] if baseline is None else [shown(baseline[name])])))
+    return rows
+
+
+def depth_rows(curve: DepthCurve) -> list[tuple[str, ...]]:
+    """A row for each depth and patience; of an example layers, GFLOPs and milliseconds."""
+    metrics = [name for name in curve.points[0].scores if is_score(name)]
+    rows: list[tuple[str, ...]] = [("run", "layers", "GFLOPs", "ms", *metrics)]
+    for point in curve.points:
+        run = f"depth {point.depth}" if point.patience is None else f"patience {point.patience}"
+        costs = (f"{point.mean_depth:.2f}", f"{point.gflops:.3g}", f"{point.milliseconds:.3g}")
+        rows.append((run, *costs, *(shown(point.scores[name]) for name in metrics)))
+    if curve.baseline is not None:
+        rows.append((CONSTANT, "-", "-", "-", *(shown(curve.baseline[name]) for name in metrics)))
+    return rows
+
+
+def precision_rows(found: Sequence[PrecisionScore]) -> list[tuple[str, ...]]:
+    """A row for each precision: every score, the difference in the first, answers that changed, seconds, verdict."""
+    names = [name for name in found[0].evaluation.scores if is_score(name)]
+    rows: list[tuple[str, ...]] = [("precision", *names, "difference", "answers changed", "seconds", "score holds")]
+    for row in found:
+        scores = [shown(row.evaluation.scores[name]) for name in names]
+        compared = ["", "", ""]
+        if row.precision != EXACT:
+            changed = f"{row.changed:,} of {len(row.evaluation.predictions):,}"
+            compared = [f"{row.difference:+.2f}", changed, "yes" if row.holds else "NO"]
+        rows.append((row.precision, *scores, *compared[:2], f"{row.evaluation.seconds:.1f}", compared[2]))
+    return rows
+
+
+def pretrained_rows(found: CrossEvaluation) -> list[tuple[str, ...]]:
+    """Rows of models, columns of tests, in percent; then what a constant answer scores, and of how many items."""
+    rows: list[tuple[str, ...]] = [("right, %", "head learnt", *(_HEADINGS[test] for test in found.counts), "loss")]
+    for one in found.models:
+        loss = f"{one.scores['masked_tokens'].loss:.3f}"
+        rows.append((one.model, one.learnt, *(_accuracy(one.scores.get(test)) for test in found.counts), loss))
+    baselines = {test: score.baseline for one in found.models for test, score in one.scores.items()}
+    shares = (f"{100 * baselines[test]:.1f}" if test in baselines else "-" for test in found.counts)
+    return [
+        *rows,
+        ("a constant answer", "", *shares, ""),
+        ("of", "", *(f"{count:,}" for count in found.counts.values()), ""),
+    ]
+
+
+def _accuracy(score: Score | None) -> str:
+    """With its 95 % interval in a second line."""
+    if score is None:
+        return "-"
+    low, high = score.interval
+    return f"{100 * score.accuracy:.1f}\n{100 * low:.1f}–{100 * high:.1f}"

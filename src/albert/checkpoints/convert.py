@@ -23,12 +23,17 @@ from albert.checkpoints.huggingface import (
     with_sentence_objective,
 )
 from albert.checkpoints.loading import (
+    INDEX_NAME,
+    INT8_WEIGHTS_NAME,
     LABELLED,
+    QUANTIZATION_KEY,
+    WEIGHTS_NAME,
     LoadingReport,
     architecture_of,
     belongs_to,
     known_quirks,
     require_whole,
+    write_tensors,
 )
 from albert.checkpoints.model_directory import (
     CARD_NAME,
@@ -40,13 +45,6 @@ from albert.checkpoints.model_directory import (
     open_model,
     refuse_foreign_tokenizer,
     tokenizer_keys,
-)
-from albert.checkpoints.tensor_files import (
-    INDEX_NAME,
-    INT8_WEIGHTS_NAME,
-    QUANTIZATION_KEY,
-    WEIGHTS_NAME,
-    write_tensors,
 )
 from albert.checkpoints.tensorflow import OneOutput, holds_tensorflow, read_albert_config, read_tensorflow_checkpoint
 from albert.model.config import AlbertConfig

@@ -26,7 +26,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from albert.checkpoints.tensor_files import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
+from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
 from albert.checkpoints.tensorflow import holds_tensorflow
 from albert.runtime.environment import shipped_model
 from albert.runtime.errors import (

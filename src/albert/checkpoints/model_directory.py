@@ -35,19 +35,17 @@ from albert.checkpoints.huggingface import (
     with_sentence_objective,
 )
 from albert.checkpoints.loading import (
+    QUANTIZATION_KEY,
+    WEIGHTS_NAME,
     LoadingReport,
+    StoredTensors,
     fit_tensors,
     known_quirks,
     load_tensors,
-    spread_over_layers,
-    uneven_groups_note,
-)
-from albert.checkpoints.tensor_files import (
-    QUANTIZATION_KEY,
-    WEIGHTS_NAME,
-    StoredTensors,
     quantization_notes,
+    spread_over_layers,
     stored_tensors,
+    uneven_groups_note,
     write_tensors,
 )
 from albert.model.config import AlbertConfig

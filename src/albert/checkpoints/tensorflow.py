@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from albert.checkpoints.huggingface import from_transformers
-from albert.checkpoints.loading import CLASSIFIERS, architecture_of, belongs_to, require_whole
+from albert.checkpoints.loading import CLASSIFIERS, architecture_of, belongs_to, require_finite, require_whole
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, TensorBundle, is_table
-from albert.checkpoints.tensor_files import require_finite
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, read_json_object

@@ -35,6 +35,17 @@ def table(title: str | None, *columns: str, of_words: bool = False) -> Table:
     return made
 
 
+def table_of_rows(rows: Sequence[Sequence[str]]) -> Table:
+    """A table of text, its headings first; rows of constant answers are dim."""
+    made = table(None, *rows[0])
+    for row in rows[1:]:
+        made.add_row(*map(escape, row), style="dim" if row[0] in _OF_CONSTANTS else None)
+    return made
+
+
+_OF_CONSTANTS = ("constant answer", "a constant answer", "of")
+
+
 def facts(title: str, values: Mapping[str, object]) -> Table:
     """Names and what belongs to them."""
     made = Table(

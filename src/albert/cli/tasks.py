@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from albert.api.options import Evaluate, Finetune
-from albert.api.results import ComparedPrecisions, EvaluateResult, PretrainedScores, Reading, ScoredSplit
+from albert.api.results import TOGETHER, ComparedPrecisions, EvaluateResult, PretrainedScores, Reading, ScoredSplit
 from albert.api.tasks import run_evaluate, run_finetune
 from albert.cli.options import open_console
-from albert.cli.render import show_reading, show_statistics, table
-from albert.experiments.layers import EXACT, DepthCurve, PrecisionScore
+from albert.cli.render import show_reading, show_statistics, table, table_of_rows
+from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
-from albert.finetuning.evaluation import EvaluatedModels, advice, published_lines, scores_table, shortened, shown
+from albert.finetuning.evaluation import advice, published_lines, scores_table, shortened, shown
 from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.run_record import FinetuningResult
-from albert.inference.engine import InferencePrecision
-from albert.pretraining.evaluation import CrossEvaluation, Score
+from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import Precision, world
 from albert.tasks.task import Option, Pair, Published, QuestionInContext, Single, Task, Words
@@ -275,18 +274,15 @@ def _show_rows(console: Console, reading: Reading) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # What `albert evaluate` says of a task: one model's scores, or those of several beside what they say together.
 
-TOGETHER = "together"
 
-
-def show_evaluation(
-    console: Console, task: Task, models: tuple[str, ...], found: EvaluatedModels, precision: InferencePrecision
-) -> None:
+def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSplit) -> None:
     """Print how the models were opened and computed, what was cut, and the scores."""
+    task, models, found = scored.task, scored.models, scored.found
     for member in found.members:
         for note in member.notes:
             console.print(note, markup=False)
     evaluation = found.together
-    console.print(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {precision}")
+    console.print(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
     for model, member in zip(models, found.members, strict=True):
         for line in shortened(member.evaluation.counts):
             console.print(line if len(models) == 1 else f"{model}: {line}", markup=False)
@@ -298,90 +294,31 @@ def show_evaluation(
         return
     for note in evaluation.notes:
         console.print(f"{TOGETHER}: {note}", markup=False)
-    for number, model in enumerate(models, start=1):
-        console.print(f"{number}: {model}", markup=False)
-    console.print(_side_by_side(found))
+    for line in result.remarks():
+        console.print(line, markup=False)
+    console.print(table_of_rows(result.rows()))
     for line in published_lines(task):
         console.print(line, markup=False)
-
-
-def _side_by_side(found: EvaluatedModels) -> Table:
-    """Rows of scores; the models have their numbers, whose paths may be long."""
-    together, baseline = found.together, found.together.baseline
-    numbers = [str(place) for place in range(1, len(found.members) + 1)]
-    made = table(None, "score", *numbers, TOGETHER, *([] if baseline is None else ["constant answer"]))
-    for name, score in together.scores.items():
-        each = (shown(member.evaluation.scores[name]) for member in found.members)
-        constant = [] if baseline is None else [shown(baseline[name])]
-        if "thresh" not in name:
-            made.add_row(name, *each, shown(score), *constant)
-    return made
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # One model at several depths and with several patiences: a row each of scores and costs.
 
 
-def show_curve(console: Console, curve: DepthCurve) -> None:
+def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> None:
     """Print how the model was opened, and what it scores in each way."""
     for note in curve.notes:
         console.print(note, markup=False)
     times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
     console.print(f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}")
-    metrics = [name for name in curve.points[0].scores if "thresh" not in name]
-    made = table(None, "run", "layers", "GFLOPs", "ms", *metrics)
-    for point in curve.points:
-        run = f"depth {point.depth}" if point.patience is None else f"patience {point.patience}"
-        costs = (f"{point.mean_depth:.2f}", f"{point.gflops:.3g}", f"{point.milliseconds:.3g}")
-        made.add_row(run, *costs, *(shown(point.scores[name]) for name in metrics))
-    if curve.baseline is not None:
-        constant = (shown(curve.baseline[name]) for name in metrics)
-        made.add_row("constant answer", "-", "-", "-", *constant, style="dim")
-    console.print(made)
+    console.print(table_of_rows(result.rows()))
     console.print("layers, GFLOPs and ms are of an example; GFLOPs are the encoder's matrix products")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert evaluate --precision fp32 bf16 int8`: one table, and a refusal where a score moves.
-
-
-def precision_table(found: Sequence[PrecisionScore]) -> Table:
-    """A row for each precision: every score, the difference in the first, answers that changed, seconds, verdict."""
-    names = [name for name in found[0].evaluation.scores if "thresh" not in name]
-    made = table(None, "precision", *names, "difference", "answers changed", "seconds", "score holds")
-    for row in found:
-        scores = [shown(row.evaluation.scores[name]) for name in names]
-        compared = ["", "", ""]
-        if row.precision != EXACT:
-            changed = f"{row.changed:,} of {len(row.evaluation.predictions):,}"
-            compared = [f"{row.difference:+.2f}", changed, "yes" if row.holds else "NO"]
-        made.add_row(row.precision, *scores, *compared[:2], f"{row.evaluation.seconds:.1f}", compared[2])
-    return made
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # What pre-trained models know, as a table for people and as rows for programs.
 
-_HEADINGS = {
-    "masked_tokens": "MLM",
-    "next_sentence": "NSP",
-    "sentence_order": "SOP",
-    "reference_order": "SOP of the reference",
-}
 _CSV_COLUMNS = ("model", "sentence_objective", "test", "accuracy", "low", "high", "baseline", "loss", "count")
-
-
-def accuracies(found: CrossEvaluation) -> Table:
-    """Rows of models, columns of tests, in percent; then what a constant answer scores, and of how many items."""
-    made = table(None, "right, %", "head learnt", *(_HEADINGS[test] for test in found.counts), "loss")
-    for one in found.models:
-        loss = f"{one.scores['masked_tokens'].loss:.3f}"
-        made.add_row(escape(one.model), one.learnt, *(_cell(one.scores.get(test)) for test in found.counts), loss)
-    baselines = {test: score.baseline for one in found.models for test, score in one.scores.items()}
-    shares = (f"{100 * baselines[test]:.1f}" if test in baselines else "-" for test in found.counts)
-    made.add_row("a constant answer", "", *shares, "", style="dim")
-    made.add_row("of", "", *(f"{count:,}" for count in found.counts.values()), "", style="dim")
-    return made
 
 
 def remarks(found: CrossEvaluation) -> list[str]:
@@ -416,13 +353,6 @@ def as_csv(found: CrossEvaluation) -> str:
     return lines.getvalue()
 
 
-def _cell(score: Score | None) -> str:
-    if score is None:
-        return "-"
-    low, high = score.interval
-    return f"{100 * score.accuracy:.1f}\n{100 * low:.1f}–{100 * high:.1f}"
-
-
 def evaluate(args: Evaluate) -> None:
     """Run `albert evaluate`."""
     run_evaluate(args, partial(_show, open_console(), args))
@@ -431,21 +361,23 @@ def evaluate(args: Evaluate) -> None:
 def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
     match result.found:
         case PretrainedScores(found=found, precision=precision):
-            _show_pretrained(console, args, found, precision)
-        case ComparedPrecisions(found=found):
-            console.print(precision_table(found))
+            _show_pretrained(console, args, result, found, precision)
+        case ComparedPrecisions():
+            console.print(table_of_rows(result.rows()))
         case DepthCurve() as found:
-            show_curve(console, found)
+            show_curve(console, result, found)
             if (picture := args.depths.curve) is not None:
                 figures = picture.with_suffix(".csv").name
                 console.print(f"[bold]{escape(str(picture))}[/bold], its figures in {figures}")
-        case ScoredSplit(task=task, models=models, found=found, precision=precision, submission=submission):
-            show_evaluation(console, task, models, found, precision)
-            for path, count in submission.items():
+        case ScoredSplit() as scored:
+            show_evaluation(console, result, scored)
+            for path, count in scored.submission.items():
                 console.print(f"[bold]{escape(str(path))}[/bold]: {count:,} predictions")
 
 
-def _show_pretrained(console: Console, args: Evaluate, found: CrossEvaluation, precision: Precision) -> None:
+def _show_pretrained(
+    console: Console, args: Evaluate, result: EvaluateResult, found: CrossEvaluation, precision: Precision
+) -> None:
     if args.json:
         print(json.dumps({"precision": precision, **found.to_json()}, ensure_ascii=False))
     elif args.csv:
@@ -454,6 +386,6 @@ def _show_pretrained(console: Console, args: Evaluate, found: CrossEvaluation, p
         for one in found.models:
             for note in one.notes:
                 console.print(note, markup=False)
-        console.print(accuracies(found))
+        console.print(table_of_rows(result.rows()))
         for line in (f"computed in {precision}", *remarks(found)):
             console.print(line, markup=False)

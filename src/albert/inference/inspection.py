@@ -23,9 +23,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from albert.checkpoints.huggingface import Kind, kind_of
-from albert.checkpoints.loading import LoadingReport
+from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME, LoadingReport
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel, open_model, read_config, tokenizer_of
-from albert.checkpoints.tensor_files import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
 from albert.inference.abilities import CLASSIFYING, FILLING, MASK, ORDERING
 from albert.inference.predictor import Predictor
 from albert.inference.tasks import order_labels

@@ -2,7 +2,7 @@
 
 Every matrix gets a scale for each of its rows (an output of a map or a piece of the vocabulary); biases, LayerNorms and
 the few rows of a small head stay as they are. What only transformers needs is left out: copies of tied matrices, and
-the identity map of a model whose embeddings have no projection. `albert.checkpoints.tensor_files` has the format."""
+the identity map of a model whose embeddings have no projection. `albert.checkpoints.loading` has the format."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from albert.checkpoints import model_directory, tensor_files
+from albert.checkpoints import loading, model_directory
 from albert.checkpoints.hub import copy_examples, find_model
 from albert.checkpoints.huggingface import Kind
 from albert.checkpoints.model_directory import CARD_NAME, CONFIG_NAME, FINGERPRINT_KEY, refuse_foreign_tokenizer
@@ -182,10 +182,10 @@ def quantize_directory(
     """
     directory = find_model(source, revision)
     content = read_json_object(directory / CONFIG_NAME)
-    if tensor_files.QUANTIZATION_KEY in content:
+    if loading.QUANTIZATION_KEY in content:
         raise UsageError(directory, "is quantised already")
     before = open_trained(directory)
-    stored = tensor_files.stored_tensors(directory)
+    stored = loading.stored_tensors(directory)
     with new_directory(output, replace=replace) as made:
         if vocabulary_file(directory).is_file():
             tokenizer = load_tokenizer(directory)
@@ -194,15 +194,15 @@ def quantize_directory(
         # Rounded, the identity map of a model without a projection would be the identity no more.
         needless = before.opened.loading_report.dropped
         tensors, matrices = _quantized(stored.read([name for name in stored.by_name if name not in needless]))
-        tensor_files.write_tensors(made / tensor_files.INT8_WEIGHTS_NAME, tensors)
+        loading.write_tensors(made / loading.INT8_WEIGHTS_NAME, tensors)
         save_json(
             made / CONFIG_NAME,
-            content | {tensor_files.QUANTIZATION_KEY: {"format": tensor_files.FORMAT, "matrices": matrices}},
+            content | {loading.QUANTIZATION_KEY: {"format": loading.FORMAT, "matrices": matrices}},
         )
         report = Quantized(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),
-            bytes_after=(made / tensor_files.INT8_WEIGHTS_NAME).stat().st_size,
+            bytes_after=(made / loading.INT8_WEIGHTS_NAME).stat().st_size,
             moved=output_differences(*(_sample_outputs(each) for each in (before, open_trained(made)))),
         )
         write_text(made / CARD_NAME, _card(output.name, before, directory, report))
@@ -221,7 +221,7 @@ def _quantized(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], int]:
     matrices = [name for name, tensor in tensors.items() if tensor.is_floating_point() and is_worth_quantizing(tensor)]
     for name, tensor in tensors.items():
         if name in matrices:
-            values, scale = tensor_files.stored_names(name)
+            values, scale = loading.stored_names(name)
             made[values], made[scale] = quantize_matrix(tensor.float())
         elif tensor.is_floating_point():  # what is not is a relic that says nothing of the model
             made[name] = tensor
@@ -240,7 +240,7 @@ def _card(name: str, model: TrainedModel, source: Path, report: Quantized) -> st
         f"{report.bytes_after / 1e6:,.1f} MB of weights in place of {report.bytes_before / 1e6:,.1f} MB.",
         parameters={"all": sum(parameter.numel() for parameter in model.opened.model.parameters())},
         recipe={
-            "format": tensor_files.FORMAT,
+            "format": loading.FORMAT,
             "matrices": report.matrices,
             "tokenizer": model.opened.extra.get(FINGERPRINT_KEY),
         },

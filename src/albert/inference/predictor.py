@@ -19,7 +19,7 @@ from torch import nn
 from albert.checkpoints import model_directory
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import Kind, kind_of
-from albert.checkpoints.tensor_files import QUANTIZATION_KEY
+from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.inference import tasks
 from albert.inference.abilities import ANSWERING, CHOOSING, CLASSIFYING, FILLING, ORDERING, SCORING, TAGGING
 from albert.inference.early_exit import early_exit_of

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.checkpoints.model_directory import ModelCard, save_model_directory, write_model
-from albert.checkpoints.tensor_files import WEIGHTS_NAME
 from albert.model.albert import AlbertForPreTraining, set_dropout
 from albert.model.attention import AttentionBlock
 from albert.model.cost import count_parameters, pretraining_flops

@@ -217,9 +217,7 @@ def finetune_contrastive(
 
     Args:
         pairs, scored: to learn from, and to score; of the latter at most 1,000 are looked at.
-        output: the run directory. The same call goes on where an earlier one was stopped.
         changes: what of `RECIPE` is to be another; the rate is fitted to the model's width.
-        temperature: by which cosines are divided.
         announce: see `albert.finetuning.run.finetune`.
 
     Raises:

@@ -266,7 +266,6 @@ def predict_split(
 
     Args:
         model: with a head for the target, on the device already. Its training mode is kept.
-        target: what is asked.
         label_columns: for each label of the task, the model's output for it; None when they are in the same
             order.
     """
@@ -419,10 +418,7 @@ def evaluate_models(
 
     Args:
         task: what is asked; its labels are matched with each model's by name.
-        models: model directories, runs of `albert finetune`, or Hub ids.
         max_length: tokens of a sequence; None takes the length of the fine-tuning, or else the task's.
-        revision: a branch, tag or commit, when a model is a Hub id.
-        overrides: fields of the models' configurations to set anew.
         needs_labels: whether a split without labels is refused; else it is answered and not scored.
         depth: layers to apply (see `run_to_depth`); None: as many as each model was trained with.
         prepare: what is done to each model, on its device, before it works.
@@ -542,11 +538,7 @@ def scores_table(
     baseline: Mapping[str, float | None] | None,
     linear: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Each metric with the best constant answer for it and the linear model's score beside it, then published scores.
-
-    Args:
-        linear: a `LinearBaseline` as plain values.
-    """
+    """Each metric with the best constant answer and the linear model's score beside it, then published scores."""
     lines = []
     for name, value in scores.items():
         line = f"{name:<20} {shown(value):>9}"

@@ -104,11 +104,9 @@ class StartedModel:
 
     Args:
         model: with a fresh head, or a kept one.
-        source: where the weights come from, in words.
         changes: what was asked to change, as plain values.
         changed: what became of it, in words.
         trained_positions: positions that pre-training reached, or that were made of such; None: nobody said.
-        notes: all of it for people: which tensors are new, what changed.
     """
 
     model: nn.Module
@@ -131,7 +129,6 @@ def choose_pair_encoding(
     has learnt to match words across segments (results/README.md, "Pairs read separately").
 
     Args:
-        exits: whether the head learns to answer after several layers.
         kept: what the run that goes on recorded; see `kept_recipe`.
 
     Raises:
@@ -335,8 +332,6 @@ class OpenedForTask:
 
     Attributes:
         recipe: the task's, with the lengths that the model was trained with.
-        threshold: from where on a question has no answer.
-        notes: how it was opened, for people.
     """
 
     model: nn.Module
@@ -488,11 +483,7 @@ def states_after(
 
 
 class MultiExitModel(nn.Module):
-    """A model whose head is asked after several layers.
-
-    Args:
-        depths: after which layers, ascending.
-    """
+    """A model whose head is asked after several layers."""
 
     def __init__(self, model: nn.Module, depths: tuple[int, ...]) -> None:
         super().__init__()
@@ -509,7 +500,6 @@ class MultiExitModel(nn.Module):
 
         Args:
             told: what the head needs to know beside the states.
-            states: after these depths, where they are known already.
         """
         found = self.states(packed) if states is None else states
         return [self.model.head_outputs(each, packed, *told) for each in found]

@@ -115,9 +115,6 @@ def open_teacher(
 ) -> Teacher:
     """Open a teacher and encode the training examples with its own tokenizer and length.
 
-    Args:
-        logits: of earlier runs, to which new ones are added; None: there are none.
-
     Raises:
         InvalidConfiguration: the task asks for spans or tags, or the teacher has no head for it, or other labels.
         MissingInput, DamagedData: the teacher cannot be read.
@@ -141,9 +138,6 @@ def soft_loss(
     Cross entropy of the softened probabilities, times the square of the temperature so that its gradients keep their
     size (Hinton et al., 2015, §2); the mean over labels of binary ones where several may be true; squared error of
     numbers.
-
-    Args:
-        targets: what the data say, whose kind says which of these it is.
     """
     output, teacher = output.float(), teacher.float()
     if targets.is_floating_point() and targets.dim() == 1:
@@ -240,7 +234,6 @@ class DistillationBatch:
     Attributes:
         batch: sequences and what is to be learnt; where states are known, only the tokens that the head reads.
         states: what the encoder gives for these tokens at each depth.
-        teacher: a teacher's logits, or its numbers.
     """
 
     batch: TaskBatch
@@ -434,8 +427,6 @@ def training_setup(
 
     Args:
         depths: after which layers the head learns to answer, ascending, the last layer among them.
-        freeze_encoder: whether only pooler and head learn.
-        distillation: how much the teacher counts.
     """
     if len(depths) == 1 and not freeze_encoder and teacher is None:
         return TrainingSetup(model, batches, task_loss)

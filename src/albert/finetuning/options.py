@@ -67,10 +67,7 @@ class LearningPlan:
     """What a run is going to do, complete, before it trains.
 
     Attributes:
-        recipe: with every value resolved.
-        updates: optimiser updates in all.
         warmup_updates: of which the rate rises.
-        epochs: how often each example is learnt.
     """
 
     recipe: TaskRecipe
@@ -105,7 +102,6 @@ def recipe_basis(task: Task, asked: AskedRecipe = None, kept: dict[str, Any] | N
         task: its recipe is a default where it is a published one, or that of the user's own table; any other was
             written by the caller and is taken as it is.
         asked: by flags, or in Python.
-        kept: see `kept_recipe`: the defaults of the run that goes on.
 
     Raises:
         InvalidConfiguration: both epochs and steps are asked for, or a value that cannot work.

@@ -90,11 +90,7 @@ class BestModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which model of a run it was.
-
-    Attributes:
-        step: after how many updates the model was taken; None: the last.
-    """
+    """Which model of a run it was."""
 
     by: SelectedBy
     metric: str

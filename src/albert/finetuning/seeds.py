@@ -125,7 +125,6 @@ def finetune_seeds(
         task, start, data, recipe, settings: see `finetune`. All runs learn by the recipe of the first. The seed decides
             the head, the order, dropout, and what is drawn where `max_train_examples` says so.
         output: the directory of all runs. The same call goes on where an earlier one was stopped.
-        announce: see `finetune`; called for the first seed.
 
     Raises:
         CannotCreate: `output` holds a run of its own, or other runs.
@@ -361,7 +360,6 @@ def finetune_benchmark(
 
     Args:
         output: the directory of all runs. The same call goes on where an earlier one was stopped.
-        recipe, settings: see `finetune`, for each task; the seed is the first of its runs.
         intermediate: a model that was fine-tuned on the intermediate task before, to start from in place of the one
             that is learnt here.
 

@@ -166,7 +166,6 @@ def sum_over_shards(sums: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     """Add up what each process found for its parts, for all tensors together.
 
     Args:
-        sums: a row for each tensor, [tensors ...].
         parameters: the tensors; rows of those that are whole here stay as they are. All processes must call this.
     """
     kinds = [_cut(parameter) for parameter in parameters]

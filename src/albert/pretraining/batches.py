@@ -51,7 +51,6 @@ class MixedSamples:
     """Samples of several corpora.
 
     Args:
-        parts: the samples of each corpus.
         weights: how often each is drawn from, relative to the others; empty: by their sizes.
 
     Raises:
@@ -218,10 +217,7 @@ class PretrainingBatches:
     """Batches by step: step t holds samples t·B to (t+1)·B − 1, dealt out to the ranks in turn.
 
     Args:
-        samples: of a corpus or a mixture.
         batch_size: B, sequences over all ranks and micro-batches.
-        micro_batch_size: sequences that one process holds at a time.
-        hard_examples: how masked tokens are weighted, from which step on.
     """
 
     def __init__(
@@ -243,13 +239,7 @@ class PretrainingBatches:
 
 
 def micro_batches(samples: SampleSource, numbers: np.ndarray, micro_batch_size: int) -> Iterator[PretrainingBatch]:
-    """Samples in micro-batches.
-
-    Args:
-        samples: of a corpus or a mixture.
-        numbers: int64, which of them.
-        micro_batch_size: sequences of each; the last one may have fewer.
-    """
+    """Samples in micro-batches."""
     at_once = max(1, samples.preferred_batch // micro_batch_size) * micro_batch_size
     for begin in range(0, len(numbers), at_once):
         made = samples.batch(numbers[begin : begin + at_once])
@@ -265,8 +255,6 @@ def pretraining_objective(model: nn.Module, batch: Batch, right: list[np.ndarray
     """Sums of both cross-entropies, in float32, over a micro-batch.
 
     Args:
-        model: an `AlbertForPreTraining`, wrapped or not.
-        batch: a `PretrainingBatch`.
         right: is given, bool [masked], which masked tokens are answered right.
     """
     assert isinstance(batch, PretrainingBatch)
@@ -293,6 +281,5 @@ def hardness(losses: Float[Tensor, " items"], focus: float | Float[Tensor, "1"])
 
     Args:
         losses: −log p.
-        focus: 0 gives ones.
     """
     return (-torch.expm1(-losses.detach())).pow(focus)

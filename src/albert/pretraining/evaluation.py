@@ -49,13 +49,7 @@ SENTENCE_TESTS: dict[SentenceObjective, str] = {
 class HeldOutSamples:
     """The same held-out samples for every model: a fixed seed, in a fixed order.
 
-    Args:
-        samples: of the held-out split, drawn with `EVALUATION_SEED`.
-        limit: most sequences; all of an epoch when there are fewer.
-        batch_size: sequences at a time.
-
     Attributes:
-        batches: the samples.
         counts: how many of them each term asks for.
     """
 
@@ -82,9 +76,6 @@ class HeldOutSamples:
 
         Args:
             model: an `AlbertForPreTraining` in evaluation mode on `device`.
-            device: where to compute.
-            precision: of the matrix products.
-            quiet: show no progress.
         """
         sums: dict[str, float] = {}
         with torch.inference_mode(), progress("Evaluating", len(self.batches), "batches", quiet=quiet) as bar:
@@ -133,12 +124,7 @@ class HeldOutTests:
     every sentence objective on its own pairs. One sentence head answers them all: 0 for what the text has, 1 else.
 
     Args:
-        samples_of: the samples of an objective, of the held-out split, drawn with `EVALUATION_SEED`.
         objectives: which; "none" adds nothing to the masked tokens.
-        limit, batch_size: as of `HeldOutSamples`.
-
-    Attributes:
-        tests: by what their figures are called.
     """
 
     def __init__(
@@ -327,15 +313,9 @@ def evaluate_pretraining(
 
     Args:
         models: model directories, runs, or Hub ids, with a masked-token head; of a run under way its newest checkpoint.
-        corpus_directory: what `albert prepare` wrote, with the models' own tokenizer.
         objectives: which sentence tasks to ask, whatever the models were trained on; "none": masked tokens alone.
         max_length: most tokens of a sequence; None: as many as all of them were trained with.
         keep_pairs: as of `SequenceRecipe`: of short sequences many more have an order to tell.
-        masking: what is masked.
-        limit: most sequences.
-        revision: a branch, tag or commit, of Hub ids.
-        device, precision: where and how to compute.
-        overrides: fields of the models' configurations to set anew.
         prepare: what is done to each model, on its device, before it works.
 
     Raises:

@@ -158,12 +158,8 @@ def choose_shape(
     A pure function of its arguments, the same on all ranks.
 
     Args:
-        samples: of which the first steps are looked at.
         budgets: most masked tokens of sequences of given lengths.
-        batch_size: sequences over all ranks.
         micro_batch_size: there are at most as many rows as so many of the longest sequences have.
-        world_size: ranks.
-        max_length: tokens of the longest sequence.
     """
     planned = min(PLANNED_SEQUENCES, max(DEALT_SEQUENCES, samples.per_epoch))
     steps, dealt_steps = (max(4, min(512, n // batch_size)) for n in (planned, DEALT_SEQUENCES))
@@ -222,14 +218,7 @@ class FixedBatch:
 
 
 class FixedBatches:
-    """The batches of `PretrainingBatches`, the same samples in each step, in micro-batches of a fixed shape.
-
-    Args:
-        samples: of a corpus or a mixture.
-        batch_size: sequences over all ranks and micro-batches.
-        shape: of a micro-batch.
-        hard_examples: how masked tokens are weighted, from which step on.
-    """
+    """The batches of `PretrainingBatches`, the same samples in each step, in micro-batches of a fixed shape."""
 
     def __init__(
         self,
@@ -266,12 +255,7 @@ def _joined(made: Sequence[Samples]) -> Samples:
 
 
 class PretrainingLoss(nn.Module):
-    """The sums of both losses over a micro-batch of a fixed shape, as one graph.
-
-    Args:
-        model: whose parameters these are; it is called by its parts.
-        shape: of the micro-batches.
-    """
+    """The sums of both losses over a micro-batch of a fixed shape, as one graph."""
 
     def __init__(self, model: AlbertForPreTraining, shape: FixedShape) -> None:
         super().__init__()
@@ -314,12 +298,7 @@ class PretrainingLoss(nn.Module):
 
 
 def fixed_objective(model: nn.Module, batch: Batch) -> Sums:
-    """Sums of both cross-entropies, in float32, over a micro-batch of the fixed shape.
-
-    Args:
-        model: a `PretrainingLoss`, wrapped or not.
-        batch: a `FixedBatch`.
-    """
+    """Sums of both cross-entropies, in float32, over a micro-batch of the fixed shape."""
     assert isinstance(batch, FixedBatch)
     losses, right = model(batch.buffer)
     return Sums(dict(zip(TERMS, losses.unbind(), strict=True)), dict(zip(TERMS, right.unbind(), strict=True)))

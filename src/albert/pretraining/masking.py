@@ -132,9 +132,7 @@ class NgramMasking:
     """Chooses words and replaces their tokens, in many sequences at once.
 
     Args:
-        recipe: how much, and how.
         word_starts: bool [V], which pieces begin a word.
-        mask_id: the id of [MASK].
         special_ids: never masked, never drawn as replacement.
 
     Attributes:

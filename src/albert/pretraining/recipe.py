@@ -236,10 +236,6 @@ def scaled_recipe(recipe: PretrainingRecipe, batch_size: int) -> PretrainingReci
     and holds for Adam as well (Malladi et al., 2022). Their warm-up is the same number of steps at every batch. The
     steps stay: a smaller batch then sees as many sequences fewer, and `schedule.total_steps` can make up for it.
 
-    Args:
-        recipe: with the batch and the rate that are known to go together.
-        batch_size: sequences per update.
-
     Raises:
         InvalidConfiguration: no sequences.
     """
@@ -338,7 +334,6 @@ def continue_recipe(
     """`CONTINUE` for a model: its architecture, the length it was trained with, its sentence objective.
 
     Args:
-        config: its configuration.
         trained_length: tokens of its longest sequences; None: as many as it has positions, at most 512.
         objective: what its sentence head was trained on.
     """
@@ -432,7 +427,6 @@ def refuse_another_start(run: RunFolder, start: StartRecord | None) -> None:
     """See to it that a run that has begun goes on from what it was started from.
 
     Args:
-        run: the folder.
         start: what is asked for; None: whatever the run has.
 
     Raises:

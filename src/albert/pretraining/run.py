@@ -206,10 +206,7 @@ def pretrain(
     """Pre-train, or go on with what `output` holds; a run that has ended, when the recipe has come to allow more.
 
     Args:
-        recipe: the whole run.
         data: what `albert prepare` wrote; of several corpora, `recipe.mixture` are the weights.
-        output: the run's directory.
-        device: "auto", "cpu" or "cuda".
         init: a trained model to start from, in place of random weights. A run that has begun needs it no more; given
             all the same, it must be the one that the run was started from.
         change_dropout: go on with this dropout, from the newest checkpoint to the end; the recipe keeps the change.

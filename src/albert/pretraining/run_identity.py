@@ -118,9 +118,6 @@ def resolve_recipe(
 def keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
     """Save the recipe of a new run, and what is free to change; refuse to go on with a run of another.
 
-    Args:
-        recipe: settled; changes of dropout, and what is free from now on, are its only news.
-
     Raises:
         InvalidConfiguration: the run has another recipe.
     """

@@ -54,7 +54,6 @@ class Window:
     """Some blocks of an epoch.
 
     Attributes:
-        sequences: of all of them.
         order: int64, a permutation of the sequences.
         documents: of each block.
     """
@@ -131,11 +130,6 @@ class EpochOrder:
     Epochs are packed anew and so differ in size, by chance and by little. Each gives as many samples as epoch 0 has
     sequences: a smaller window begins again at its front, of a larger one a few sequences, random ones, are left out.
     That keeps the place of sample number i independent of all epochs before it.
-
-    Args:
-        corpus: token shards.
-        pack: makes sequences.
-        seed: of the run.
     """
 
     def __init__(self, corpus: TokenCorpus, pack: Packing, seed: int) -> None:
@@ -315,11 +309,6 @@ class Explained(NamedTuple):
 
 class PretrainingSamples:
     """All samples of a corpus.
-
-    Args:
-        corpus: token shards.
-        sequences, masking: what to make of them.
-        seed: of the run.
 
     Raises:
         InvalidConfiguration: foreign segments out of a single document.

@@ -86,7 +86,6 @@ def pack_sentences(
     """Cut documents into sequences (paper §4.1; BERT's input format).
 
     Args:
-        documents: which.
         max_tokens: most tokens of a sequence, special ones not counted.
         short_probability: share of sequences that are cut from a longer one of several sentences, after a sentence
             drawn uniformly; the paper has 10 %.
@@ -244,7 +243,6 @@ def cut_to_length(max_tokens: int, segments: Segments) -> Segments:
 
     Args:
         max_tokens: most tokens of both.
-        segments: as the model is to see them.
     """
     first, second, labels = segments
     from_first, from_second = tokens_to_take(max_tokens, first.length, second.length)
@@ -293,7 +291,6 @@ def target_lengths(
 
     Args:
         documents: int64, numbers in the corpus.
-        max_tokens, short_probability, seed, epoch: as of `pack_as_reference`.
     """
     bits = item_keys("reference target", seed, epoch, documents)
     short = 2 + below(low(bits), max_tokens - 1)
@@ -306,7 +303,6 @@ def pack_as_reference(
     """Fill sequences sentence by sentence up to each document's target; the last one may overflow it.
 
     Args:
-        documents: which.
         max_tokens: tokens of a sequence, special ones not counted; rows may be longer, for they are cut later.
         short_probability: share of documents with a shorter target.
         seed, epoch: the draws depend on these and the corpus alone.
@@ -342,10 +338,8 @@ def order_as_reference(
     Args:
         sequences: of `pack_as_reference`.
         targets: int64 [sequences], the target lengths of their documents.
-        window: documents to take foreign segments from.
         coins: bool [sequences], which to swap.
         keys: uint64 [sequences], of all other draws.
-        max_tokens: most tokens of both segments.
     """
     first, second = segments_of(sequences)
     alone = second.length == 0

@@ -23,8 +23,6 @@ class Figure:
     """A share or a mean that was seen, and what theory says.
 
     Attributes:
-        name: what it is.
-        seen: the value.
         expected: by theory; None where theory has no say.
         deviation: one standard deviation of `seen` around `expected`, 0 where it is exact; None where the expectation
             holds but roughly.
@@ -46,12 +44,7 @@ class Figure:
 
 
 def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
-    """Figures of many samples.
-
-    Args:
-        samples: where they come from.
-        numbers: int64, which.
-    """
+    """Figures of many samples."""
     masking = samples.masking
     counts: Counter[str] = Counter()
     random_tokens = np.zeros(len(masking.special), dtype=np.int64)
@@ -77,12 +70,7 @@ def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
 
 
 def short_sequences(samples: PretrainingSamples, seed: int) -> Figure:
-    """How many sequences of epoch 0 are halves of a longer one, though it would have fitted.
-
-    Args:
-        samples: of the objective "sop", "nsp" or "none".
-        seed: theirs.
-    """
+    """How many sequences of epoch 0 are halves of a longer one, though it would have fitted."""
     recipe = replace(samples.recipe, neighbours_probability=0.0)
     asked = recipe.short_probability
     eligible = whole = cut = 0
@@ -101,13 +89,7 @@ def short_sequences(samples: PretrainingSamples, seed: int) -> Figure:
 
 
 def tokens_cut(corpora: Sequence[TokenCorpus], recipe: SequenceRecipe, seed: int) -> Figure:
-    """How many tokens of epoch 0 are cut off because two or three sentences were kept together.
-
-    Args:
-        corpora: all that are read.
-        recipe: of the objective "sop", "nsp" or "none".
-        seed: of the run.
-    """
+    """How many tokens of epoch 0 are cut off because two or three sentences were kept together."""
     cut = total = 0
     for corpus in corpora:
         blocks = CorpusBlocks(corpus)

@@ -306,9 +306,6 @@ def measured_matmul_rate(device: torch.device, precision: Precision) -> float:
 
     A multiplication with its addition counts 2. Measured once a process, in less than a second. Others that compute at
     the same time make it smaller.
-
-    Args:
-        precision: "fp32", or "bf16" for operands and results in bfloat16.
     """
     rates = []
     for inner, outer in _WEIGHTS["cuda" if device.type == "cuda" else "cpu"]:

@@ -123,11 +123,7 @@ def wait_for_all(ranks: Ranks) -> None:
 
 
 def refuse_differences(facts: Mapping[str, str], ranks: Ranks, device: torch.device) -> None:
-    """Compare what the ranks were given. Only hashes travel.
-
-    Args:
-        facts: what must be alike, by name; the same names on all ranks.
-    """
+    """Compare what the ranks were given. Only hashes travel."""
     if ranks.size == 1:
         return
     digests = [list(hashlib.sha256(value.encode()).digest()) for value in facts.values()]
@@ -166,11 +162,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def sharded_copy(model: Module, ranks: Ranks, device: torch.device) -> Module:
-    """A model to train whose every tensor is cut up over the processes; the given one stays as it is.
-
-    Args:
-        model: the same on all ranks, on the CPU.
-    """
+    """A model to train whose every tensor is cut up over the processes; the given one stays as it is."""
     mesh = init_device_mesh(device.type, (ranks.size,))
     cut = copy.deepcopy(model)
     fully_shard(cut, mesh=mesh, reshard_after_forward=False, mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float32))

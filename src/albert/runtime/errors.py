@@ -19,13 +19,7 @@ MOST_LISTED = 160
 
 
 class AlbertError(Exception):
-    """Something a user can understand and mend.
-
-    Args:
-        subject: what it is about: a path, a key, a tensor.
-        why: what is wrong with it.
-        remedy: what to do about it, when there is something to do.
-    """
+    """Something a user can understand and mend."""
 
     exit_code = 1
 

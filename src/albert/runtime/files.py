@@ -435,9 +435,6 @@ def locked(directory: Path, what: str) -> Iterator[Callable[[], None]]:
 
     Yields a function that gives the lock up before the block ends, for `remove_directory`.
 
-    Args:
-        what: how to call it in an error ("this run").
-
     Raises:
         CannotCreate: another process or thread works here, or the directory cannot be made or locked.
     """

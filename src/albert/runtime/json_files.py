@@ -48,9 +48,6 @@ def to_json(value: Any) -> Any:
 def from_json(cls: type[T], data: Any, where: str) -> T:
     """The dataclass that `to_json` wrote.
 
-    Args:
-        where: how to call it in an error: a file, then a dotted key.
-
     Raises:
         InvalidConfiguration: unknown key, missing key, wrong type, or a value the class refuses.
     """

@@ -45,7 +45,6 @@ def progress(
         total: how many units there are, or None when nobody knows.
         unit: what is counted ("steps", "documents"); the rate is units per second.
         done: units finished before, by a run that is being resumed.
-        quiet: show nothing (ranks other than the first).
     """
     if quiet:
         yield _Silent()

@@ -46,7 +46,6 @@ def item_keys(purpose: str, seed: int, epoch: int, items: np.ndarray) -> np.ndar
 
     Args:
         purpose: what the draws are for ("swap", "masks"); different names give independent draws.
-        items: int64, numbers of samples, say.
 
     Returns:
         uint64, shaped as `items`.

@@ -323,11 +323,7 @@ def _with_answers(task: TableTask, rows: Sequence[Row], counts: Counter[str]) ->
 
 @dataclass(frozen=True)
 class ReadTask:
-    """A task whose tables were read.
-
-    Attributes:
-        asked: the same as plain values, complete: with it the task can be declared again.
-    """
+    """A task whose tables were read."""
 
     task: Task
     asked: TableTask
@@ -396,10 +392,8 @@ def declare_custom_task(
     """A task from columns: classification of `text` (or of `text` and `pair`) by `label`, or regression.
 
     Args:
-        files: split to file, "train" or "dev" or both.
         labels: the known labels; None takes those of the training file, sorted (as numbers when all are
             numbers).
-        recipe: how to train, taken as it is; None fits the defaults to model and rows.
 
     Raises:
         UsageError, MissingInput, DamagedData, InvalidConfiguration: see `read_task`.

@@ -37,11 +37,7 @@ STRENGTH = 3.0
 
 @dataclass(frozen=True)
 class LinearBaseline:
-    """The scores of a linear model by the task's metrics, or why there are none.
-
-    Attributes:
-        scores: on the development set, empty where it was left out.
-    """
+    """The scores of a linear model by the task's metrics, or why there are none."""
 
     method: str
     scores: Mapping[str, float | None]
@@ -51,9 +47,6 @@ class LinearBaseline:
 
 def linear_baseline(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> LinearBaseline | None:
     """Fit a linear model to the training examples and score it on the development set.
-
-    Args:
-        dev: with their targets; all of them are scored.
 
     Returns:
         None for a task of another kind: options, spans, tags.

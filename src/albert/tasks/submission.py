@@ -76,9 +76,6 @@ def averaged_answers(models: Sequence[tuple[Sequence[Answers], NullThreshold]]) 
 
     What speaks against an answer is measured from each model's own threshold. The probabilities are those of the
     spans' means, scaled so that with the mean probability of no answer they sum to 1.
-
-    Args:
-        models: of each, its answers in the order of the questions, and its threshold.
     """
     thresholds = [threshold for _, threshold in models]
     questions = zip(*(answers for answers, _ in models), strict=True)

@@ -355,11 +355,7 @@ class SplitStatistics:
 def table_statistics(
     task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer | None = None, max_length: int = 512
 ) -> dict[str, SplitStatistics]:
-    """Every split in numbers; rows that cannot be used are counted like others.
-
-    Args:
-        tables: rows by split; "train" is what others are compared with.
-    """
+    """Every split in numbers; rows that cannot be used are counted like others."""
     train = tables.get("train")
     known = set() if train is None else {_texts(task, row) for row in train.rows}
     known_labels = set() if train is None else {label for row in train.rows for label in labels_of(task, row)}

@@ -328,7 +328,11 @@ def rows_as_json_lines(value: Any, name: str) -> str:
     for number, row in enumerate(value, start=1):
         if not isinstance(row, Mapping):
             raise UsageError(f"{name}:{number}", f"is {type(row).__name__}, a dict of columns is expected")
-        kept = {str(key): item for key, item in row.items() if not _is_missing(item)}
+        kept = {
+            str(key): item
+            for key, item in row.items()
+            if item is not None and not (isinstance(item, float) and math.isnan(item))
+        }
         try:
             lines.append(json.dumps(kept, ensure_ascii=False, allow_nan=False, default=_json_value) + "\n")
         except (TypeError, ValueError) as error:
@@ -336,10 +340,6 @@ def rows_as_json_lines(value: Any, name: str) -> str:
     if not lines:
         raise MissingInput(name, "has no rows")
     return "".join(lines)
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _json_value(value: Any) -> Any:

@@ -542,12 +542,8 @@ def _task(args: Evaluate) -> Task:
     if args.data is None and args.dev is None:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert evaluate --help")
     task = find_task(args.task)
-    return task if args.dev is None else _with_file(task, args)
-
-
-def _with_file(task: Task, args: Evaluate) -> Task:
-    files = {args.split or "dev": args.dev} if args.dev is not None else {}
-    return replace(task, source=task.source.with_files(files))
+    files = {} if args.dev is None else {args.split or "dev": args.dev}
+    return replace(task, source=task.source.with_files(files)) if files else task
 
 
 def task_of_model(model: str, revision: str | None, options: TableOptions, dev: Path | None) -> Task:

@@ -167,7 +167,11 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
     stated = next(iter(extra.get("architectures") or []), None)
     architecture = architecture_of(described.in_file.values(), stated)
     require_whole(described, architecture, config, stored.source)
-    beside = {theirs for ours, theirs in described.in_file.items() if not _belongs(ours, theirs, architecture)}
+    # A head goes by its name in the file, which tells a next-sentence head from one for sentence order.
+    named = (
+        (ours if ours.startswith(BACKBONE_PREFIX) else theirs, theirs) for ours, theirs in described.in_file.items()
+    )
+    beside = {theirs for name, theirs in named if not belongs_to(name, architecture)}
     reasons = dict.fromkeys(described.unexpected, "is not a tensor of ALBERT")
     left_out = {*beside, *described.unexpected}
     renamed = model.read(left_out, options.dtype)
@@ -188,11 +192,6 @@ def _hugging_face(source: str | Path, options: ConversionOptions) -> ConversionS
         card=card.read_text(encoding="utf-8") if card.is_file() and QUANTIZATION_KEY not in extra else None,
         directory=directory,
     )
-
-
-def _belongs(ours: str, theirs: str, architecture: str) -> bool:
-    """A head goes by its name in the file, which tells a next-sentence head from one for sentence order."""
-    return belongs_to(ours if ours.startswith(BACKBONE_PREFIX) else theirs, architecture)
 
 
 _PARTS = {"embedding_hidden_mapping_in": "projection", "albert_layer_groups": "layers"}

@@ -187,9 +187,10 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
     for key, value in values.items():
         if isinstance(value, int) and value > _LARGEST_SIZE:
             raise InvalidConfiguration(f"{path}: {key}", f"is {value}, no model has more than {_LARGEST_SIZE}")
-    uneven = _uneven_groups(values)
-    if uneven is not None:
-        values["num_hidden_groups"] = values["num_hidden_layers"]
+    layers, groups = values["num_hidden_layers"], values["num_hidden_groups"]
+    is_uneven = type(layers) is type(groups) is int and layers >= 1 and groups >= 1 and layers % groups > 0
+    if is_uneven:
+        values["num_hidden_groups"] = layers
     config = from_json(AlbertConfig, values, str(path))
     depth = config.num_hidden_layers * config.inner_group_num
     if depth > _MOST_LAYERS:
@@ -197,8 +198,8 @@ def read_config(directory: Path) -> tuple[AlbertConfig, dict[str, Any]]:
             f"{path}: num_hidden_layers", f"gives {depth} layers, at most {_MOST_LAYERS} are read"
         )
     extra = {key: value for key, value in content.items() if key not in (*_FIELDS, UNEVEN_GROUPS_KEY)}
-    if uneven is not None:
-        extra[UNEVEN_GROUPS_KEY] = uneven
+    if is_uneven:
+        extra[UNEVEN_GROUPS_KEY] = groups
     if extra.get("id2label") is None:
         extra.pop("id2label", None)
     else:
@@ -217,13 +218,6 @@ def with_overrides(config: AlbertConfig, overrides: Mapping[str, Any]) -> Albert
         if key not in _FIELDS:
             raise InvalidConfiguration(key, "is not a field of the configuration", did_you_mean(key, _FIELDS))
     return from_json(AlbertConfig, to_json(config) | dict(overrides), "overrides")
-
-
-def _uneven_groups(values: Mapping[str, Any]) -> int | None:
-    layers, groups = values["num_hidden_layers"], values["num_hidden_groups"]
-    if type(layers) is not int or type(groups) is not int or layers < 1 or groups < 1 or layers % groups == 0:
-        return None
-    return groups
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -263,7 +257,10 @@ def write_model(
     objective = sentence_objective(model, keys)
     named = architecture_named(model, objective)
     if tokenizer_directory is not None:
-        keys |= _write_tokenizer(tokenizer_directory, directory, config)
+        tokenizer = load_tokenizer(tokenizer_directory)
+        refuse_foreign_tokenizer(tokenizer, tokenizer_directory, config, {})
+        tokenizer.save(directory)
+        keys |= tokenizer_keys(tokenizer)
     tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
     # The widest one: whoever opens it in the stated type loses nothing.
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
@@ -397,14 +394,6 @@ def _config_of(model: nn.Module) -> AlbertConfig:
     if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
         raise TypeError(f"{type(model).__name__} is not one of the model classes")
     return config
-
-
-def _write_tokenizer(source: Path, directory: Path, config: AlbertConfig) -> dict[str, Any]:
-    """Write all files of a tokenizer, in whichever form it is kept, and return what `config.json` says of it."""
-    tokenizer = load_tokenizer(source)
-    refuse_foreign_tokenizer(tokenizer, source, config, {})
-    tokenizer.save(directory)
-    return tokenizer_keys(tokenizer)
 
 
 def tokenizer_keys(tokenizer: Tokenizer) -> dict[str, Any]:

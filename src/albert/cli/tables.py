@@ -81,9 +81,8 @@ class TablesOptions(TablesAsked):
         for option, folder, _ in places:
             if folder is not None and not folder.is_dir():
                 raise MissingInput(folder, "is not a folder", f"{option} is the folder with the files of the tasks")
-        wanted = {
-            one.task for grid in grids for one in jobs.learnt_tasks(grid, self.declared, [*task_names(self.declared)])
-        }
+        known = [one.task for one in self.declared.tasks]
+        wanted = {one.task for grid in grids for one in jobs.learnt_tasks(grid, self.declared, known)}
         own = jobs.own_files(self.files)
         found, lacking = {}, []
         for option, folder, tasks in places:
@@ -106,11 +105,6 @@ class TablesOptions(TablesAsked):
             if self.threads < 1:
                 raise UsageError("--threads", f"is {self.threads}, at least 1 is needed")
             torch.set_num_threads(self.threads)
-
-
-def task_names(scale: Scale) -> tuple[str, ...]:
-    """The names of all tasks that a scale learns."""
-    return tuple(one.task for one in scale.tasks)
 
 
 # --------------------------------------------------------------------------------------------------------------------

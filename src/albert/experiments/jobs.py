@@ -63,6 +63,9 @@ class Folders:
     def failure(self, job: str) -> Path:
         return self.root / "failures" / f"{job}.json"
 
+    def failures(self, key: str) -> list[Path]:
+        return sorted((self.root / "failures").glob(f"{key}-*.json"))
+
     def claim(self, job: str) -> Path:
         return self.root / "claims" / job
 

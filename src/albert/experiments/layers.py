@@ -30,7 +30,7 @@ from albert.experiments.curves import BLUE, COLORS, GREY, MARKERS, ORANGE, bare,
 from albert.experiments.quickstart import split_chapters
 from albert.finetuning.data import PreparedSplit, encode_split, read_examples
 from albert.finetuning.evaluation import Evaluation, evaluate_directory, evaluation_of, predicted_of
-from albert.finetuning.model import OpenedForTask, open_for_task
+from albert.finetuning.model import open_for_task
 from albert.inference.early_exit import EarlyExit, early_exit_of
 from albert.inference.engine import InferencePrecision, PackedModel, choose_precision, use_fast_encoders
 from albert.inference.inspection import layer_movement
@@ -311,13 +311,15 @@ def depth_curve(
                 bar.advance()
     points, baseline = [], None
     for way, rows, taken in zip(ways, found, seconds, strict=True):
-        scores, baseline = _scored(task, prepared, opened, rows)
+        predicted = predicted_of(task.target, prepared, rows.outputs, opened.label_columns)
+        evaluation = evaluation_of(task, prepared, predicted, opened.threshold, time.perf_counter())
+        baseline = evaluation.baseline
         points.append(
             DepthPoint(
                 depth=way.depth,
                 patience=None if way.early is None else way.early.patience,
                 mean_depth=float(np.mean(rows.depths)),
-                scores=scores,
+                scores=evaluation.scores,
                 milliseconds=1000 * statistics.median(taken) / len(examples),
                 gflops=_flops(config, prepared.features.sequences, rows.depths) / len(examples) / 1e9,
             )
@@ -360,14 +362,6 @@ class _Way:
         n_options = features.n_options if isinstance(features, OptionFeatures) else 1
         rows = self.early.rows(ids, types, [n_options] * (len(ids) // n_options))
         return _Found([row for row, _ in rows], np.array([depth for _, depth in rows]))
-
-
-def _scored(
-    task: Task, prepared: PreparedSplit, opened: OpenedForTask, found: _Found
-) -> tuple[Mapping[str, float | None], Mapping[str, float | None] | None]:
-    predicted = predicted_of(task.target, prepared, found.outputs, opened.label_columns)
-    evaluation = evaluation_of(task, prepared, predicted, opened.threshold, time.perf_counter())
-    return evaluation.scores, evaluation.baseline
 
 
 def _flops(config: AlbertConfig, sequences: Sequences, depths: np.ndarray) -> float:

@@ -357,7 +357,8 @@ def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folder
             values = {seed: reading.figure(column, row, arm, keys[seed]) for seed, arm in arms.items()}
             known = {seed: value for seed, value in values.items() if value is not None}
             cells[column.name] = Cell(known, len(arms))
-        given_up = tuple(line for key in keys.values() for line in _failures(key, folders))
+        failures = [read_json_object(path) for key in keys.values() for path in folders.failures(key)]
+        given_up = tuple(f"{one['job']}: {one['why']}" for one in failures)
         rows.append(RowOutcome(row=row, keys=keys, cells=cells, given_up=given_up))
     return Outcome(grid=grid, rows=tuple(rows), done=done, wanted=wanted)
 
@@ -388,12 +389,6 @@ def _kind(job: Job) -> str:
             return "fine-tunings"
         case Speed():
             return "timings"
-
-
-def _failures(key: str, folders: Folders) -> Iterator[str]:
-    for path in sorted(folders.failure(key).parent.glob(f"{key}-*.json")):
-        found = read_json_object(path)
-        yield f"{found['job']}: {found['why']}"
 
 
 @dataclass(frozen=True)

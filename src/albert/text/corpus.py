@@ -281,7 +281,9 @@ def read_files(
         report.files += 1
         before = report.documents_in, report.bytes_in, report.documents, report.bytes
         position = Position(advance)
-        for document in reader_of(file.kind)(file, reading, report, position.reached):
+        module, _, function = FORMATS[file.kind].reader.partition(":")
+        read: Reader = getattr(load_by_name(module, FORMATS[file.kind].extra), function)
+        for document in read(file, reading, report, position.reached):
             if not document.text or document.text.isspace():
                 report.drop(EMPTY, size_in_bytes(document.text))
                 continue
@@ -292,12 +294,6 @@ def read_files(
         sources.append(SourceCounts(file.name, file.size, *(b - a for a, b in zip(before, after, strict=True))))
         report.files_empty += sources[-1].documents_in == 0
     report.sources += tuple(sources)
-
-
-def reader_of(kind: Kind) -> Reader:
-    """What reads files of a kind."""
-    module, _, function = FORMATS[kind].reader.partition(":")
-    return getattr(load_by_name(module, FORMATS[kind].extra), function)
 
 
 # --------------------------------------------------------------------------------------------------------------------

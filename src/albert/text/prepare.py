@@ -444,7 +444,9 @@ def assemble(parts: Sequence[CorpusPart], tokenizer: Tokenizer, output: Path, re
             for old, new in names.items():
                 _link(part.directory / old, directory / new)
                 known[new] = part.sums[old]
-        _join([part.directory / SHOWN_NAME for part in parts], directory / SHOWN_NAME)
+        shown = [part.directory / SHOWN_NAME for part in parts if (part.directory / SHOWN_NAME).is_file()]
+        if shown:
+            (directory / SHOWN_NAME).write_bytes(b"".join(place.read_bytes() for place in shown))
         tokenizer.save(directory)
         save_json(directory / DESCRIPTION_NAME, description)
     return description
@@ -520,12 +522,6 @@ def _shard_files(description: CorpusDescription) -> list[str]:
         for shard in shards
         for pattern in (TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME)
     ]
-
-
-def _join(places: Sequence[Path], joined: Path) -> None:
-    contents = [place.read_bytes() for place in places if place.is_file()]
-    if contents:
-        joined.write_bytes(b"".join(contents))
 
 
 def _link(old: Path, new: Path) -> None:

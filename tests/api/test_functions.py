@@ -180,7 +180,9 @@ def test_what_is_missing_is_said_with_what_it_is(call, line):
 def test_a_recipe_is_a_file_or_a_dict_as_for_the_command(reviews, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr("albert.api.tasks.run_finetune", lambda args: asked.append(args))
-    monkeypatch.setattr("albert.api.functions.run_pretrain", lambda args: asked.append(args))
+    monkeypatch.setattr(
+        "albert.api.functions.run_pretrain", lambda args: asked.append(args) or object.__new__(PretrainResult)
+    )
     recipe = {"train": str(reviews), "text": "review", "model": "tiny", "learning_rate": 0.5, "depth": 1}
     (tmp_path / "mine.json").write_text(json.dumps(recipe))
     (tmp_path / "mine.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in recipe.items()))

@@ -12,6 +12,7 @@ from tests.api.conftest import files_of, make_reviews
 
 import albert
 from albert.api import options
+from albert.api.functions import PretrainResult
 from albert.api.keywords import by_keyword, keywords_of
 from albert.cli.commands import FinetuneCommand
 from albert.cli.main import run
@@ -189,7 +190,7 @@ def test_a_recipe_is_a_file_or_a_dict_as_for_the_command(reviews, tmp_path, monk
     for given in (tmp_path / "mine.toml", str(tmp_path / "mine.json"), recipe):
         albert.finetune(recipe=given, lr=0.25, output=tmp_path / "out")
         words = ["--recipe", str(tmp_path / "mine.toml"), "--lr", "0.25", "--output", str(tmp_path / "out")]
-        by_command = parse(options.Finetune, words[2:], "", None, option_file(FinetuneCommand, words))
+        by_command = parse(options.Finetune, words[2:], "", option_file(FinetuneCommand, words))
         assert vars(asked.pop()) == vars(by_command)
     (tmp_path / "pre.toml").write_text("batch_size = 64\n[optimizer]\nlearning_rate = 1\n")
     for given in (tmp_path / "pre.toml", {"batch_size": 64, "optimizer": {"learning_rate": 1}}):

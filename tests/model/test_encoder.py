@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from albert.model import encoder
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import AttentionBlock
 from albert.model.packing import pack
@@ -115,3 +116,19 @@ def test_a_shared_block_is_prepared_once_a_forward_pass(config, sequences_of, mo
     (matrices,) = calls
     assert {matrix.dtype for matrix in matrices} == {torch.bfloat16 if precision == "bf16" else torch.float32}
     assert matrices.joined.shape == (3 * config.hidden_size, config.hidden_size)
+
+
+@pytest.mark.parametrize("at_once", [7, 1 << 16])
+def test_gelu_in_training_is_torchs(monkeypatch, at_once):
+    monkeypatch.setattr(encoder, "ACTIVATED_AT_ONCE", at_once)
+    inputs = torch.linspace(-12, 12, 4 * 25, dtype=torch.float64).view(4, 25).t().requires_grad_()  # not contiguous
+    gelu = encoder.ACTIVATIONS["gelu_new"]
+    for dtype, tolerance in ((torch.float64, 1e-13), (torch.float32, 1e-6), (torch.bfloat16, 8e-3)):
+        found, expected = encoder.activate(inputs.to(dtype), gelu), gelu(inputs)
+        assert found.dtype == dtype and "TanhGelu" in found.grad_fn.name()
+        torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+        slopes = [
+            torch.autograd.grad(values.double().sum(), inputs, retain_graph=True)[0] for values in (found, expected)
+        ]
+        torch.testing.assert_close(*slopes, rtol=tolerance, atol=tolerance)
+    assert torch.autograd.gradcheck(lambda x: encoder.activate(x, gelu), inputs)

@@ -24,12 +24,13 @@ def at_once(transformed, words, bias, labels):
     return functional.cross_entropy(exact, labels, reduction="none"), exact.argmax(1) == labels
 
 
-@pytest.mark.parametrize("pieces", [1, 100, 250, 1 << 22])
+@pytest.mark.parametrize("pieces", [(1, 1), (100, 50), (250, 250), (250, 1 << 19), (1 << 22, 60), (1 << 22, 1 << 19)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize(("items", "vocabulary"), [(1, 2), (17, 50), (5, 1000), (0, 30)])
 def test_losses_answers_and_gradients_are_those_of_all_logits(monkeypatch, items, vocabulary, dtype, weighted, pieces):
-    monkeypatch.setattr(kernel, "LOGITS_AT_ONCE", pieces)
+    for name, logits in zip(("LOGITS_AT_ONCE", "LOGITS_IN_CACHE"), pieces, strict=True):
+        monkeypatch.setattr(kernel, name, logits)
     parts, labels = operands(items, vocabulary, dtype)
     weights = torch.linspace(-1, 2, items, dtype=dtype) if weighted else torch.ones(items, dtype=dtype)
     found, expected = [], []
@@ -55,6 +56,12 @@ def test_under_autocast_products_alone_are_narrow():
     for mine, other in zip(torch.autograd.grad(losses.mean(), parts), exactly, strict=True):
         assert mine.dtype == torch.float32
         assert float((mine - other).norm()) < 0.01 * float(other.norm())
+
+
+def test_of_equal_logits_the_first_is_the_answer():
+    words = torch.tensor([[1.0], [2.0], [2.0], [0.0]])
+    _, right = streamed_cross_entropy(torch.ones(4, 1), words, torch.zeros(4), torch.arange(4))
+    assert right.tolist() == [False, True, False, False]
 
 
 def test_no_more_logits_than_a_piece_are_kept():

@@ -19,7 +19,8 @@ from albert.model.config import (
     seen_pairs,
     sharing_plan,
 )
-from albert.model.heads import LOGITS_AT_ONCE
+from albert.model.encoder import ACTIVATED_AT_ONCE
+from albert.model.heads import LOGITS_AT_ONCE, LOGITS_IN_CACHE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -399,13 +400,18 @@ def _update_at_once(config: AlbertConfig) -> int:
 def _cross_entropy_workspace(config: AlbertConfig, masked: int, precision: str) -> int:
     """Bytes of the backward pass over the vocabulary: gradients of its embeddings, and logits of a few tokens.
 
-    The logits of the tokens before are still there when the next ones come.
+    The logits of the tokens before are still there when the next ones come, in the type of products and, of those that
+    are computed at a time, in float32.
     """
     product, words = BYTES[precision], config.vocab_size * config.embedding_size
-    at_once = max(1, LOGITS_AT_ONCE // config.vocab_size)
-    one = config.vocab_size * (FP32 + (product if precision == "bf16" else 0))
+    at_once, in_cache = (max(1, n // config.vocab_size) for n in (LOGITS_AT_ONCE, LOGITS_IN_CACHE))
     first, second = min(masked, at_once), min(max(0, masked - at_once), at_once)
-    return words * FP32 + max(first * one + words * product, (first + second) * one)
+    computed = config.vocab_size * min(first, in_cache)
+    narrow = config.vocab_size * product
+    at_logits = computed * (FP32 + (product if precision == "bf16" else 0)) + (
+        computed * FP32 if masked > in_cache else 0
+    )
+    return words * FP32 + max(first * narrow + computed * FP32 + words * product, (first + second) * narrow + at_logits)
 
 
 def _topmost_layers_workspace(config: AlbertConfig, tokens: int, precision: str, kept: int) -> int:
@@ -417,6 +423,8 @@ def _topmost_layers_workspace(config: AlbertConfig, tokens: int, precision: str,
     e, h, f, product = config.embedding_size, config.hidden_size, config.intermediate_size, BYTES[precision]
     words = config.vocab_size * e * FP32
     of_feed_forward = product * (tokens * (f + h) + f * h)
+    if config.hidden_act == "gelu_new":  # whose forward pass needs memory: its input, and what is computed at a time
+        of_feed_forward = max(of_feed_forward, product * tokens * f + 5 * FP32 * min(ACTIVATED_AT_ONCE, tokens * f))
     plan = sharing_plan(config)
     attention = 4 * h * h if len(plan) > n_attention_blocks(config) else 0
     feed_forward = 2 * h * f if len(plan) > n_feed_forward_blocks(config) else 0

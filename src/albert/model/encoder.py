@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
@@ -26,6 +27,52 @@ ACTIVATIONS: dict[str, nn.Module] = {
     "tanh": nn.Tanh(),
 }
 """By transformers' names; the reference's "gelu" is the tanh form, here "gelu_new"."""
+
+ACTIVATED_AT_ONCE = 1 << 16
+"""Elements whose GELU is computed at a time: with the intermediate results they stay in the processor's cache."""
+_LINEAR = torch.tensor(math.sqrt(8 / math.pi), dtype=torch.float64)
+_MINUS_TWICE_LINEAR = -2 * _LINEAR
+_CUBIC = math.sqrt(8 / math.pi) * 0.044715
+
+
+def activate(inputs: Float[Tensor, "rows F"], activation: nn.Module) -> Float[Tensor, "rows F"]:
+    """The activation of the inputs; in training on a CPU the tanh form of GELU is a function of its own."""
+    on_cpu = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
+    learns = torch.is_grad_enabled() and inputs.requires_grad
+    return (
+        _TanhGelu.apply(inputs) if learns and on_cpu and activation is ACTIVATIONS["gelu_new"] else activation(inputs)
+    )
+
+
+class _TanhGelu(torch.autograd.Function):
+    """½ x (1 + tanh(√(2/π) (x + 0.044715 x³))) (Hendrycks and Gimpel, 2016), as x σ(x (a + b x²)) with a = √(8/π).
+
+    The logistic function takes a fifth of the time of torch's tanh, and the slope is made with the value: it is kept in
+    place of the inputs. Computed in float32.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor) -> Tensor:
+        values, slopes = (torch.empty_like(inputs, memory_format=torch.contiguous_format) for _ in range(2))
+        exact = torch.promote_types(inputs.dtype, torch.float32)
+        memory = torch.empty(5, min(ACTIVATED_AT_ONCE, values.numel()), dtype=exact)
+        runs = [run.view(-1).split(ACTIVATED_AT_ONCE) for run in (inputs.contiguous(), values, slopes)]
+        for of_inputs, of_values, of_slopes in zip(*runs, strict=True):
+            x, inner, share, value, slope = memory[:, : len(of_inputs)].unbind(0)
+            torch.addcmul(_LINEAR, x.copy_(of_inputs), x, value=_CUBIC, out=inner)
+            torch.mul(x, torch.mul(x, inner, out=share).sigmoid_(), out=value)
+            of_values.copy_(value)
+            # The slope is σ + x σ (1 - σ) (a + 3 b x²), and a + 3 b x² is 3 (a + b x²) - 2 a.
+            torch.addcmul(value, value, share, value=-1, out=slope)
+            torch.add(_MINUS_TWICE_LINEAR, inner, alpha=3, out=inner)
+            of_slopes.copy_(torch.addcmul(share, slope, inner, out=slope))
+        ctx.save_for_backward(slopes)
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # type: ignore[override]
+        return gradients[0] * ctx.saved_tensors[0]
 
 
 class FeedForwardMatrices(NamedTuple):
@@ -58,7 +105,7 @@ class FeedForwardBlock(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "rows H"], matrices: FeedForwardMatrices) -> Float[Tensor, "rows H"]:
         """Transform every row by itself."""
-        wide = self.activation(linear(hidden, matrices.intermediate, matrices.intermediate_bias))
+        wide = activate(linear(hidden, matrices.intermediate, matrices.intermediate_bias), self.activation)
         return self.layer_norm(hidden + self.dropout(linear(wide, matrices.output, matrices.output_bias)))
 
 

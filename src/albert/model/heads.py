@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from albert.model.attention import in_product_type
 from albert.model.config import AlbertConfig
-from albert.model.encoder import ACTIVATIONS
+from albert.model.encoder import ACTIVATIONS, activate
 from albert.model.packing import with_spare_rows
 from albert.runtime.devices import linear, product
 
@@ -23,6 +23,8 @@ from albert.runtime.devices import linear, product
 
 LOGITS_AT_ONCE = 1 << 22
 """Elements: 16 MiB in float32. The logits of one token are never divided."""
+LOGITS_IN_CACHE = 1 << 19
+"""Elements: 2 MiB in float32, of which losses and probabilities are computed at a time on a CPU."""
 LOGITS_AT_ONCE_ON_A_GPU = 1 << 28
 """Elements: a gigabyte in float32, since each part is a dozen kernels of its own."""
 
@@ -52,12 +54,12 @@ class _StreamedCrossEntropy(torch.autograd.Function):
         operands = (in_product_type(transformed), in_product_type(words), in_product_type(bias))
         losses, normalizers = (torch.empty_like(labels, dtype=_exact(words)) for _ in range(2))
         right = torch.empty_like(labels, dtype=torch.bool)
-        for part in _parts(transformed, words):
+        for part in _parts(transformed, words, LOGITS_IN_CACHE):
             logits = _logits(operands, part)
-            of_label = labels[part, None]
-            losses[part] = -logits.log_softmax(1).gather(1, of_label)[:, 0]
-            normalizers[part] = logits.gather(1, of_label)[:, 0] + losses[part]
-            right[part] = logits.argmax(1) == labels[part]
+            of_label, largest = logits.gather(1, labels[part, None]), logits.amax(1, keepdim=True)
+            right[part] = _is_largest(logits, labels[part], of_label == largest)
+            normalizers[part] = (logits.sub_(largest).exp_().sum(1, keepdim=True).log_() + largest)[:, 0]
+            losses[part] = normalizers[part] - of_label[:, 0]
         ctx.save_for_backward(*operands, labels, normalizers)
         ctx.types = (transformed.dtype, words.dtype, bias.dtype)
         ctx.mark_non_differentiable(right)
@@ -70,23 +72,34 @@ class _StreamedCrossEntropy(torch.autograd.Function):
         transformed, words, bias, labels, normalizers = ctx.saved_tensors
         of_transformed = torch.empty_like(transformed)
         of_words, of_bias = (torch.zeros_like(weight, dtype=_exact(weight)) for weight in (words, bias))
-        for part in _parts(transformed, words):
-            of_logits = _logits((transformed, words, bias), part).sub_(normalizers[part, None]).exp_()
-            of_logits[torch.arange(len(of_logits), device=of_logits.device), labels[part]] -= 1
-            of_bias.addmv_(of_logits.t(), of_losses[part])
-            narrow, weights = of_logits.to(words.dtype), of_losses[part, None]  # weigh E columns instead of V
+        for part in _parts(transformed, words, LOGITS_AT_ONCE):
+            narrow = words.new_empty(part.stop - part.start, len(words))
+            for rows in _parts(transformed[part], words, LOGITS_IN_CACHE):
+                each = slice(part.start + rows.start, part.start + rows.stop)
+                of_logits = _logits((transformed, words, bias), each).sub_(normalizers[each, None]).exp_()
+                of_logits[torch.arange(len(of_logits), device=of_logits.device), labels[each]] -= 1
+                of_bias.addmv_(of_logits.t(), of_losses[each])
+                narrow[rows] = of_logits
+            weights = of_losses[part, None]  # weigh E columns instead of V
             of_transformed[part] = product(narrow, words.t()) * weights
             of_words += product(narrow.t(), (transformed[part] * weights).to(words.dtype).t())
         return *(x.to(t) for x, t in zip((of_transformed, of_words, of_bias), ctx.types, strict=True)), None
 
 
-def _parts(transformed: Tensor, words: Tensor) -> list[slice]:
-    items = _items_at_once(transformed, len(words))
-    return [slice(first, first + items) for first in range(0, len(transformed), items)]
+def _parts(items: Tensor, words: Tensor, logits: int) -> list[slice]:
+    at_once = max(1, (logits if items.device.type == "cpu" else LOGITS_AT_ONCE_ON_A_GPU) // len(words))
+    return [slice(first, min(first + at_once, len(items))) for first in range(0, len(items), at_once)]
 
 
-def _items_at_once(items: Tensor, vocabulary: int) -> int:
-    return max(1, (LOGITS_AT_ONCE if items.device.type == "cpu" else LOGITS_AT_ONCE_ON_A_GPU) // vocabulary)
+def _is_largest(logits: Tensor, labels: Tensor, as_large: Tensor) -> Tensor:
+    """Whether the label is the first of the largest logits, given whether its logit is as large as the largest one.
+
+    Looking for the place of the largest takes as long as all the rest, so it is done for those alone."""
+    if logits.device.type != "cpu":
+        return logits.argmax(1) == labels
+    found = as_large[:, 0]
+    found[found.clone()] = logits[found].argmax(1) == labels[found]
+    return found
 
 
 def _logits(operands: tuple[Tensor, Tensor, Tensor], part: slice) -> Tensor:
@@ -147,7 +160,7 @@ class MaskedLanguageModelHead(nn.Module):
         return torch.cat(losses), torch.cat(right)
 
     def _transformed(self, hidden: Float[Tensor, "masked H"]) -> Float[Tensor, "masked E"]:
-        return self.layer_norm(self.activation(linear(hidden, self.dense.weight, self.dense.bias)))
+        return self.layer_norm(activate(linear(hidden, self.dense.weight, self.dense.bias), self.activation))
 
 
 class SentenceOrderHead(nn.Module):

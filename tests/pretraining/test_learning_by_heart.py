@@ -19,8 +19,8 @@ from albert.runtime.environment import world
 from albert.training.update import update
 
 DOCUMENTS, SENTENCES, TOKENS = 3, 3, 4
-STEPS, LAST = 200, 20
-"""Updates, and the last ones, whose answers count."""
+STEPS, LAST, RATE = 140, 20, 5e-3
+"""Updates, the last ones, whose answers count, and the highest rate."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_a_few_documents_are_learnt_by_heart(objective, documents, corpus_of, ti
     samples = PretrainingSamples(corpus_of(documents), sequences, MaskingRecipe(max_ngram=1), 0)
     # Weights of 0.02, right for 2,500 dimensions, would hold so narrow a network on a plateau for most of the time.
     model = AlbertForPreTraining(replace(tiny_recipe.model, embedding_size=32, hidden_size=64, initializer_range=0.1))
-    optimizer = build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=3e-3, beta2=0.98), model)
+    optimizer = build_optimizer(OptimizerRecipe(kind="adamw", learning_rate=RATE, beta2=0.98), model)
     batches = PretrainingBatches(samples, 24, 24)
     right: dict[str, float] = {}
     asked: dict[str, int] = {}
@@ -46,7 +46,7 @@ def test_a_few_documents_are_learnt_by_heart(objective, documents, corpus_of, ti
             optimizer,
             batches.micro_batches(step, 0, 1),
             pretraining_objective,
-            learning_rate=3e-3 * min(1, (step + 1) / 20) * min(1, 2 * (1 - step / STEPS)),
+            learning_rate=RATE * min(1, (step + 1) / 20) * min(1, 2 * (1 - step / STEPS)),
             clip_norm=1.0,
             precision="fp32",
             device=torch.device("cpu"),

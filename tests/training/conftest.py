@@ -125,6 +125,7 @@ def learn(make_model, tmp_path):
             "before_step": None,
             "meter": None,
             "loggers": (),
+            "compute_workers": 1,
         }
         settings |= {key: changes.pop(key) for key in settings.keys() & changes.keys()}
         run = RunFolder(tmp_path / name)

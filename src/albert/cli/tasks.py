@@ -35,11 +35,12 @@ from albert.tasks.task import Option, Pair, Published, QuestionInContext, Single
 def show_figures(console: Console, figures: Mapping[str, Any]) -> None:
     """Print how a run learns, before it does; for the figures see `TaskRun.figures`."""
     factor = figures["rate_factor"]
+    workers = f", {figures['workers']} workers" if figures["workers"] > 1 else ""
     why = "" if factor == 1 else f" ({factor:.3g} times the recipe's for H below {FULL_WIDTH})"
     console.print(
         f"learning rate {figures['learning_rate']:.3g}{why}, batch size {figures['batch_size']:,}, "
         f"{figures['epochs']:.3g} epochs of {figures['examples']:,} examples: {figures['steps']:,} updates; "
-        f"at most {figures['max_length']:,} tokens, {figures['precision']} on {figures['device']}",
+        f"at most {figures['max_length']:,} tokens, {figures['precision']} on {figures['device']}{workers}",
         markup=False,
     )
     console.file.flush()

@@ -165,6 +165,7 @@ class EncodedPairs:
         """One process's share of the batch of update number `step`."""
         members = batch_members(len(self), self.batch_size, self.seed, step)[rank::world_size]
         both = np.concatenate([members, members + len(self)])
+        # Every text is compared with all others of the batch, so that workers cannot share it.
         return [PairBatch(pack_members(self.sequences, both), torch.from_numpy(self.texts[both]))]
 
 

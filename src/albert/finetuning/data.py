@@ -33,6 +33,7 @@ from albert.tasks.metrics import continues_nothing, tag_scheme
 from albert.tasks.race import OptionFeatures, option_features
 from albert.tasks.task import Labels, Option, Span, Tags, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
+from albert.training.update import equal_parts
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class TaskBatches:
         micro_batch_tokens: tokens that go through the model at once; a longer single example goes alone.
         n_options: sequences of one example, which follow each other and stay together.
         per_token: whether `targets` are those of tokens; then an example is a sequence.
+        workers: that compute at the same time; each gets a part of every micro-batch, with about as many tokens.
     """
 
     sequences: Sequences
@@ -84,6 +86,7 @@ class TaskBatches:
     micro_batch_tokens: int
     n_options: int = 1
     per_token: bool = False
+    workers: int = 1
 
     @property
     def n_examples(self) -> int:
@@ -98,7 +101,8 @@ class TaskBatches:
         """Indices of the examples in each of these micro-batches."""
         members = batch_members(self.n_examples, self.batch_size, self.seed, step)[rank::world_size]
         lengths = self.sequences.lengths.reshape(-1, self.n_options).sum(axis=1)
-        return split_by_tokens(members, lengths, self.micro_batch_tokens)
+        pieces = split_by_tokens(members, lengths, self.micro_batch_tokens)
+        return [piece[part] for piece in pieces for part in equal_parts(lengths[piece], self.workers)]
 
     def sequences_of(self, members: np.ndarray) -> np.ndarray:
         """Indices of the sequences of some examples, in their order."""

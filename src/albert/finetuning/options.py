@@ -78,10 +78,10 @@ class LearningPlan:
     epochs: float
     rate_factor: float
 
-    def figures(self, learning_rate: float, precision: str, device: str) -> dict[str, Any]:
+    def figures(self, learning_rate: float, precision: str, device: str, workers: int = 1) -> dict[str, Any]:
         """How a run learns: `learning_rate` at its peak, `rate_factor` (by which the recipe's was multiplied for the
-        model's width), `batch_size`, `epochs`, `steps` (updates), `examples`, `max_length` in tokens, `precision` and
-        `device`."""
+        model's width), `batch_size`, `epochs`, `steps` (updates), `examples`, `max_length` in tokens, `precision`,
+        `device` and `workers` (threads that compute at the same time)."""
         return {
             "learning_rate": learning_rate,
             "rate_factor": self.rate_factor,
@@ -92,6 +92,7 @@ class LearningPlan:
             "max_length": self.recipe.max_length,
             "precision": precision,
             "device": device,
+            "workers": workers,
         }
 
 

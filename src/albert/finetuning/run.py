@@ -68,6 +68,7 @@ from albert.text.tokenizer import Tokenizer
 from albert.training.logging import TrainingPlan, TrainingResult
 from albert.training.loop import train
 from albert.training.run_folder import RunFolder
+from albert.training.update import training_workers
 
 # --------------------------------------------------------------------------------------------------------------------
 # A fine-tuning run: training, evaluation, and the files it writes.
@@ -190,6 +191,7 @@ class TaskRun:
             "advice": advice(evaluation.scores, evaluation.baseline, linear),
             "selection": selection.to_json(),
             "computed_in": self.computing.precision,
+            "workers": self.batches.workers,
             "further_scores": {split: dict(each.scores) for split, each in further.items()},
             "identity": identity,
         }
@@ -203,7 +205,7 @@ class TaskRun:
     def figures(self) -> dict[str, Any]:
         """How the run learns; see `LearningPlan.figures`."""
         rate = optimizer_of(self.settings, self.recipe).learning_rate
-        return self.plan.figures(rate, self.computing.precision, self.computing.device.type)
+        return self.plan.figures(rate, self.computing.precision, self.computing.device.type, self.batches.workers)
 
     def _linear_baseline(self) -> dict[str, Any] | None:
         """What a linear model reaches on the same rows, as plain values; None where the task has none."""
@@ -253,6 +255,7 @@ class TaskRun:
             save_model=self._save,
             evaluate=evaluate if settings.evaluation_interval else None,
             description=f"Fine-tuning on {self.task.title}",
+            compute_workers=self.batches.workers,
         )
 
     def _save(self, directory: Path) -> None:
@@ -308,7 +311,9 @@ class TaskRun:
 # The training examples or windows that are used, and their batches.
 
 
-def task_batches(task: Task, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings) -> TaskBatches:
+def task_batches(
+    task: Task, split: PreparedSplit, recipe: TaskRecipe, settings: FinetuningSettings, workers: int = 1
+) -> TaskBatches:
     """The batches of a run.
 
     Raises:
@@ -336,6 +341,7 @@ def task_batches(task: Task, split: PreparedSplit, recipe: TaskRecipe, settings:
         settings.micro_batch_tokens,
         features.n_options if isinstance(features, OptionFeatures) else 1,
         isinstance(features, TagFeatures),
+        workers,
     )
 
 
@@ -428,7 +434,7 @@ def finetune(
         dev_split = prepare_split(task, data, "dev", started.tokenizer, recipe)
         further, absent = _further_splits(task, data, started.tokenizer, recipe)
         started = replace(started, notes=(*started.notes, *absent))
-        batches = task_batches(task, train_split, recipe, settings)
+        batches = task_batches(task, train_split, recipe, settings, training_workers(device, ranks))
         work = TaskRun(
             task=task,
             started=started,

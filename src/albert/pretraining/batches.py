@@ -18,7 +18,7 @@ from albert.pretraining.sampling import PretrainingSamples, Sample, Samples
 from albert.pretraining.segments import NO_LABEL
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.shards import TokenCorpus
-from albert.training.update import Batch, Sums
+from albert.training.update import Batch, Sums, equal_parts
 
 # --------------------------------------------------------------------------------------------------------------------
 # Several corpora as one stream of samples, by weight (paper Table 7: additional data).
@@ -218,6 +218,7 @@ class PretrainingBatches:
 
     Args:
         batch_size: B, sequences over all ranks and micro-batches.
+        workers: that compute at the same time; each gets a part of every micro-batch, with about as many tokens.
     """
 
     def __init__(
@@ -226,8 +227,9 @@ class PretrainingBatches:
         batch_size: int,
         micro_batch_size: int,
         hard_examples: HardExamplesRecipe = ALL_ALIKE,
+        workers: int = 1,
     ) -> None:
-        self._samples, self._hard_examples = samples, hard_examples
+        self._samples, self._hard_examples, self._workers = samples, hard_examples, workers
         self._batch_size, self._micro_batch_size = batch_size, micro_batch_size
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[PretrainingBatch]:
@@ -235,16 +237,20 @@ class PretrainingBatches:
         first = step * self._batch_size
         numbers = np.arange(first + rank, first + self._batch_size, world_size)
         focus = self._hard_examples.focus_of(step)
-        return [replace(batch, focus=focus) for batch in micro_batches(self._samples, numbers, self._micro_batch_size)]
+        made = micro_batches(self._samples, numbers, self._micro_batch_size, self._workers)
+        return [replace(batch, focus=focus) for batch in made]
 
 
-def micro_batches(samples: SampleSource, numbers: np.ndarray, micro_batch_size: int) -> Iterator[PretrainingBatch]:
-    """Samples in micro-batches."""
+def micro_batches(
+    samples: SampleSource, numbers: np.ndarray, micro_batch_size: int, parts: int = 1
+) -> Iterator[PretrainingBatch]:
+    """Samples in micro-batches, each cut into parts of about as many tokens."""
     at_once = max(1, samples.preferred_batch // micro_batch_size) * micro_batch_size
     for begin in range(0, len(numbers), at_once):
         made = samples.batch(numbers[begin : begin + at_once])
         for i in range(0, len(made.lengths), micro_batch_size):
-            yield batch_of(made.part(i, i + micro_batch_size))
+            for part in equal_parts(made.lengths[i : i + micro_batch_size], parts):
+                yield batch_of(made.part(i + part.start, i + part.stop))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -27,12 +27,13 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
-from albert.runtime.devices import autocast, pick_device
+from albert.runtime.devices import autocast, pick_device, share_out
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
 from albert.training.run_folder import RunFolder
+from albert.training.update import Sums
 
 EVALUATION_SEED = 20190926
 """Held-out samples are the same for every model and every run; the date of the paper's first version."""
@@ -78,16 +79,24 @@ class HeldOutSamples:
             model: an `AlbertForPreTraining` in evaluation mode on `device`.
         """
         sums: dict[str, float] = {}
-        with torch.inference_mode(), progress("Evaluating", len(self.batches), "batches", quiet=quiet) as bar:
-            right: list[np.ndarray] = []
-            for batch in self.batches:
-                with autocast(device, precision):
-                    found = pretraining_objective(model, batch.to(device), right)
-                for name in batch.counts:
-                    for kind, values in (("loss", found.losses), ("accuracy", found.correct)):
-                        key = f"{name}_{kind}"
-                        sums[key] = sums.get(key, 0.0) + float(values[name])
+        right: list[np.ndarray] = []
+        with progress("Evaluating", len(self.batches), "batches", quiet=quiet) as bar:
+
+            def compute(batch: PretrainingBatch) -> tuple[Sums, list[np.ndarray]]:
+                hits: list[np.ndarray] = []
+                with torch.inference_mode(), autocast(device, precision):
+                    found = pretraining_objective(model, batch.to(device), hits)
                 bar.advance()
+                return found, hits
+
+            by_workers = device.type == "cpu" and len(self.batches) > 1
+            each = share_out(compute, self.batches) if by_workers else [compute(batch) for batch in self.batches]
+        for batch, (found, hits) in zip(self.batches, each, strict=True):
+            right += hits
+            for name in batch.counts:
+                for kind, values in (("loss", found.losses), ("accuracy", found.correct)):
+                    key = f"{name}_{kind}"
+                    sums[key] = sums.get(key, 0.0) + float(values[name])
         counts = {key: self.counts[key.rsplit("_", 1)[0]] for key in sums}
         means = {key: total / counts[key] for key, total in sums.items() if counts[key]}
         return {**means, **self.baselines(), **self._repetition(right), "sequences": float(self.n_sequences)}

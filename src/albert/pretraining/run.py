@@ -64,7 +64,7 @@ from albert.training.logging import Curves, Logger, Meter, TrainingPlan, Trainin
 from albert.training.loop import train
 from albert.training.run_folder import RunFolder
 from albert.training.state import TrainingState, training_tensors, write_training_state
-from albert.training.update import Batch, BatchSource
+from albert.training.update import Batch, BatchSource, training_workers
 
 # --------------------------------------------------------------------------------------------------------------------
 # What the training loop is told by a recipe.
@@ -310,6 +310,7 @@ class _Run:
             loggers=self.loggers,
             description="Pre-training",
             called=called,
+            compute_workers=self._workers(called),
         )
         set_dropout_of(result.steps - 1)  # a run that had taken all its updates took none now
         if gather is not None:
@@ -351,7 +352,13 @@ class _Run:
         recipe = self.recipe
         if called is not None:
             return FixedBatches(self.samples, recipe.batch_size, called.shape, recipe.hard_examples)
-        return PretrainingBatches(self.samples, recipe.batch_size, recipe.micro_batch_size, recipe.hard_examples)
+        return PretrainingBatches(
+            self.samples, recipe.batch_size, recipe.micro_batch_size, recipe.hard_examples, self._workers(called)
+        )
+
+    def _workers(self, called: PretrainingLoss | None) -> int:
+        """Threads that train at the same time: one where a graph is compiled for micro-batches of a fixed shape."""
+        return training_workers(self.place, world()) if called is None else 1
 
     def _begin(self, start: StartRecord, optimizer: Optimizer, identity: dict[str, str]) -> None:
         """Score the weights as they came, and keep them as the checkpoint of step 0."""

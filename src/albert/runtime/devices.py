@@ -405,7 +405,11 @@ def share_out(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Res
 
     pool = _pool(workers)
     taken = [pool.submit(copy_context().run, take) for _ in range(min(workers, len(items)))]
-    wait(taken)
+    try:
+        wait(taken)
+    finally:  # also where a signal interrupts the waiting: nobody computes behind the caller's back
+        failed.set()
+        wait(taken)
     for future in taken:
         future.result()
     return [done[number] for number in range(len(items))]

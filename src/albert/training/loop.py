@@ -237,6 +237,7 @@ class Training:
     before_step: Callable[[int], Mapping[str, float]] | None
     meter: Meter | None
     ranks: Ranks
+    compute_workers: int
     state: TrainingState
     reports: Reports
     request: StopRequest
@@ -291,6 +292,7 @@ class Training:
             "device": self.device,
             "ranks": self.ranks,
             "flags": flags,
+            "workers": self.compute_workers,
         }
         taken = (self.parallel, self.optimizer, batches, self.objective)
         flops = 0.0 if self.meter is None else sum(map(self.meter.flops, batches))
@@ -476,6 +478,7 @@ def train(
     loggers: Sequence[Logger] = (),
     description: str = "Training",
     called: nn.Module | None = None,
+    compute_workers: int = 1,
 ) -> TrainingResult:
     """Train until the plan's steps, tokens or minutes are used up, from the newest checkpoint where there is one.
 
@@ -504,6 +507,8 @@ def train(
         loggers: where else the numbers go, beside journal and TensorBoard.
         description: shown beside the progress bar.
         called: what the objective calls; None: the model itself. Its parameters are the model's.
+        compute_workers: threads that compute micro-batches at the same time (see `training_workers`); the source cuts
+            a step into as many.
 
     Raises:
         Diverged: an update would do harm and the plan says stop, or it happened too often; the newest checkpoint is
@@ -518,7 +523,7 @@ def train(
         state = read_training_state(newest[1], model, optimizer, identity, step=newest[0])
         if ranks.is_first:  # a run that died right after a save has not let the older ones go
             run.keep_newest(plan.keep_checkpoints)
-    now = circumstances(ranks, device, model, plan.precision)
+    now = circumstances(ranks, device, model, plan.precision, compute_workers)
     changes = report_environment_changes(state.circumstances, now, ranks)
     state.circumstances = now
     curves = Curves(run, state.step, active=ranks.is_first, more=loggers)
@@ -546,6 +551,7 @@ def train(
                 before_step=before_step,
                 meter=meter,
                 ranks=ranks,
+                compute_workers=compute_workers,
                 state=state,
                 reports=reports,
                 request=request,

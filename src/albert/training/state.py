@@ -207,8 +207,10 @@ def _read_tensors(file: Any, path: Path, model: nn.Module, optimizer: Optimizer)
 # The environment that bit-identical resuming needs (device, kernels, versions), and a note when it has changed.
 
 
-def circumstances(ranks: Ranks, device: torch.device, model: nn.Module, precision: Precision) -> dict[str, str | int]:
-    """How this process computes: on what, and with which kernels."""
+def circumstances(
+    ranks: Ranks, device: torch.device, model: nn.Module, precision: Precision, workers: int = 1
+) -> dict[str, str | int]:
+    """How this process computes: on what, with which kernels, and by how many workers."""
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
         machine = {
@@ -230,6 +232,7 @@ def circumstances(ranks: Ranks, device: torch.device, model: nn.Module, precisio
         **machine,
         "precision": precision,
         "threads": torch.get_num_threads(),
+        "workers": workers,
         "world_size": ranks.size,
         "parallelism": "sharded" if is_sharded(model) else "data",
     }
@@ -241,16 +244,15 @@ def report_environment_changes(
     """Say so when a run goes on under circumstances that may change the last bits of its numbers.
 
     Args:
-        before: those of the checkpoint; what an older version did not record is not compared.
+        before: those of the checkpoint; what an older version did not record is not compared, but it had one worker.
         now: those of this process.
         here: this process; the first one prints.
 
     Returns:
         What changed, by name: {"before": …, "now": …}.
     """
-    changes = {
-        name: {"before": value, "now": now.get(name)} for name, value in before.items() if value != now.get(name)
-    }
+    known = {**before, "workers": before.get("workers", 1)} if before else {}
+    changes = {name: {"before": value, "now": now.get(name)} for name, value in known.items() if value != now.get(name)}
     if changes and ranks.is_first:
         told = ", ".join(f"{name} {one['before']} → {one['now'] or 'none'}" for name, one in changes.items())
         print(f"albert: note: the run goes on with {told}: not bit for bit as before", file=sys.stderr)

@@ -5,21 +5,24 @@ The losses of all micro-batches and ranks are summed and divided once; then grad
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from albert.runtime.devices import autocast
+from albert.runtime.devices import autocast, dropout_generator, share_out
 from albert.runtime.distributed import gather_full, hold_gradients, is_sharded, sum_over_ranks
 from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import Diverged
+from albert.runtime.random_streams import stream_key
 
 # --------------------------------------------------------------------------------------------------------------------
 # The interface of the training loop: batches by step, and objectives that return sums of losses.
@@ -140,6 +143,7 @@ def update(
     ranks: Ranks,
     flags: tuple[float, ...] = (),
     judge: Callable[[UpdateFigures], Alarm | None] = non_finite,
+    workers: int = 1,
 ) -> UpdateFigures:
     """Take one step, or leave it out: then the weights and moments are as before, on all ranks.
 
@@ -155,10 +159,11 @@ def update(
         here: this process among all.
         flags: what all ranks decide together; summed on the way, at no cost of its own.
         judge: says why not to take the step, given figures that are the same on all ranks.
+        workers: threads that compute micro-batches at the same time; see `training_workers`.
     """
     counts = _global_counts(batches, ranks, device)
     divisors = {name: max(count, 1) for name, count in counts.items()}
-    found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks)
+    found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
     totals = _totals(found.values, flags, ranks, device)
     figures = found.figures(totals, counts)
     alarm = judge(figures)
@@ -206,23 +211,151 @@ def _backward(
     precision: Precision,
     device: torch.device,
     ranks: Ranks,
+    workers: int,
 ) -> _Found:
     """Gradients of all micro-batches, clipped."""
+    if workers > 1 and len(batches) > 1:
+        return _backward_by_workers(model, deal(batches, workers), objective, divisors, clip_norm, precision, device)
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
     for index, batch in enumerate(batches):
         with _communication(model, last=index == len(batches) - 1):
             with autocast(device, precision):
                 sums = objective(model, batch.to(device))
-            # A term without items anywhere is 0, yet takes part: every tensor needs its gradient on every rank.
-            terms = [loss / divisors[name] for name, loss in sums.losses.items()]
             # Data parallelism averages gradients over ranks, the sum is wanted.
-            (torch.stack(terms).sum() * ranks.size).backward()
-        for kept, new in ((losses, sums.losses), (correct, sums.correct)):
-            for name, value in new.items():
-                kept[name] = kept.get(name, torch.zeros_like(value)) + value.detach()
+            (_mean_loss(sums, divisors) * ranks.size).backward()
+        _count(losses, sums.losses)
+        _count(correct, sums.correct)
     norm = gather_full(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
     return _Found(losses, correct, norm.double() / ranks.size)
+
+
+def _mean_loss(sums: Sums, divisors: Mapping[str, int | Tensor]) -> Tensor:
+    """A term without items anywhere is 0, yet takes part: every tensor needs its gradient on every rank."""
+    return torch.stack([loss / divisors[name] for name, loss in sums.losses.items()]).sum()
+
+
+def _count(kept: dict[str, Tensor], more: Mapping[str, Tensor]) -> None:
+    for name, value in more.items():
+        kept[name] = kept[name] + value.detach() if name in kept else value.detach()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The same by workers of one thread on a CPU, which meet at the end of an update and not in every operation of the
+# model: a process that takes a core makes training slower by its share, not by a wait at each of these operations.
+#
+# Who computes what, and the order of every sum, follow from the batches and the number of workers alone. Dropout draws
+# from a generator of each micro-batch, which is seeded from torch's global one.
+
+CHUNK = 1 << 18
+"""Elements of a gradient that are added up at a time."""
+
+
+def training_workers(device: torch.device, ranks: Ranks) -> int:
+    """How many workers train: one for each thread that torch has on a CPU, one process has all of them; else 1."""
+    return torch.get_num_threads() if device.type == "cpu" and ranks.size == 1 else 1
+
+
+def equal_parts(lengths: np.ndarray, parts: int) -> list[slice]:
+    """Consecutive sequences cut into parts of about as many tokens each; fewer parts where there are fewer sequences.
+
+    Args:
+        lengths: int [sequences], tokens of each.
+    """
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    wanted = ends[-1] * np.arange(1, parts) / parts
+    behind = np.searchsorted(ends, wanted).clip(1)
+    cuts = np.where(ends[behind] - wanted <= wanted - ends[behind - 1], behind, behind - 1)
+    bounds = np.unique([0, *cuts, len(lengths)]).tolist()
+    return [slice(*bound) for bound in pairwise(bounds)]
+
+
+def deal(batches: Sequence[Batch], workers: int) -> list[list[tuple[int, Batch]]]:
+    """Numbered micro-batches for each worker: the longest first, each to the one with the fewest tokens so far."""
+    dealt: list[list[tuple[int, Batch]]] = [[] for _ in range(min(workers, len(batches)))]
+    tokens = [0] * len(dealt)
+    for number, batch in sorted(enumerate(batches), key=lambda each: (-each[1].n_tokens, each[0])):
+        worker = tokens.index(min(tokens))
+        dealt[worker].append((number, batch))
+        tokens[worker] += batch.n_tokens
+    return dealt
+
+
+def _backward_by_workers(
+    model: nn.Module,
+    dealt: Sequence[Sequence[tuple[int, Batch]]],
+    objective: Objective,
+    divisors: Mapping[str, int | Tensor],
+    clip_norm: float,
+    precision: Precision,
+    device: torch.device,
+) -> _Found:
+    """Gradients of all micro-batches, clipped."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+
+    def compute(batches: Sequence[tuple[int, Batch]]) -> tuple[dict[str, Tensor], dict[str, Tensor], list]:
+        losses: dict[str, Tensor] = {}
+        correct: dict[str, Tensor] = {}
+        gradients: list[Tensor | None] = [None] * len(parameters)
+        for number, batch in batches:
+            with dropout_generator(stream_key("dropout", seed, number) >> 64):
+                with autocast(device, precision):
+                    sums = objective(model, batch)
+                found = torch.autograd.grad(_mean_loss(sums, divisors), parameters, allow_unused=True)
+            gradients = [_plus(mine, more) for mine, more in zip(gradients, _apart(found), strict=True)]
+            _count(losses, sums.losses)
+            _count(correct, sums.correct)
+        return losses, correct, gradients
+
+    losses: dict[str, Tensor] = {}
+    correct: dict[str, Tensor] = {}
+    found: list[list[Tensor | None]] = []
+    for some_losses, some_correct, gradients in share_out(compute, dealt):
+        _count(losses, some_losses)
+        _count(correct, some_correct)
+        found.append(gradients)
+    return _Found(losses, correct, _sum_and_clip(parameters, found, clip_norm))
+
+
+def _plus(mine: Tensor | None, more: Tensor | None) -> Tensor | None:
+    return more if mine is None else mine if more is None else mine.add_(more)
+
+
+def _apart(gradients: Sequence[Tensor | None]) -> Iterator[Tensor | None]:
+    """Each in memory of its own, to be written to: autograd may give two parameters one tensor, or views of one."""
+    taken: set[int] = set()
+    for gradient in gradients:
+        if gradient is not None:
+            place = gradient.untyped_storage().data_ptr()
+            if place in taken or not gradient.is_contiguous():
+                gradient = gradient.clone(memory_format=torch.contiguous_format)
+            taken.add(place)
+        yield gradient
+
+
+def _sum_and_clip(
+    parameters: Sequence[nn.Parameter], found: Sequence[Sequence[Tensor | None]], clip_norm: float
+) -> Tensor:
+    """Put the sums over workers in place as gradients and clip them; their norm before (float64)."""
+    chunks: list[tuple[Tensor, ...]] = []
+    for parameter, *each in zip(parameters, *found, strict=True):
+        given = [gradient for gradient in each if gradient is not None]
+        if given:
+            parameter.grad = given[0]
+            chunks += zip(*(gradient.view(-1).split(CHUNK) for gradient in given), strict=True)
+
+    def add_up(chunk: tuple[Tensor, ...]) -> Tensor:
+        total, *others = chunk
+        for other in others:
+            total += other
+        return torch.linalg.vector_norm(total)
+
+    norm = torch.linalg.vector_norm(torch.stack(share_out(add_up, chunks)))
+    if not norm <= clip_norm:
+        scale = float(clip_norm / (norm + 1e-6))  # as `nn.utils.clip_grad_norm_`
+        share_out(lambda chunk: chunk[0].mul_(scale), chunks)
+    return norm.double()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -264,6 +397,7 @@ def update_without_waiting(
     device: torch.device,
     ranks: Ranks,
     flags: tuple[float, ...] = (),
+    workers: int = 1,
 ) -> LateFigures:
     """Take one step as `update` does with `non_finite` for a judge, without waiting for the device.
 
@@ -271,7 +405,7 @@ def update_without_waiting(
 
     Args:
         optimizer: one that takes `found_inf`, as torch's fused ones and `Lamb` do.
-        model, batches, objective, learning_rate, clip_norm, precision, device, ranks, flags: see `update`.
+        model, batches, objective, learning_rate, clip_norm, precision, device, ranks, flags, workers: see `update`.
     """
     counts = _counts(batches)
     divisors: dict[str, int | Tensor] = {name: max(count, 1) for name, count in counts.items()}
@@ -280,7 +414,7 @@ def update_without_waiting(
         known = _sent([*counts.values(), *flags], device)
         sum_over_ranks(known, ranks)
         divisors = {name: known[place].clamp(min=1) for place, name in enumerate(counts)}
-    found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks)
+    found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
     totals = sum_over_ranks(torch.stack([value.double() for value in found.values]), ranks)
     optimizer.found_inf = (~totals.isfinite().all()).float()  # type: ignore[attr-defined]
     for group in optimizer.param_groups:

@@ -20,7 +20,6 @@ import torch
 import transformers
 import yaml
 from huggingface_hub import ModelCard as HubCard
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from albert.checkpoints.huggingface import MODELS, Kind, kind_of
@@ -29,11 +28,8 @@ from albert.checkpoints.warm_start import warm_start
 from albert.experiments.quickstart import load_chapters
 from albert.model.albert import (
     AlbertForMaskedLM,
-    AlbertForMultipleChoice,
     AlbertForPreTraining,
-    AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
-    AlbertForTokenClassification,
     AlbertModel,
 )
 from albert.model.config import PRESETS, AlbertConfig
@@ -56,35 +52,6 @@ TRANSFORMERS_KEYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "build"),
-    [
-        ("pretraining", AlbertForPreTraining),
-        ("classification", lambda config: AlbertForSequenceClassification(config, 3)),
-        ("question_answering", AlbertForQuestionAnswering),
-        ("masked_lm", AlbertForMaskedLM),
-        ("token_classification", lambda config: AlbertForTokenClassification(config, 3)),
-        ("multiple_choice", AlbertForMultipleChoice),
-        ("encoder", AlbertModel),
-    ],
-)
-def test_every_kind_of_model_comes_back_whole(
-    kind: str, build: Callable[[AlbertConfig], torch.nn.Module], config: AlbertConfig, tmp_path: Path
-) -> None:
-    model = build(config)
-    save_model_directory(tmp_path / "model", model, None)
-    verify_directory(tmp_path / "model")
-    opened = open_model(tmp_path / "model", kind)
-    assert type(opened.model) is type(model)
-    assert opened.config == config
-    assert not opened.model.training
-    assert opened.loading_report.verified
-    assert opened.loading_report.missing == opened.loading_report.unexpected == ()
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, opened.model.state_dict()[name])
-    assert all(parameter.requires_grad for parameter in opened.model.parameters())
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_key_is_written_out_and_read_back(name: str, tmp_path: Path) -> None:
     config = replace(
@@ -100,12 +67,6 @@ def test_every_key_is_written_out_and_read_back(name: str, tmp_path: Path) -> No
     assert found == config
     assert (extra["sentence_objective"], extra["max_sequence_length"]) == ("sop", 128)
     assert content["architectures"] == ["AlbertForPreTraining"]
-
-
-def test_weights_are_safetensors_that_say_they_are_for_torch(directory: Path) -> None:
-    with safe_open(directory / "model.safetensors", framework="pt") as file:
-        assert file.metadata() == {"format": "pt"}
-        assert [name for name in file.keys() if "decoder" in name] == ["predictions.decoder.bias"]  # noqa: SIM118
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o007, 0o077], ids=oct)
@@ -128,15 +89,6 @@ def test_the_bytes_of_a_directory_depend_on_the_model_alone(config: AlbertConfig
         save_model_directory(tmp_path / name, model, None, extra={"sentence_objective": "sop"})
     for file in ("config.json", "model.safetensors"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-
-
-def test_labels_are_kept_with_the_head(config: AlbertConfig, tmp_path: Path) -> None:
-    labels = {0: "nein", 1: "ja", 2: "vielleicht"}
-    write_model(tmp_path, AlbertForSequenceClassification(config, 3), None, extra={"id2label": labels})
-    opened = open_model(tmp_path, "classification")
-    assert opened.extra["id2label"] == labels
-    assert opened.extra["label2id"] == {"nein": 0, "ja": 1, "vielleicht": 2}
-    assert opened.extra["architectures"] == ["AlbertForSequenceClassification"]
 
 
 @pytest.mark.parametrize("labels", [{0: "a"}, {0: "a", 1: "a"}, {1: "a", 2: "b"}, ["a", "b"]])
@@ -163,18 +115,6 @@ def test_a_head_that_the_file_lacks_is_drawn_and_said(directory: Path) -> None:
     text = "\n".join(report.lines())
     assert "unverified" in text
     assert "newly initialised, at random: 2 (classifier.weight, classifier.bias)" in text
-
-
-def test_a_new_head_is_drawn_from_the_seed(directory: Path) -> None:
-    heads = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        head = open_model(directory, "classification", num_labels=4).model.classifier
-        assert not head.bias.any()
-        assert 0 < head.weight.abs().max() <= 0.04
-        heads.append(head.weight)
-    assert torch.equal(heads[0], heads[1])
-    assert not torch.equal(heads[0], heads[2])
 
 
 def test_another_number_of_labels_needs_a_new_head(config: AlbertConfig, tmp_path: Path) -> None:
@@ -260,15 +200,6 @@ def test_a_directory_without_weights_or_configuration_says_so(directory: Path, t
         open_model(directory, "pretraining")
 
 
-def test_sharded_weights_are_read(directory: Path) -> None:
-    whole = open_model(directory, "pretraining").model.state_dict()
-    _shard(directory)
-    opened = open_model(directory, "pretraining")
-    assert opened.loading_report.missing == ()
-    for name, tensor in opened.model.state_dict().items():
-        assert torch.equal(tensor, whole[name])
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -285,14 +216,6 @@ def test_a_strange_index_is_refused(directory: Path, change: dict, error: type[A
         open_model(directory, "pretraining")
 
 
-def test_a_shape_that_the_configuration_does_not_describe_is_named(directory: Path, rewrite: Rewrite) -> None:
-    rewrite(directory, {"vocab_size": 51})
-    with pytest.raises(
-        InvalidConfiguration, match=r"word_embeddings\.weight has shape \(50, 8\), the model asks for \(51, 8\)"
-    ):
-        open_model(directory, "pretraining")
-
-
 def test_missing_layers_are_refused(directory: Path, rewrite: Rewrite) -> None:
     rewrite(directory, {"num_hidden_groups": 3})
     with pytest.raises(DamagedData, match=r"lacks 32 of the encoder's tensors \(albert.encoder"):
@@ -303,20 +226,6 @@ def test_leaving_keys_out_means_transformers_defaults(directory: Path, rewrite: 
     rewrite(directory, dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads")))
     config, _ = read_config(directory)
     assert (config.hidden_size, config.intermediate_size, config.num_attention_heads) == (4096, 16384, 64)
-
-
-def test_relics_of_released_files_are_tolerated(directory: Path, rewrite: Rewrite) -> None:
-    relics = {
-        "net_structure_type": 0,
-        "gap_size": 0,
-        "num_memory_blocks": 0,
-        "layers_to_keep": [],
-        "down_scale_factor": 1,
-    }
-    rewrite(directory, {**relics, "hidden_dropout_prob": 0, "torch_dtype": "float32"})
-    config, extra = read_config(directory)
-    assert config.hidden_dropout_prob == 0.0
-    assert relics.items() <= extra.items()
 
 
 @pytest.mark.parametrize(
@@ -370,13 +279,6 @@ def test_weights_trained_apart_are_not_shared_again_in_silence(
     opened = open_model(tmp_path, "pretraining")
     assert len(opened.model.albert.encoder.attentions) == 3
     assert opened.loading_report.missing == ()
-
-
-def test_half_precision_files_open_in_full_precision(config: AlbertConfig, tmp_path: Path) -> None:
-    write_model(tmp_path, AlbertForPreTraining(config).to(torch.bfloat16), None)
-    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
-    opened = open_model(tmp_path, "pretraining")
-    assert {parameter.dtype for parameter in opened.model.parameters()} == {torch.float32}
 
 
 def test_the_opened_model_does_not_hang_on_the_file(directory: Path) -> None:

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -19,14 +17,13 @@ from albert.checkpoints.huggingface import (
     KINDS,
     MODELS,
     Kind,
-    exported_groups,
     from_transformers,
     kind_of,
     to_transformers,
 )
-from albert.checkpoints.loading import groups_of_layers, known_quirks, spread_over_layers
+from albert.checkpoints.loading import groups_of_layers, known_quirks
 from albert.checkpoints.model_directory import config_to_json, open_model, read_config, write_model
-from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification, AlbertModel
+from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification
 from albert.model.config import PRESETS, AlbertConfig
 from albert.model.packing import pack
 from albert.runtime.errors import DamagedData, InvalidConfiguration
@@ -198,21 +195,6 @@ def test_their_configuration_reads_back_what_ours_wrote(config: AlbertConfig, tm
     assert read_config(tmp_path)[0] == config
 
 
-def test_a_masked_language_model_of_theirs_lacks_what_it_does_not_have(tmp_path: Path) -> None:
-    theirs = transformers.AlbertForMaskedLM(
-        transformers.AlbertConfig(**{key: getattr(BASE, key) for key in THEIR_KEYS})
-    )
-    theirs.save_pretrained(tmp_path)
-    assert open_model(tmp_path, "masked_lm").loading_report.newly_initialised == ()
-    report = open_model(tmp_path, "pretraining").loading_report
-    assert set(report.newly_initialised) == {
-        "albert.pooler.weight",
-        "albert.pooler.bias",
-        "sop_classifier.classifier.weight",
-        "sop_classifier.classifier.bias",
-    }
-
-
 @pytest.mark.parametrize("asked", ["classification", "token_classification", "multiple_choice"])
 def test_a_classifier_of_another_task_is_not_taken_for_this_one(asked: Kind, tmp_path: Path) -> None:
     """Three heads are called `classifier`, and their shapes can agree."""
@@ -331,75 +313,6 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 MAP = "albert.encoder.embedding_hidden_mapping_in"
-LAYER = "albert.encoder.albert_layer_groups.{}.albert_layers.0"
-
-
-@st.composite
-def configurations(draw: st.DrawFn) -> AlbertConfig:
-    sharing = draw(st.sampled_from(["all", "attention", "ffn", "none"]))
-    groups = draw(st.integers(1, 3)) if sharing == "all" else 1
-    embedding_size = draw(st.sampled_from([4, 8]))
-    return AlbertConfig(
-        vocab_size=9,
-        embedding_size=embedding_size,
-        hidden_size=8,
-        num_attention_heads=2,
-        intermediate_size=12,
-        max_position_embeddings=6,
-        num_hidden_layers=groups * draw(st.integers(1, 3)),
-        num_hidden_groups=groups,
-        inner_group_num=draw(st.integers(1, 2)) if sharing == "all" else 1,
-        sharing=sharing,
-        embedding_projection=draw(st.sampled_from([None, True])),
-    )
-
-
-@settings(max_examples=80)
-@given(config=configurations(), kind=st.sampled_from(sorted(MODELS)))
-def test_reading_what_was_written_gives_every_tensor_back(config: AlbertConfig, kind: Kind) -> None:
-    labelled = kind.endswith("classification")
-    model = MODELS[kind](config, 3) if labelled else MODELS[kind](config)
-    state = model.state_dict()
-    written = to_transformers(state, config)
-    renamed = from_transformers(written, config, "file")
-    prefix = "albert." if isinstance(model, AlbertModel) else ""
-    assert renamed.tensors.keys() == {prefix + name for name in state}
-    for name, tensor in state.items():
-        assert torch.equal(renamed.tensors[prefix + name], tensor)
-    assert renamed.unexpected == ()
-    assert len(renamed.dropped) == (0 if config.projects_embeddings else 2)
-
-
-@settings(max_examples=40)
-@given(config=configurations())
-def test_every_layer_that_transformers_needs_is_written_once_in_memory(config: AlbertConfig) -> None:
-    written = to_transformers(AlbertForPreTraining(config).state_dict(), config)
-    layers = {name.split(".attention.query.weight")[0] for name in written if "attention.query.weight" in name}
-    assert layers == {
-        f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"
-        for group in range(exported_groups(config))
-        for inner in range(config.inner_group_num)
-    }
-    addresses = [tensor.data_ptr() for tensor in written.values()]
-    assert len(set(addresses)) == len(addresses)
-    assert [name for name in written if "decoder" in name] == ["predictions.decoder.bias"]
-
-
-@pytest.mark.parametrize(
-    ("sharing", "shared", "own"), [("attention", "attention.key", "ffn"), ("ffn", "ffn", "attention.key")]
-)
-def test_a_shared_half_is_copied_into_each_layer(sharing: str, shared: str, own: str) -> None:
-    config = AlbertConfig(
-        vocab_size=9, embedding_size=4, hidden_size=8, num_attention_heads=2, intermediate_size=12,
-        num_hidden_layers=3, sharing=sharing,
-    )  # fmt: skip
-    written = to_transformers(AlbertForPreTraining(config).state_dict(), config)
-    first, second = (written[f"{LAYER.format(group)}.{shared}.weight"] for group in (0, 2))
-    assert torch.equal(first, second)
-    assert not torch.equal(*(written[f"{LAYER.format(group)}.{own}.weight"] for group in (0, 2)))
-    second[0, 0] += 1
-    with pytest.raises(DamagedData, match=r"differs from .*\"sharing\": \"none\" in config.json"):
-        from_transformers(written, config, "file")
 
 
 def test_a_map_that_is_no_identity_is_not_thrown_away() -> None:
@@ -442,13 +355,6 @@ def test_one_of_a_tied_pair_is_enough() -> None:
         one = {key: tensor for key, tensor in written.items() if key != name}
         renamed = from_transformers(one, config, "file")
         assert torch.equal(renamed.tensors["predictions.bias"], written["predictions.bias"])
-
-
-def test_what_no_model_has_is_named() -> None:
-    config = _square()
-    written = to_transformers(AlbertForPreTraining(config).state_dict(), config)
-    written["adapter.weight"] = torch.ones(1)
-    assert from_transformers(written, config, "file").unexpected == ("adapter.weight",)
 
 
 def _square() -> AlbertConfig:
@@ -592,16 +498,6 @@ def test_uneven_groups_give_what_transformers_gives(layers: int, groups: int, tm
     again = open_model(tmp_path / "again", "masked_lm")
     assert again.loading_report.notes == ()
     assert "uneven_groups" not in json.loads((tmp_path / "again" / "config.json").read_text())
-
-
-def test_only_groups_are_renamed():
-    names = {"albert.encoder.albert_layer_groups.1.x": 1, "encoder.albert_layer_groups.0.y": 2, "predictions.bias": 3}
-    assert spread_over_layers(names, 3, 2) == {
-        "albert.encoder.albert_layer_groups.2.x": 1,
-        "encoder.albert_layer_groups.0.y": 2,
-        "encoder.albert_layer_groups.1.y": 2,
-        "predictions.bias": 3,
-    }
 
 
 def test_digits_that_do_not_fit_are_said(config: AlbertConfig, tmp_path: Path):

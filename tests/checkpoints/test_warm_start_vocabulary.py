@@ -107,21 +107,6 @@ def test_the_vocabulary_of_the_same_pieces_in_another_order_is_a_permutation(tok
     assert [list(rows) for rows in pieces_by_text(old, 300, old).rows] == [[number] for number in range(300)]
 
 
-def test_the_decoder_stays_tied_to_the_new_table(tokenizers):
-    old, new = tokenizers
-    trained, fresh = model_of(300, 1), model_of(500, 2)
-    origins = pieces_by_text(old, 300, new)
-    result = warm_start(trained.state_dict(), trained.config, fresh.state_dict(), fresh.config, origins=origins)
-    fresh.load_state_dict(result.tensors)
-    hidden = torch.randn(3, 16)
-    logits = fresh.predictions(hidden, fresh.albert.embeddings.word_embeddings.weight)
-    before = trained.predictions(hidden, trained.albert.embeddings.word_embeddings.weight)
-    kept = [(n, rows[0]) for n, rows in enumerate(origins.rows) if old.piece(rows[0] if rows else 1) == new.piece(n)]
-    assert len(kept) == origins.kept
-    columns, old_columns = zip(*kept, strict=True)
-    torch.testing.assert_close(logits[:, list(columns)], before[:, list(old_columns)])
-
-
 def test_a_table_of_another_size_without_another_tokenizer_is_padded_with_initial_values():
     trained, fresh = model_of(300, 1), model_of(310, 2)
     result = warm_start(trained.state_dict(), trained.config, fresh.state_dict(), fresh.config)

@@ -15,7 +15,7 @@ from torch.nn import functional
 from albert.checkpoints.model_directory import open_model
 from albert.cli.main import run
 from albert.experiments.grids import TABLE_14
-from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, prepare_split, split_by_tokens
+from albert.finetuning.data import TaskBatch, TaskBatches, batch_members, prepare_split
 from albert.finetuning.evaluation import Computing, evaluate_directory, evaluate_model
 from albert.finetuning.model import PretrainedEncoder, RandomEncoder, head_kind, random_encoder_like, start_model
 from albert.finetuning.objective import task_loss
@@ -269,14 +269,6 @@ def test_ranks_and_micro_batches_share_out_one_batch(lengths, batch, world, toke
             assert piece.counts == {"choice": piece.packed.n_sequences}
             dealt += piece.targets.tolist()
     assert sorted(dealt) == sorted(batch_members(len(lengths), batch, 7, step).tolist())
-
-
-@given(lengths=st.lists(st.integers(1, 20), max_size=20), tokens=st.integers(1, 50))
-def test_pieces_hold_every_member_and_not_too_many_tokens(lengths, tokens):
-    lengths = np.array(lengths, np.int64)
-    pieces = split_by_tokens(np.arange(len(lengths)), lengths, tokens)
-    assert sorted(np.concatenate([*pieces, np.zeros(0, np.int64)]).tolist()) == list(range(len(lengths)))
-    assert all(lengths[piece].sum() <= tokens or len(piece) == 1 for piece in pieces)
 
 
 class Fixed(torch.nn.Module):

@@ -10,7 +10,7 @@ import torch
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
-from albert.finetuning.model import PretrainedEncoder, random_encoder_like, start_model
+from albert.finetuning.model import PretrainedEncoder, start_model
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
@@ -54,35 +54,6 @@ def logits(model, length=20):
 def changed(model, **changes):
     start = PretrainedEncoder(str(model), changes=ArchitectureChanges(**changes))
     return start_model(start, ENTAILMENT, RECIPE, seed=0)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"sharing": "none"}, {"sharing": "ffn"}, {"num_hidden_groups": 2}, {"max_position_embeddings": 96}]
-)
-def test_undone_sharing_and_tiled_positions_change_no_output_before_training(pretrained, changes):
-    plain, other = changed(pretrained), changed(pretrained, **changes)
-    assert torch.equal(logits(plain.model), logits(other.model))
-    assert len(other.changed) == 1 and other.changed[0] in other.notes and other.changes == changes
-    assert plain.changed == () and plain.changes == {}
-
-
-@pytest.mark.parametrize("changes", [{"num_attention_heads": 4}, {"hidden_act": "relu"}, {"num_hidden_layers": 5}])
-def test_what_changes_the_function_keeps_the_tensors(pretrained, changes):
-    plain, other = changed(pretrained), changed(pretrained, **changes)
-    ours, theirs = other.model.state_dict(), plain.model.state_dict()
-    encoder = [name for name in theirs if name.startswith("albert.")]
-    assert all(torch.equal(ours[name], theirs[name]) for name in encoder)
-    ((field, value),) = changes.items()
-    assert getattr(other.config, field) == value
-    assert not torch.equal(logits(plain.model), logits(other.model))
-
-
-def test_inner_layers_and_groups_become_layers_of_their_own(config, tokenizer_directory, tmp_path):
-    inner = replace(config, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2)
-    save_model_directory(tmp_path / "inner", AlbertForSequenceClassification(inner, 2), tokenizer_directory)
-    plain, other = changed(tmp_path / "inner"), changed(tmp_path / "inner", sharing="none")
-    assert (other.config.num_hidden_layers, other.config.inner_group_num) == (8, 1)
-    assert torch.equal(logits(plain.model), logits(other.model))
 
 
 def test_the_head_of_another_task_is_left_and_a_new_one_said(mnli):
@@ -185,28 +156,6 @@ def test_an_interrupted_run_with_changes_goes_on_to_the_same_weights_and_to_no_o
         finetune(
             short, replace(start, changes=replace(changes, hidden_act="gelu")), data / "choice", tmp_path / "whole"
         )
-
-
-def test_the_control_has_the_changed_architecture_too(pretrained):
-    start = PretrainedEncoder(str(pretrained), changes=ArchitectureChanges(sharing="none", num_hidden_layers=4))
-    control = start_model(random_encoder_like(start), ENTAILMENT, RECIPE, seed=0)
-    trained = start_model(start, ENTAILMENT, RECIPE, seed=0)
-    assert control.config == trained.config and control.changes == trained.changes
-    assert control.config.num_hidden_layers == 4
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_hidden_groups": 3}, "num_hidden_groups: 3 groups for 2 layers"),
-        ({"num_attention_heads": 3}, "3 heads do not divide hidden_size 32"),
-        ({"sharing": "none", "num_hidden_groups": 2}, "sharing: 'none' with groups"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers: is 0"),
-    ],
-)
-def test_impossible_architectures_are_refused(pretrained, changes, message):
-    with pytest.raises(InvalidConfiguration, match=message):
-        changed(pretrained, **changes)
 
 
 def test_every_flag_from_the_command_line(data, pretrained, tmp_path, capsys):

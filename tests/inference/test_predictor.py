@@ -116,14 +116,6 @@ def test_the_text_around_a_mask_is_decoded_once_for_all_pieces(tokenizer: Tokeni
     assert len(lengths) <= 3 * 300 + 3 * 5 and sum(length > 3 for length in lengths) <= 3 * 5
 
 
-def test_a_text_without_a_mask_or_too_long_for_one_is_refused(saved: Save, config: AlbertConfig) -> None:
-    predictor = open_exactly(saved(AlbertForPreTraining(config)))
-    with pytest.raises(UsageError, match=r"has no \[MASK\]"):
-        predictor.fill_mask("The cat saw the dog.")
-    with pytest.raises(UsageError, match="the model reads 64"):
-        predictor.fill_mask("[MASK] " + "the cat saw the dog " * 40)
-
-
 def test_the_order_is_the_sentence_order_head_of_theirs(saved: Save, config: AlbertConfig) -> None:
     path = saved(AlbertForPreTraining(config), sentence_objective="sop")
     first, second = "The cat saw the dog.", "And it followed the bird again."
@@ -163,25 +155,6 @@ def test_classes_are_those_of_the_pipeline(saved: Save, config: AlbertConfig) ->
     _assert_equal_scores([predictor.classify(texts[0], texts[1])], [pair])
 
 
-def test_batching_changes_no_answer(saved: Save, config: AlbertConfig) -> None:
-    predictor = open_exactly(saved(AlbertForSequenceClassification(config, 2)))
-    texts = ["the cat " * n for n in (1, 9, 3, 20, 0, 7, 2)]
-    together = predictor.classify_batch(texts)
-    predictor._network.model.micro_batch_tokens = 30
-    apart = predictor.classify_batch(texts)
-    _assert_equal_scores(together, apart)
-    _assert_equal_scores(together, [predictor.classify(text) for text in texts])
-    assert predictor.classify_batch([]) == []
-
-
-def test_a_text_that_was_cut_says_so(saved: Save, config: AlbertConfig, tokenizer: Tokenizer) -> None:
-    predictor = open_exactly(saved(AlbertForSequenceClassification(config, 2)))
-    text = "the cat saw the dog " * 30
-    found = predictor.classify(text)
-    assert found[0]["tokens_cut"] == len(tokenizer.encode(text)) + 2 - config.max_position_embeddings
-    assert "tokens_cut" not in predictor.classify("the cat")[0]
-
-
 def test_the_length_of_the_task_is_kept(saved: Save, config: AlbertConfig) -> None:
     predictor = open_exactly(saved(AlbertForSequenceClassification(config, 2), max_sequence_length=16))
     assert predictor.max_length == 16
@@ -200,15 +173,6 @@ def test_regression_gives_the_number_itself(saved: Save, config: AlbertConfig) -
     assert found == {"label": "similarity", "score": pytest.approx(expected, rel=1e-4)}
 
 
-def test_an_answer_is_a_slice_of_the_context(saved: Save, config: AlbertConfig) -> None:
-    predictor = open_exactly(saved(AlbertForQuestionAnswering(config)))
-    context = "The CAT  saw\tthe old dog; the sáilor painted it."
-    found = predictor.answer("Who painted it?", context)
-    assert found["answer"] == context[found["start"] : found["end"]]
-    assert found["answer"].strip() == found["answer"] != ""
-    assert 0 < found["score"] < 1
-
-
 def test_long_contexts_are_read_whole(saved: Save, config: AlbertConfig) -> None:
     predictor = open_exactly(saved(AlbertForQuestionAnswering(config)))
     context = "The cat saw the old dog. " * 30
@@ -220,13 +184,6 @@ def test_long_contexts_are_read_whole(saved: Save, config: AlbertConfig) -> None
     assert {answer["start"] // 25 for answer in answers} == set(range(30))
     for answer in answers:
         assert answer["answer"] == context[answer["start"] : answer["end"]]
-
-
-def test_a_question_that_was_cut_says_so(saved: Save, config: AlbertConfig) -> None:
-    predictor = open_exactly(saved(AlbertForQuestionAnswering(config)))
-    found = predictor.answer("Who saw it and " * 20, "The cat saw the old dog.")
-    assert isinstance(found, dict)
-    assert found["tokens_cut"] > 0
 
 
 def test_the_score_of_an_answer_is_that_of_theirs(saved: Save, config: AlbertConfig) -> None:
@@ -243,11 +200,6 @@ def test_the_score_of_an_answer_is_that_of_theirs(saved: Save, config: AlbertCon
     allowed = torch.ones_like(scores).triu().bool()
     probabilities = torch.where(allowed, scores, -torch.inf).flatten().softmax(0)
     assert found["score"] == pytest.approx(float(probabilities.max()), rel=1e-3)
-
-
-def test_a_context_without_text_is_refused(saved: Save, config: AlbertConfig) -> None:
-    with pytest.raises(UsageError, match="holds no text"):
-        open_exactly(saved(AlbertForQuestionAnswering(config))).answer("Who?", "  \n ")
 
 
 def test_a_model_is_only_asked_what_it_has_a_head_for(saved: Save, config: AlbertConfig) -> None:
@@ -281,13 +233,6 @@ def test_a_foreign_tokenizer_is_refused(saved: Save, config: AlbertConfig) -> No
     (path / "tokenizer_config.json").write_text(json.dumps(flags | {"do_lower_case": False}))
     with pytest.raises(DamagedData, match="has fingerprint"):
         open_exactly(path)
-
-
-def test_a_run_directory_stands_for_its_model(saved: Save, config: AlbertConfig, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    saved(AlbertForPreTraining(config)).rename(run / "model")
-    assert open_exactly(run).abilities == ("fill masks", "judge the order of segments")
 
 
 def test_pieces_beyond_the_tokenizer_are_never_offered(saved: Save, config: AlbertConfig) -> None:
@@ -327,11 +272,6 @@ def test_words_are_tagged_as_by_the_pipeline(saved: Save, config: AlbertConfig) 
     assert predictor.labels == ["O", "B-PER", "I-PER"]
     with pytest.raises(InvalidConfiguration, match="no trained head to classify texts; this model can tag words"):
         predictor.classify("a")
-
-
-@pytest.mark.parametrize("text", ["", "   ", "\n"])
-def test_a_text_without_words_has_no_tags(saved: Save, config: AlbertConfig, text: str) -> None:
-    assert open_exactly(saved(AlbertForTokenClassification(config, 2))).tag(text) == []
 
 
 def test_every_word_of_a_long_text_is_tagged_where_it_has_most_context(saved: Save, config: AlbertConfig) -> None:

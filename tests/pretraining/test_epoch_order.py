@@ -65,14 +65,6 @@ def test_blocks_are_runs_of_whole_documents_that_cover_the_corpus(corpus):
     assert document == corpus.n_documents
 
 
-def test_an_epoch_is_the_whole_corpus_once(corpus):
-    order = order_of(corpus)
-    rows = whole(order, 0)
-    rows = rows[np.argsort(rows[:, 0])]
-    assert rows[0, 0] == 0 and rows[-1, 2] == corpus.n_tokens
-    assert (rows[1:, 0] == rows[:-1, 2]).all()
-
-
 def test_later_epochs_miss_and_repeat_a_few(corpus):
     order = order_of(corpus)
     for epoch in (1, 7):

@@ -136,11 +136,6 @@ def test_a_single_token_is_masked_whether_or_not_it_begins_a_word(piece):
         assert found.positions.tolist() == [place] and found.labels.tolist() == [piece]
 
 
-def test_a_word_longer_than_the_budget_is_left_alone():
-    ids = np.array([CLS, 7, *[40] * 20, SEP], dtype=np.int64)
-    assert spans_of(ids, 0) == []
-
-
 def test_a_mask_never_crosses_a_separator():
     """The second segment begins inside a word, by its pieces; it is a word of its own all the same."""
     ids = np.array([CLS, 7, 8, SEP, 40, 41, 9, SEP], dtype=np.int64)
@@ -171,17 +166,6 @@ def test_span_lengths_are_drawn_with_one_over_n(favor_shorter, expected):
     assert counts[0] == 0 and ((counts[1:] - expected) ** 2 / expected).sum() < 13.8  # one in a thousand
 
 
-def test_the_first_span_of_a_sequence_is_as_long_as_drawn():
-    """It meets no other and, with room, no limit."""
-    ids = sequence(150, 150)
-    words = Words.find(ids, np.array([len(ids)]), WORD_STARTS, SPECIAL)
-    for seed in range(300):
-        order, drawn = masking().drawn(words, key(seed))
-        first = int(order[0])
-        last = first + min(int(drawn[first]), int(words.to_segment_end[first])) - 1
-        assert (words.begin[first], words.end[last]) in spans_of(ids, seed)
-
-
 def test_every_word_is_as_likely_to_be_first_as_every_other():
     ids, copies = sequence(20, 20), 4000
     lengths = np.full(copies, len(ids))
@@ -203,15 +187,6 @@ def test_all_spans_of_long_sequences_are_near_one_over_n():
         counts += np.bincount(found.words, minlength=4)
     shares = counts[1:] / counts.sum()
     assert shares == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.04)
-
-
-@pytest.mark.parametrize("longest", [1, 2])
-def test_no_span_has_more_words_than_allowed(longest):
-    words = words_of(ids := sequence(200, 200))
-    found = {
-        words[end - 1] - words[begin] + 1 for seed in range(50) for begin, end in spans_of(ids, seed, max_ngram=longest)
-    }
-    assert found == set(range(1, longest + 1))
 
 
 options = {
@@ -242,11 +217,6 @@ def test_a_sequence_is_masked_in_a_batch_as_alone(sequences, seed, changes):
         moved = [column(one) + start for one, start in zip(alone, starts, strict=True)]
         assert (column(together) == np.concatenate(moved)).all()
     assert (together.spans.words == np.concatenate([one.spans.words for one in alone])).all()
-
-
-@given(any_ids, seeds)
-def test_the_paper_s_20_predictions_can_be_asked_for(ids, seed):
-    assert len(masked(ids, seed, share=0.9, max_predictions=5).positions) <= 5
 
 
 def test_max_predictions_bounds_a_budget_that_would_be_larger():
@@ -314,13 +284,6 @@ def test_random_replacements_are_uniform_over_all_ordinary_tokens():
     assert (counts[:N_SPECIAL] == 0).all()
     expected = counts.sum() / (VOCABULARY - N_SPECIAL)
     assert ((counts[N_SPECIAL:] - expected) ** 2 / expected).sum() < 78.7  # chi-square, 44 degrees, one in a thousand
-
-
-def test_equal_draws_give_equal_masks():
-    ids = sequence(40, 40)
-    one, again, other = (masked(ids, seed) for seed in (1, 1, 2))
-    assert all(np.array_equal(a, b) for a, b in zip(one[:3], again[:3], strict=True))
-    assert not np.array_equal(one.positions, other.positions)
 
 
 def test_special_ids_stand_anywhere_in_the_vocabulary():

@@ -1,16 +1,14 @@
 """Sample n of epoch e is a pure function of seed, e, n and corpus; what it asks cannot be read off its surface."""
 
-import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from albert.pretraining import sampling as epoch_order
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe
-from albert.pretraining.sampling import PretrainingSamples, Sample, Samples, SequenceRecipe
+from albert.pretraining.sampling import PretrainingSamples, Samples, SequenceRecipe
 from albert.pretraining.segments import (
     IN_ORDER,
     NO_LABEL,
@@ -18,7 +16,6 @@ from albert.pretraining.segments import (
     Runs,
     Segments,
     cut_to_length,
-    head_task,
     order_segments,
 )
 from albert.runtime.errors import InvalidConfiguration
@@ -91,23 +88,6 @@ def test_an_epoch_shows_every_token_of_the_corpus_once(corpus):
     assert (seen == np.bincount(corpus.read(0, corpus.n_tokens), minlength=corpus.vocab_size)).all()
 
 
-def test_later_epochs_are_complete_but_for_the_few_that_chance_adds(corpus):
-    samples = samples_of(corpus)
-    for epoch in (1, 5):
-        shown = sum(len(first) + len(second) for n in range(samples.per_epoch)
-                    for first, second in [segments(samples.sample(epoch, n))])  # fmt: skip
-        assert shown == pytest.approx(corpus.n_tokens, rel=0.08)
-
-
-def test_a_sample_does_not_depend_on_what_was_read_before(corpus):
-    samples = samples_of(corpus)
-    in_order = [samples.numbered(n) for n in range(2 * samples.per_epoch + 5)]
-    for n in (7, 2 * samples.per_epoch + 1, 0, samples.per_epoch, 7):
-        assert equal(samples.numbered(n), in_order[n])
-        assert equal(samples_of(corpus).numbered(n), in_order[n])
-    assert equal(samples.sample(1, 0), in_order[samples.per_epoch])
-
-
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none", "sop-reference"])
 def test_any_batch_gives_what_each_sample_is_alone(corpus, objective, monkeypatch):
     """Whatever is asked for together, in any order, over the edges of epochs and windows."""
@@ -136,13 +116,6 @@ def test_parts_of_a_batch_are_its_samples(corpus):
         within = (batch.masked_positions >= before) & (batch.masked_positions < before + part.lengths.sum())
         assert part.masked_positions.tolist() == (batch.masked_positions[within] - before).tolist()
         assert len(part.lengths) == end - begin
-
-
-def test_a_sample_survives_pickling_of_its_source(corpus):
-    samples = samples_of(corpus)
-    for copied in (pickle.loads(pickle.dumps(samples)), pickle.loads(pickle.dumps(samples_of(corpus)))):
-        for n in (0, 3, samples.per_epoch + 2):
-            assert equal(copied.numbered(n), samples.numbered(n))
 
 
 def test_epochs_and_seeds_differ_in_order_masks_and_swaps(corpus):
@@ -224,11 +197,6 @@ def test_a_foreign_segment_that_fits_goes_before_one_that_would_be_cut(corpus_of
     assert seen == {(31,)}
 
 
-def test_next_sentences_of_a_single_document_are_refused(corpus_of):
-    with pytest.raises(InvalidConfiguration, match='"nsp" needs a second train document'):
-        samples_of(corpus_of([[[20, 21], [22]]]), objective="nsp")
-
-
 def test_without_an_objective_there_is_never_a_label_and_text_stays_in_order(corpus_of):
     numbers = iter(range(20, 300))
     corpus = corpus_of([[[next(numbers) for _ in range(4)] for _ in range(5)] for _ in range(12)])
@@ -238,12 +206,6 @@ def test_without_an_objective_there_is_never_a_label_and_text_stays_in_order(cor
         assert sample.order_label == NO_LABEL
         text = np.concatenate(segments(sample))
         assert (np.diff(text) == 1).all()
-
-
-def test_the_sentence_head_of_the_reference_s_pairs_is_that_of_the_order():
-    assert [head_task(objective) for objective in ("sop", "nsp", "none", "sop-reference")] == [
-        "sop", "nsp", "none", "sop"
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
@@ -271,47 +233,6 @@ def test_kept_pairs_fill_sequences_and_all_are_asked(corpus_of, objective):
     assert made.lengths.max() == 24
     asked = made.order_labels != NO_LABEL
     assert asked.all() if objective != "none" else not asked.any()
-
-
-@pytest.fixture(scope="module")
-def random_samples(corpus_of) -> list[Sample]:
-    """Labelled samples of random text."""
-    samples = samples_of(corpus_of(random_documents(400, 30)), max_length=64)
-    found = samples.batch(np.arange(4 * samples.per_epoch)).unbatch()
-    return [sample for sample in found if sample.order_label != NO_LABEL]
-
-
-def test_the_lengths_of_segments_are_distributed_alike_whether_swapped_or_not(random_samples):
-    labels = np.array([sample.order_label for sample in random_samples])
-    lengths = np.array([[len(segment) for segment in segments(sample)] for sample in random_samples])
-    for measure in (lengths[:, 0], lengths[:, 1], lengths[:, 0] - lengths[:, 1], lengths[:, 0] > lengths[:, 1]):
-        swapped, in_order = measure[labels == SWAPPED].astype(float), measure[labels == IN_ORDER].astype(float)
-        error = np.sqrt(swapped.var() / len(swapped) + in_order.var() / len(in_order))
-        assert abs(swapped.mean() - in_order.mean()) < 3.5 * error
-
-
-def test_the_surface_of_random_text_does_not_tell_the_order(random_samples):
-    """Lengths of segments and of the sentences at their ends, and whether segments begin and end with a sentence."""
-    labels = np.array([sample.order_label for sample in random_samples])
-    rows = []
-    for sample in random_samples:
-        row = [float(len(sample.token_ids))]
-        for segment in segments(sample):
-            ends = np.flatnonzero(segment == END)
-            assert segment[0] == BEGIN and segment[-1] == END
-            row += [len(segment), len(ends), ends[0] + 1, ends[-1] - (ends[-2] if len(ends) > 1 else -1)]
-        rows.append([*row, row[1] - row[5], row[3] - row[7], row[4] - row[8], row[3] + row[8] - row[4] - row[7]])
-    seen = np.array(rows)
-    seen = (seen - seen.mean(axis=0)) / seen.std(axis=0)
-    half = len(seen) // 2
-    judge = LogisticRegression(max_iter=1000).fit(seen[:half], labels[:half])
-    assert judge.score(seen[half:], labels[half:]) == pytest.approx(0.5, abs=0.03)
-
-
-def test_random_text_is_masked_to_15_percent(random_samples):
-    """Where no whole word fits into what is left, there is less."""
-    missing = [max(1, round(0.15 * len(sample.token_ids))) - len(sample.masked_positions) for sample in random_samples]
-    assert min(missing) == 0 and np.mean(missing) < 0.01
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.runtime.errors import AlbertError, DamagedData, MissingInput, Unavailable
+from albert.runtime.errors import AlbertError, DamagedData, Unavailable
 from albert.text.corpus import find_corpus_files
 from albert.text.readers import PACKINGS, UnpackedFile, open_corpus_file
 
@@ -142,40 +142,6 @@ def test_without_zstandard_the_error_names_the_extra(content, monkeypatch):
         content(".zst", b"text")
     monkeypatch.undo()
     importlib.invalidate_caches()
-
-
-def test_a_file_that_changes_or_vanishes_is_refused(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("one")
-    file = find_corpus_files([path]).files[0]
-    with (
-        pytest.raises(DamagedData, match=r"a\.txt: changed while it was read; run again"),
-        open_corpus_file(file) as (
-            opened,
-            _,
-        ),
-    ):
-        opened.read()
-        with open(path, "a") as more:
-            more.write("two")
-    with pytest.raises(DamagedData, match="changed"), open_corpus_file(file):
-        pass  # it is not as it was found
-    path.unlink()
-    with pytest.raises(MissingInput, match=r"a\.txt: No such file"), open_corpus_file(file):
-        pass
-
-
-def test_a_disk_that_cannot_read_is_no_damage(tmp_path):
-    """`/proc/self/mem` is a file whose first bytes cannot be read, even by root."""
-    if not os.path.exists("/proc/self/mem"):
-        pytest.skip("needs /proc")
-    for name in ("a.txt", "a.txt.gz"):
-        (tmp_path / name).symlink_to("/proc/self/mem")
-        with (
-            pytest.raises(MissingInput, match=rf"{name}: Input/output error"),
-            open_corpus_file(find_corpus_files([tmp_path / name]).files[0]) as (opened, _),
-        ):
-            opened.read(10)
 
 
 def test_gzip_as_other_tools_write_it(content):

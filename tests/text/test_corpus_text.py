@@ -40,19 +40,6 @@ def test_every_line_is_a_document_on_request(tmp_path):
     assert read(path, documents="line") == [("one\n", "a.txt:1"), ("two", "a.txt:3")]
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_lines_end_as_every_system_ends_them(tmp_path, end):
-    path = write(tmp_path / "a.txt", end.join(["one", "more", "", "two", ""]))
-    assert read(path, documents="blank-line") == [(f"one{end}more{end}", "a.txt:1"), (f"two{end}", "a.txt:4")]
-    assert texts(path, documents="line") == [f"one{end}", f"more{end}", f"two{end}"]
-
-
-def test_other_separators_of_unicode_are_text(tmp_path):
-    text = "one\u2028two\u2029three\x0bfour\x85five"
-    assert texts(write(tmp_path / "a.txt", text), documents="blank-line") == [text]
-    assert texts(write(tmp_path / "a.jsonl", json.dumps({"text": text}, ensure_ascii=False))) == [text]
-
-
 def test_a_byte_order_mark_is_no_text(tmp_path):
     mark = b"\xef\xbb\xbf"
     assert texts(write(tmp_path / "a.txt", mark + b"one")) == ["one"]
@@ -66,10 +53,6 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson.gz", "a.json.xz", "a.jsonl.bz2"])
 def test_another_field_can_hold_the_text(tmp_path, name):
     assert texts(write(tmp_path / name, '{"body": "one", "text": 3}'), text_field="body") == ["one"]
-
-
-def test_half_a_surrogate_pair_becomes_the_replacement_character(tmp_path):
-    assert texts(write(tmp_path / "a.jsonl", '{"text": "a\\ud800b \\ud83d\\ude00"}')) == ["a\ufffdb 😀"]
 
 
 def test_a_field_of_csv_may_hold_lines_commas_and_quotes(tmp_path):
@@ -150,22 +133,6 @@ def test_invalid_utf8_names_file_and_byte(tmp_path, name, data, place):
     for documents in ("file", "blank-line", "line"):
         with pytest.raises(DamagedData, match=rf"{name}: is not UTF-8: {place}; .*--bad-utf8 replace or skip"):
             texts(path, documents=documents)
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
-def test_nul_bytes_are_not_text(tmp_path, name):
-    with pytest.raises(DamagedData, match="is not text: NUL byte at byte 3"):
-        texts(write(tmp_path / name, b"abc\0def"))
-    with pytest.raises(DamagedData, match="iconv -f UTF-16"):
-        texts(write(tmp_path / name, "utf sixteen".encode("utf-16")))
-
-
-def test_bad_utf8_is_replaced_on_request(tmp_path):
-    report = CorpusReport()
-    path = write(tmp_path / "a.txt", "a\ufffdb".encode() + b"\xff c\xe2\x82 \0\n")
-    assert read(path, report, bad_utf8="replace") == [("a\ufffdb\ufffd c\ufffd \ufffd\n", "a.txt")]
-    assert report.noted == {"bad UTF-8 sequences replaced by U+FFFD": 3}
-    assert report.bytes_in == report.bytes
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.text.torture import texts
 
 from albert.text import normalization, word_cache
-from albert.text.normalization import normalize, normalize_with_alignment
+from albert.text.normalization import normalize_with_alignment
 from albert.text.sentencepiece import SentencePieceTokenizer
-from albert.text.word_cache import FEW_WORDS, LONGEST_WORD, word_places
+from albert.text.word_cache import FEW_WORDS, LONGEST_WORD
 
 WORD = re.compile(r"\S+")
 flags = pytest.mark.parametrize(
@@ -141,17 +141,3 @@ def test_threads_share_what_they_remember(tokenizer, documents, monkeypatch):
     finally:
         sys.setswitchinterval(interval)
     assert found == [expected] * 8
-
-
-@given(st.lists(texts, max_size=5))
-def test_words_stand_where_they_are_found(batch):
-    words = [list(WORD.finditer(text)) for text in batch]
-    found = word_places(batch, np.array(list(map(len, words)), np.int64))
-    assert found.tolist() == [word.start() for each in words for word in each]
-
-
-def test_blanks_are_those_of_python():
-    blanks = "".join(chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace())
-    text = "x".join(blanks) + "x"
-    assert word_places([text], np.array([len(blanks)])).tolist() == list(range(1, 2 * len(blanks), 2))
-    assert normalize(text) == " ".join("x" * len(blanks))

@@ -64,19 +64,6 @@ def test_an_accent_belongs_to_its_letter_in_the_slice(tokenizer):
     assert "".join(slices) == text.replace(" ", "")
 
 
-def test_offsets_cover_words_as_written(tokenizer):
-    text = "  Gudi \u00a0 ``CAFÉ''  １２"
-    ids, offsets = tokenizer.encode_with_offsets(text)
-    surfaces = "".join(text[start:end] for start, end in offsets)
-    assert surfaces == "Gudi``CAFÉ''１２"
-    assert len(ids) == len(offsets)
-
-
-@given(st.lists(texts, max_size=5))
-def test_a_batch_gives_the_ids_of_single_texts(tokenizer, batch):
-    assert tokenizer.encode_batch(batch) == [tokenizer.encode(text) for text in batch]
-
-
 @pytest.mark.parametrize("special", ["[MASK]", "[CLS]", "[SEP]", "<pad>", "<unk>"])
 def test_literal_mask_in_text_is_text(tokenizer, special):
     special_ids = set(tokenizer.special_ids) - {tokenizer.unk_id}
@@ -124,17 +111,6 @@ def test_a_comma_never_sticks_to_a_digit(tokenizer):
     assert all(piece == "," or "," not in piece for piece in pieces)
     assert pieces.count(",") == 4
     assert SentencePieceTokenizer(changed.model).model == changed.model  # the penalty is given once
-
-
-def test_ids_of_a_word_do_not_depend_on_its_neighbours(tokenizer, documents):
-    for document in documents[:30]:
-        words = tokenizer.normalize(document).split()
-        assert tokenizer.encode(document) == [number for word in words for number in tokenizer.encode(word)]
-
-
-def test_decoding_gives_the_normalised_text(tokenizer, documents):
-    for document in documents[:20]:
-        assert tokenizer.decode(tokenizer.encode(document)) == tokenizer.normalize(document)
 
 
 def test_ids_equal_those_of_transformers(tokenizer, tokenizer_directory, documents):
@@ -215,12 +191,6 @@ def test_a_list_of_pieces_is_no_model(tmp_path):
         load_tokenizer(tmp_path / "30k-clean.vocab")
 
 
-def test_a_cut_vocabulary_is_refused(tokenizer, tmp_path):
-    (tmp_path / MODEL_NAME).write_bytes(tokenizer.model[: len(tokenizer.model) // 2])
-    with pytest.raises(DamagedData):
-        load_tokenizer(tmp_path)
-
-
 @pytest.mark.parametrize("name", ["spiece.model", "tokenizer_config.json"])
 def test_files_beside_a_manifest_are_checked_against_it(tokenizer, tmp_path, name):
     with new_directory(tmp_path / "tokenizer") as directory:
@@ -270,13 +240,6 @@ def test_these_begin_a_word(piece):
 @pytest.mark.parametrize("piece", ["ing", "s", "'s", "n't", "é", "ство", "ος", "ά", "\u0301"])
 def test_these_continue_a_word(piece):
     assert not begins_word(piece)
-
-
-def test_every_piece_has_an_answer_and_specials_begin(tokenizer):
-    starts = tokenizer.word_starts()
-    assert starts.shape == (tokenizer.vocab_size,)
-    assert starts[:5].all()
-    assert 0 < starts.sum() < tokenizer.vocab_size
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """WordPiece: the same ids as transformers, and its files."""
 
-import copy
 import json
-import pickle
 import random
 import shutil
 import unicodedata
@@ -204,12 +202,6 @@ def test_the_fingerprint_is_of_the_content(wordpiece, tmp_path):
     assert len(set(others)) == len(FLAGS) + 3
     assert wordpiece.answers_to(wordpiece.fingerprint)
     assert not wordpiece.answers_to(others[-1])
-
-
-def test_it_crosses_processes(wordpiece):
-    for again in (pickle.loads(pickle.dumps(wordpiece)), copy.deepcopy(wordpiece)):
-        assert again.fingerprint == wordpiece.fingerprint
-        assert again.encode("中文 unaffable") == wordpiece.encode("中文 unaffable")
 
 
 def test_many_words_do_not_fill_the_memory(wordpiece, monkeypatch):

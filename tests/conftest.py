@@ -5,6 +5,7 @@ Nothing here imports `albert`: the hook that executes the package's annotations 
 
 import dataclasses
 import functools
+import importlib.util
 import inspect
 import os
 import random
@@ -158,6 +159,23 @@ def other_tokenizer_directory(tmp_path_factory) -> Path:
 def checkout() -> Path:
     """The root of the project."""
     return CHECKOUT
+
+
+@pytest.fixture(scope="session")
+def script() -> Callable:
+    """Loads a script of benchmarks/ or scripts/ as a module, by its name."""
+
+    @functools.cache
+    def load(name: str):
+        (file,) = (path for path in CHECKOUT.glob(f"*/{name}.py") if path.parent.name in ("benchmarks", "scripts"))
+        spec = importlib.util.spec_from_file_location(f"script_{name}", file)
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(file.parent)  # where scripts find each other
+            spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session")

@@ -203,14 +203,10 @@ def test_a_head_with_one_output_is_what_one_says(one_output, tmp_path, capsys, k
 @pytest.fixture
 def one_output(tmp_path) -> Path:
     """The classifier of three classes with its first output alone."""
-    import importlib.util
+    from tests.checkpoints.tensorflow import writer
 
     from albert.checkpoints.tensor_bundle import TensorBundle
 
-    spec = importlib.util.spec_from_file_location("tensorflow_writer", HERE / "writer.py")
-    assert spec is not None and spec.loader is not None
-    writer = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(writer)
     folder = tmp_path / "one_output"
     folder.mkdir()
     shutil.copy(HERE / "classifier" / "albert_config.json", folder)

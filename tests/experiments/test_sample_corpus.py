@@ -1,7 +1,6 @@
 """The embedded sample: its promises about balance, about what is held out, and about where it came from."""
 
 import gzip
-import importlib.util
 from collections import Counter
 
 import pytest
@@ -63,12 +62,8 @@ def test_the_sources_page_names_every_chapter(checkout):
     assert "CC0 1.0" in page
 
 
-def test_the_script_rebuilds_the_same_sample(shared, checkout, tmp_path):
-    found = importlib.util.spec_from_file_location("make_sample", checkout / "scripts/make_sample.py")
-    assert found is not None and found.loader is not None
-    script = importlib.util.module_from_spec(found)
-    found.loader.exec_module(script)
-    script.main(shared / "data/corpus/books.jsonl.gz", tmp_path)
+def test_the_script_rebuilds_the_same_sample(shared, checkout, script, tmp_path):
+    script("make_sample").main(shared / "data/corpus/books.jsonl.gz", tmp_path)
     embedded = checkout / "src/albert/experiments/sample"
     assert (tmp_path / "SOURCE.md").read_bytes() == (embedded / "SOURCE.md").read_bytes()
     # The compressed bytes depend on the build of zlib; the text they hold does not.

@@ -1,7 +1,5 @@
 """Fine-tuning beside transformers' Trainer: both do the same work, and its rates are told."""
 
-import importlib.util
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -19,15 +17,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what Trainer has to say of 
 
 
 @pytest.fixture(scope="module")
-def benchmark(checkout):
+def benchmark(script):
     """benchmarks/finetuning_speed.py as a module."""
-    spec = importlib.util.spec_from_file_location("finetuning_speed", checkout / "benchmarks" / "finetuning_speed.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(checkout / "benchmarks")  # where scripts find each other
-        spec.loader.exec_module(module)
-    return module
+    return script("finetuning_speed")
 
 
 @pytest.fixture

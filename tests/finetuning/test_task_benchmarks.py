@@ -1,8 +1,6 @@
 """The benchmarks of real tasks, at tiny size: classical models, the grid of runs, a released checkpoint."""
 
 import csv
-import importlib.util
-import sys
 
 import pytest
 
@@ -14,35 +12,24 @@ from albert.tasks.task import Published
 CHOICE = "sst-2"
 
 
-def script(name, checkout):
-    """A script of benchmarks/ as a module."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", checkout / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(checkout / "benchmarks")  # where scripts find each other
-        spec.loader.exec_module(module)
-    return module
-
-
 def rows_of(path):
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")
-def classical(checkout):
-    return script("classical_baselines", checkout)
+def classical(script):
+    return script("classical_baselines")
 
 
 @pytest.fixture(scope="module")
-def runs(checkout):
-    return script("task_runs", checkout)
+def runs(script):
+    return script("task_runs")
 
 
 @pytest.fixture(scope="module")
-def released(checkout):
-    return script("released_checkpoint", checkout)
+def released(script):
+    return script("released_checkpoint")
 
 
 @pytest.fixture

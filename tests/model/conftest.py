@@ -1,7 +1,12 @@
 """A small architecture and batches of sequences of given lengths; `albert` is imported late, after the hook."""
 
+import weakref
+
 import numpy as np
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 VOCABULARY = 60
 
@@ -43,3 +48,28 @@ def counted_products(monkeypatch):
 
     monkeypatch.setattr(linear_product, "onednn_is_faster", lambda: False)
     monkeypatch.setattr(spare_rows, "spares_rows", lambda device: False)
+
+
+class LiveTensors(TorchDispatchMode):
+    """Bytes of all storages that came into being and are still held, at their peak."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak, self._now, self._held = 0, 0, set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = {s.untyped_storage()._cdata for s in tree_leaves((args, kwargs)) if isinstance(s, torch.Tensor)}
+        result = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self._held and storage._cdata not in given:
+                    self._held.add(storage._cdata)
+                    self._now += storage.nbytes()
+                    weakref.finalize(storage, self._forget, storage._cdata, storage.nbytes())
+        self.peak = max(self.peak, self._now)
+        return result
+
+    def _forget(self, storage: int, size: int) -> None:
+        self._held.remove(storage)
+        self._now -= size

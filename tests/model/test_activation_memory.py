@@ -1,13 +1,11 @@
 """Bytes by formula are the bytes that autograd keeps, and those that live at the peak of a forward pass."""
 
-import weakref
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from tests.model.conftest import LiveTensors
 
 from albert.model import attention as plain_attention
 from albert.model.albert import AlbertForPreTraining, AlbertModel
@@ -77,26 +75,6 @@ def test_training_keeps_what_the_formula_says_to_the_byte(config, changes, preci
         memory = count_activation_memory(config, length, precision=precision, masked_tokens=masked)
         expected = sequences * memory.training + memory.weight_copies + DIVISOR
         assert kept_by_autograd(model, a_batch(sequences, length, masked), precision) == expected
-
-
-class LiveTensors(TorchDispatchMode):
-    """Bytes of all storages that came into being and are still held, at their peak."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.peak, self._held = 0, {}
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        given = {s.untyped_storage()._cdata for s in tree_leaves((args, kwargs)) if isinstance(s, torch.Tensor)}
-        result = function(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor):
-                storage = tensor.untyped_storage()
-                if storage._cdata not in self._held and storage._cdata not in given:
-                    self._held[storage._cdata] = storage.nbytes()
-                    weakref.finalize(storage, self._held.pop, storage._cdata)
-        self.peak = max(self.peak, sum(self._held.values()))
-        return result
 
 
 def live_in_inference(model: AlbertModel, sequences: int, length: int, precision: str) -> int:

@@ -1,12 +1,10 @@
 """The plan of a training step is what is live at the peak of real steps; the largest batch is the last that fits."""
 
-import weakref
 from dataclasses import replace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from tests.model.conftest import LiveTensors
 
 from albert.experiments.sizes import random_batch
 from albert.model import cost as training_memory
@@ -27,30 +25,6 @@ CONFIG = AlbertConfig(
     intermediate_size=512,
     max_position_embeddings=128,
 )
-
-
-class LiveTensors(TorchDispatchMode):
-    """Bytes of all tensors that came into being and are still held, at their peak."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.peak, self._now, self._held = 0, 0, set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor):
-                storage = tensor.untyped_storage()
-                if storage._cdata not in self._held:
-                    self._held.add(storage._cdata)
-                    self._now += storage.nbytes()
-                    weakref.finalize(storage, self._forget, storage._cdata, storage.nbytes())
-        self.peak = max(self.peak, self._now)
-        return result
-
-    def _forget(self, storage: int, size: int) -> None:
-        self._held.remove(storage)
-        self._now -= size
 
 
 def live_in_training(config: AlbertConfig, sequences: int, length: int, precision: str, checkpointing: bool) -> int:

@@ -1,8 +1,5 @@
 """The benchmark of long sequences: every system takes its steps, and the window is what transformers takes it for."""
 
-import importlib.util
-import sys
-
 import pytest
 import torch
 
@@ -10,17 +7,9 @@ pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
-def benchmark(checkout):
+def benchmark(script):
     """benchmarks/window_attention.py as a module."""
-    spec = importlib.util.spec_from_file_location(
-        "benchmark_window_attention", checkout / "benchmarks" / "window_attention.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(checkout / "benchmarks")  # where scripts find each other
-        spec.loader.exec_module(module)
-    return module
+    return script("window_attention")
 
 
 @pytest.mark.parametrize(("name", "window"), [("albert", None), ("albert", 8), ("longformer", 8)])

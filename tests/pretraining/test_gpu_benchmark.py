@@ -1,9 +1,7 @@
 """The benchmark for a GPU, run as it is on a CPU: another device, tiny models, nothing compiled to machine code."""
 
 import csv
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +13,9 @@ pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
-def benchmark(checkout):
+def benchmark(script):
     """benchmarks/gpu_pretraining.py as a module."""
-    spec = importlib.util.spec_from_file_location("gpu_pretraining", checkout / "benchmarks" / "gpu_pretraining.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(checkout / "benchmarks")  # where scripts find each other
-        spec.loader.exec_module(module)
-    return module
+    return script("gpu_pretraining")
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The script for a day with a GPU goes on where it was, and tells what failed; at toy size, on a CPU."""
 
-import importlib.util
 import json
-import sys
 
 import pytest
 import torch
@@ -13,13 +11,9 @@ from albert.training.state import TENSORS_NAME
 
 
 @pytest.fixture
-def day(checkout, monkeypatch):
+def day(script):
     """benchmarks/gpu_day.py as a module."""
-    spec = importlib.util.spec_from_file_location("gpu_day", checkout / "benchmarks" / "gpu_day.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return module
+    return script("gpu_day")
 
 
 def test_stages_are_done_once_and_failed_ones_again(day, tiny_corpus, tmp_path, monkeypatch):

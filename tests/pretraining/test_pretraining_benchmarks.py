@@ -1,8 +1,6 @@
 """The benchmarks of stability and of hard examples: what the first calls stable, and that both run and write rows."""
 
 import csv
-import importlib.util
-import sys
 
 import numpy as np
 import pytest
@@ -10,18 +8,9 @@ import pytest
 from albert.training.update import REMEMBERED, Alarm, UpdateFigures
 
 
-def benchmark(checkout, name):
-    """benchmarks/NAME.py as a module."""
-    spec = importlib.util.spec_from_file_location(name, checkout / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
-def stability(checkout):
-    return benchmark(checkout, "stability")
+def stability(script):
+    return script("stability")
 
 
 def course(stability, losses, norms, ratios=(0.01, 0.1), alarm=None):
@@ -67,9 +56,9 @@ def test_what_goes_wrong_is_seen(stability, what):
     assert (found["spikes"] > 0) == (what in ("spike", "norm")) and found["finite"] == (what != "not finite")
 
 
-def test_both_benchmarks_write_a_row_for_every_run(checkout, stability, tiny_corpus, tmp_path, capsys):
+def test_both_benchmarks_write_a_row_for_every_run(script, stability, tiny_corpus, tmp_path, capsys):
     told = ["--data", str(tiny_corpus), "--max-length", "32", "--batch-size", "4", "--layers", "1"]
-    hard_examples = benchmark(checkout, "hard_examples")
+    hard_examples = script("hard_examples")
     narrow = ["--hidden-size", "32", "--output", str(tmp_path / "rows.csv")]
     with pytest.raises(SystemExit) as end:
         stability.main([*told, *narrow, "--steps", "60", "--warmup-steps", "5"])

@@ -2,10 +2,8 @@
 
 import base64
 import gzip
-import importlib.util
 import json
 import pickle
-import sys
 from pathlib import Path
 
 import pytest
@@ -261,16 +259,9 @@ DIGIT_COMMA = ["▁1,", "0,", "00,", "▁2010,", "10"]
 
 
 @pytest.fixture(scope="module")
-def equality(checkout):
+def equality(script):
     """The benchmark that compares on large corpora; the reference's steps are written there a second time."""
-    file = checkout / "benchmarks" / "tokenizer_equality.py"
-    spec = importlib.util.spec_from_file_location("tokenizer_equality", file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(checkout / "benchmarks")  # where scripts find each other
-        spec.loader.exec_module(module)
-    return module
+    return script("tokenizer_equality")
 
 
 @pytest.fixture(scope="module")

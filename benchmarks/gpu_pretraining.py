@@ -33,7 +33,7 @@ from rich.table import Table
 from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining as TheirModel
 
-from albert.cli import pretrain as pretrain_command
+from albert.cli import training as pretrain_command
 from albert.cli.options import parse
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import PRESETS, AlbertConfig

@@ -8,19 +8,27 @@ directories carry a manifest; checking it reads the file once more, which is a r
 times: until the model is opened, until its weights have been read, and that with the imports of the process.
 
     python benchmarks/opening.py --presets albert-base albert-xlarge --rounds 7
+
+`--cold-start` measures instead what a command takes from nothing to its answer: seconds of the processor (user and
+system) of whole processes, beside those of the imports that it cannot do without.
+
+    python benchmarks/opening.py --cold-start --rounds 9
 """
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from harness import append_rows, in_turn, ratio
+from harness import append_rows, in_turn, interleave, ratio, report
 
 from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.checkpoints.model_directory import save_model_directory
@@ -48,6 +56,17 @@ TINY = AlbertConfig(
 FIGURES = ("weight_bytes", "import_seconds", "open_seconds", "ready_seconds", "total_seconds", "peak_copies")
 COMPARED = ("ready_seconds", "total_seconds")
 COLUMNS = ("preset", "opener", *FIGURES, *(f"{figure}_ratio" for figure in COMPARED))
+COLD_STARTS = {
+    "import torch": ("-c", "import torch"),
+    "import torch, transformers.AlbertModel": (
+        "-c",
+        "import torch; from transformers import AlbertModel, AlbertTokenizer",
+    ),
+    "albert --help": ("-m", "albert", "--help"),
+    "albert predict --help": ("-m", "albert", "predict", "--help"),
+    "albert predict tiny": ("-m", "albert", "predict", "tiny", "--fill-mask", "The cat [MASK] on the mat."),
+    "albert.load(tiny)": ("-c", "import albert; albert.load('tiny').fill_mask('The cat [MASK] on the mat.')"),
+}
 # Writing 5 to clear_refs makes the kernel forget the peak so far.
 PROCESS = """
 import json, sys, time
@@ -80,23 +99,44 @@ class Benchmark:
     presets: tuple[str, ...] = ("albert-base", "albert-xlarge")
     rounds: int = 7
     """Processes of each opener, taken in turns."""
-    output: Path = Path("results/benchmark-opening.csv")
+    cold_start: bool = False
+    """Measure what commands take in all, not the opening of models."""
+    output: Path | None = None
+    """results/benchmark-opening.csv, or -cold-start.csv."""
 
 
 def main(arguments: list[str]) -> None:
     """Run and report."""
     asked = parse(Benchmark, arguments, "opening.py")
+    if asked.cold_start:
+        rows = _cold_starts(asked.rounds)
+        report(asked.output or Path("results/benchmark-cold-start.csv"), ("process", "cpu_seconds", "lowest"), rows)
+        return
+    output = asked.output or Path("results/benchmark-opening.csv")
     with tempfile.TemporaryDirectory() as folder:
         _save(Path(folder) / "tiny", TINY)
         for preset in asked.presets:
             _save(Path(folder) / preset, PRESETS[preset])
             seen = _measure(asked.rounds, Path(folder) / preset, Path(folder) / "tiny")
-            append_rows(asked.output, COLUMNS, _report(preset, seen))
+            append_rows(output, COLUMNS, _report(preset, seen))
 
 
 def _save(directory: Path, config: AlbertConfig) -> None:
     torch.manual_seed(0)
     save_model_directory(directory, AlbertForPreTraining(config), None)
+
+
+def _cold_starts(rounds: int) -> list[list[object]]:
+    def cpu_seconds() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    # with compiled bytecode, as pip installs it
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    how: dict[str, Any] = {"env": {**alone, "OMP_NUM_THREADS": "1"}, "check": True, "capture_output": True}
+    systems = {name: partial(subprocess.run, [sys.executable, *words], **how) for name, words in COLD_STARTS.items()}
+    found = interleave(systems, rounds, clock=cpu_seconds)
+    return [[name, round(statistics.median(each), 2), round(min(each), 2)] for name, each in found.items()]
 
 
 Seen = dict[str, dict[str, list[float]]]

@@ -5,8 +5,9 @@ A score is how many standard deviations a figure is away from its expectation. P
     python benchmarks/sample_statistics.py --data corpus --samples 100000
 """
 
+import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ from rich.table import Table
 
 from albert.cli.options import parse
 from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
-from albert.pretraining.statistics import Figure, measure, short_sequences
+from albert.pretraining.sampling import CorpusBlocks, PretrainingSamples, SequenceRecipe, pack_documents
+from albert.pretraining.statistics import Figure, measure
 from albert.text.shards import TokenCorpus
 
 KINDS = {
@@ -74,6 +75,30 @@ def _cell(figure: Figure | None) -> str:
         return ""
     seen = f"{figure.seen:,.1f}" if figure.seen > 2 else f"{figure.seen:.4f}"
     return seen if figure.score is None else f"{seen} ({figure.score:+.1f})"
+
+
+def short_sequences(samples: PretrainingSamples, seed: int) -> Figure:
+    """How many sequences of epoch 0 are halves of a longer one, though it would have fitted.
+
+    Args:
+        samples: of the objective "sop", "nsp" or "none".
+        seed: theirs.
+    """
+    recipe = replace(samples.recipe, neighbours_probability=0.0)
+    asked = recipe.short_probability
+    eligible = whole = cut = 0
+    blocks = CorpusBlocks(samples.corpus)
+    for block in range(len(blocks)):
+        documents = blocks.documents(block)
+        longest = pack_documents(replace(recipe, short_probability=0.0), seed, documents, 0)
+        places = np.searchsorted(documents.sentence_starts, longest.begin)
+        eligible += int((np.searchsorted(documents.sentence_starts, longest.end) - places > 1).sum())
+        whole += len(longest)
+        cut += len(pack_documents(recipe, seed, documents, 0)) - len(longest)
+    chance = asked / (2 - asked)
+    total = whole + cut
+    deviation = 2 * math.sqrt(eligible * chance * (1 - chance)) / total
+    return Figure("cut short, of all", 2 * cut / total, 2 * eligible * chance / total, deviation)
 
 
 if __name__ == "__main__":

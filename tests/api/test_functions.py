@@ -14,9 +14,9 @@ import albert
 from albert.api import options
 from albert.api.functions import PretrainResult
 from albert.api.keywords import by_keyword, keywords_of
-from albert.cli.commands import FinetuneCommand
 from albert.cli.main import run
 from albert.cli.options import option_file, options_of, parse
+from albert.cli.training import FinetuneCommand
 from albert.pretraining.recipe import read_recipe
 
 FUNCTIONS = {

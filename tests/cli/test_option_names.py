@@ -9,7 +9,7 @@ from albert.api.options import Finetune
 from albert.cli.commands import Predict, Serve
 from albert.cli.main import COMMANDS, dispatch, run
 from albert.cli.options import DESCRIBE, CommandOptions, options_of, parse, usual_words
-from albert.cli.pretrain import PretrainCommand
+from albert.cli.training import PretrainCommand
 from albert.runtime.errors import UsageError
 
 WITH_OPTIONS = [name for name in COMMANDS if name not in ("tokenizer", "analyze", "export", "tables")]

@@ -21,3 +21,34 @@ def test_a_model_answers_and_is_converted_without_libraries_of_training_and_scor
     command = [sys.executable, "-c", ANSWERS, str(checkout / "models" / "tiny")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+
+
+COMMAND = """
+import sys
+from albert.cli.main import run
+assert run(["predict", sys.argv[1], "--fill-mask", "The sea is [MASK].", "--json"]) == 0
+useless = ("albert.pretraining", "albert.finetuning", "albert.api.options", "albert.text.shards", "httpx", "httpx2",
+           "huggingface_hub.hf_api", "matplotlib", "torch.distributed.tensor", *sys.argv[2:])
+print(*(name for name in useless if name in sys.modules), file=sys.stderr)
+"""
+
+
+def test_predict_does_not_wait_for_modules_of_training_or_of_the_hub(checkout):
+    command = [sys.executable, "-c", COMMAND, str(checkout / "models" / "tiny"), *USELESS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[1:]) == (0, [""])
+    assert '"score"' in done.stdout
+
+
+def test_garbage_is_collected_again_once_a_command_is_imported():
+    code = """
+import gc
+from albert.cli.main import load_command
+load_command("albert.cli.predict")
+assert gc.isenabled() and gc.get_freeze_count() > 10_000
+try:
+    load_command("albert.cli.absent")
+except ModuleNotFoundError:
+    assert gc.isenabled()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -16,19 +16,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, constants, get_token, snapshot_download
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    HTTPError,  # pyright: ignore[reportPrivateImportUsage] (httpx's, whichever httpx it is)
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+import huggingface_hub  # loads its parts, and the HTTP library, when they are used: a local model needs neither
+from huggingface_hub import constants
 
 from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME
 from albert.checkpoints.tensorflow import holds_tensorflow
-from albert.runtime.environment import shipped_model
+from albert.runtime.environment import load_by_name, shipped_model
 from albert.runtime.errors import (
     AlbertError,
     DamagedData,
@@ -230,7 +223,6 @@ HUB_FILES = [
 """All that a model directory of ours or of transformers consists of; never a pickle, never code."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _REVISION = re.compile(r"(?!.*\.\.)\w[\w./@+-]*")
-_HUB_ERRORS = (HfHubHTTPError, HFValidationError, HTTPError, OSError)
 
 
 def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
@@ -275,8 +267,8 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     if revision is not None and not _REVISION.fullmatch(revision):
         raise UsageError("revision", f"{revision!r} is not a branch, tag or commit")
     try:
-        directory = Path(snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
-    except _HUB_ERRORS as error:
+        directory = Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=HUB_FILES))
+    except _hub_errors() as error:
         raise Unavailable(name, _reason(error, revision), "name a model directory, or download it first") from error
     if not any((directory / file).is_file() for file in (WEIGHTS_NAME, INDEX_NAME, INT8_WEIGHTS_NAME)):
         raise MissingInput(
@@ -303,12 +295,18 @@ def _to_convert(path: Path, what: str) -> MissingInput:
     )
 
 
+def _hub_errors() -> tuple[type[Exception], ...]:
+    errors = load_by_name("huggingface_hub.errors")
+    return errors.HfHubHTTPError, errors.HFValidationError, errors.HTTPError, OSError
+
+
 def _reason(error: Exception, revision: str | None) -> str:
-    if isinstance(error, GatedRepoError):
+    errors = load_by_name("huggingface_hub.errors")
+    if isinstance(error, errors.GatedRepoError):
         return "no such directory here, and access to it on the Hub is restricted (set HF_TOKEN)"
-    if isinstance(error, RevisionNotFoundError):
+    if isinstance(error, errors.RevisionNotFoundError):
         return f"has no revision {revision!r} on the Hub"
-    if isinstance(error, RepositoryNotFoundError):
+    if isinstance(error, errors.RepositoryNotFoundError):
         return "no such directory here, and no such public repository on the Hub"
     if constants.HF_HUB_OFFLINE:
         of = "" if revision is None else f" of its revision {revision!r}"
@@ -371,9 +369,9 @@ def push_model(
         verify_directory(directory)
     if constants.HF_HUB_OFFLINE:
         raise Unavailable(repository, "cannot be written while HF_HUB_OFFLINE is set", "unset it")
-    if get_token() is None:
+    if huggingface_hub.get_token() is None:
         raise Unavailable(repository, "there is no token for the Hub", "set HF_TOKEN, or run: hf auth login")
-    hub = HfApi()
+    hub = huggingface_hub.HfApi()
     try:
         hub.create_repo(repository, private=private, exist_ok=replace)
         hub.upload_folder(
@@ -383,7 +381,7 @@ def push_model(
             delete_patterns=HUB_FILES if replace else None,
             commit_message="Upload an ALBERT model",
         )
-    except _HUB_ERRORS as error:
+    except _hub_errors() as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in _REFUSALS:
             raise Unavailable(repository, *_REFUSALS[status]) from error

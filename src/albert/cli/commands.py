@@ -1,9 +1,8 @@
-"""Options of `albert finetune`, `evaluate`, `predict`, `serve`, `convert`, `export`, `info`, `tables` and others.
+"""Options of `albert predict`, `serve`, `convert`, `export`, `quantize`, `info`, `analyze` and `quickstart`.
 
-They are parsed without torch; the modules that do the work are imported afterwards."""
+They are parsed without torch, and without modules of training, for which `albert predict` need not wait; the modules
+that do the work are imported afterwards."""
 
-import shlex
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,16 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from tyro.conf import Positional
 
-from albert.api.options import Evaluate, Finetune, Push
-from albert.cli.main import load_command
-from albert.cli.options import ABOUT_RECIPES, command, dispatch, flat_parts, given_value, option_file, parse
-from albert.experiments.price import Rates
+from albert.cli.options import command, dispatch
 from albert.inference.abilities import ABILITIES
 from albert.inference.server.limits import Limits
 from albert.model.config import Activation
-from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import SequenceRecipe
-from albert.runtime.json_files import to_toml
 
 TASKS = tuple(each.name for each in ABILITIES.values() if each.row)
 if TYPE_CHECKING:
@@ -272,9 +265,6 @@ class Quantize(MadeOfModel):
 quantize_main = command(Quantize, "albert quantize", "convert:run_quantize")
 
 
-push_main = command(Push, "albert push", "convert:run_push")
-
-
 @dataclass(frozen=True, kw_only=True)
 class AnalyzeLayers:
     """Draw L2 distance and angle between input and output of every layer (the paper's Figure 1), for any models.
@@ -340,40 +330,6 @@ class Info:
 info_main = command(Info, "albert info", "info:run")
 
 
-SEQUENCES, MASKING = SequenceRecipe(max_length=128), MaskingRecipe()
-"""What is shown unless something else is asked for; the paper's 512 tokens fill a page each."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Show:
-    """Show what a prepared corpus becomes in training: a few samples as text, and counts of many.
-
-    Every sample is what a run with this seed and these settings would see, at that place of that epoch.
-
-    Example: albert show corpus --number 2 --objective sop --max-length 128
-    """
-
-    corpus: Positional[Path]
-    """What `albert prepare` wrote."""
-    number: int = 3
-    """How many samples to show."""
-    first: int = 0
-    """The first of them, in the order of training."""
-    epoch: int = 0
-    """Of which epoch."""
-    seed: int = 0
-    """Of the run."""
-    split: Literal["train", "held_out"] = "train"
-    """Which part of the corpus."""
-    count: int = 2000
-    """How many samples to count, from the first on; 0: none."""
-    sequences: Annotated[SequenceRecipe, tyro.conf.arg(name="")] = SEQUENCES
-    masking: Annotated[MaskingRecipe, tyro.conf.arg(name="")] = MASKING
-
-
-show_main = command(Show, "albert show", "inspect:run_show")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Quickstart:
     """Where to write."""
@@ -383,107 +339,3 @@ class Quickstart:
 
 
 quickstart_main = command(Quickstart, "albert quickstart", "inspect:run_quickstart")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Options of `albert finetune`, `evaluate` and `tables`.
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinetuneCommand(Finetune):
-    """What to learn, from what, and how; with options from a file."""
-
-    recipe_file: Annotated[Path | None, tyro.conf.arg(name="recipe")] = None
-    """A TOML or JSON file with options of this command, by their names with _ for -; flags go before it."""
-    print_recipe: bool = False
-    """Print the options as a TOML file with comments, for --recipe, and train nothing."""
-
-
-def finetune_main(arguments: list[str]) -> int:
-    """Read the options, and run `albert finetune`."""
-    defaults = option_file(FinetuneCommand, arguments)
-    if given_value(arguments, "--print-recipe") is not None:
-        args = parse(FinetuneCommand, arguments, "albert finetune", {"model": "", **defaults})
-        print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
-        print(to_toml(args, inline=flat_parts(FinetuneCommand), leave_out=ABOUT_RECIPES), end="")
-        return 0
-    args = parse(FinetuneCommand, arguments, "albert finetune", defaults)
-    load_command("albert.cli.tasks").finetune(args)
-    return 0
-
-
-evaluate_main = command(Evaluate, "albert evaluate", "tasks:evaluate")
-
-ScaleName = Literal["tiny", "small", "base", "paper"]
-
-NOTHING_STATED = Rates()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListTables:
-    """What is listed."""
-
-    scale: ScaleName = "tiny"
-    """At which scale: it says how many runs a table takes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportTables:
-    """What is copied, and where to."""
-
-    directory: Annotated[Positional[Path], tyro.conf.arg(metavar="DIRECTORY", help_behavior_hint="")]
-    """The copy; what it holds of the same runs is replaced."""
-    scale: ScaleName = "tiny"
-    """Of the runs, where --output is not given."""
-    output: Path | None = None
-    """The root of the runs; runs/tables-SCALE when not set."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TablesAsked:
-    """What the commands have in common."""
-
-    tables: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="TABLE...", help_behavior_hint="")] = ()
-    """Names of tables and figures, as `albert tables list` has them, or all."""
-    scale: ScaleName = "tiny"
-    """How large: hours of two cores, hours of a GPU, the paper's shapes on a GPU, or the paper's recipes."""
-    data: tuple[Path, ...] = ()
-    """What `albert prepare` wrote; of several the first is the text of all tables, and additional text (Table 7) is
-    all of them."""
-    glue_data: Path | None = None
-    """The folder of GLUE's tasks; without it these tasks are left out."""
-    squad_data: Path | None = None
-    """The folder of SQuAD's files, likewise."""
-    race_data: Path | None = None
-    """The folder of RACE, likewise."""
-    files: tuple[str, ...] = ()
-    """TASK/SPLIT=FILE: a file in the place of the published one, in its layout (qnli/train=mine.tsv)."""
-    output: Path | None = None
-    """The root of all runs and results; runs/tables-SCALE when not set."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int | None = None
-    """Threads of this process; 1 when several processes share the cores."""
-    rates: Annotated[Rates, tyro.conf.arg(name="")] = NOTHING_STATED
-    """What an hour of the machine costs, for plans and for the table cost."""
-
-
-PARTS = {
-    "list": command(ListTables, "albert tables list", "tables:list_tables"),
-    "plan": command(TablesAsked, "albert tables plan", "tables:plan"),
-    "run": command(TablesAsked, "albert tables run", "tables:run"),
-    "show": command(TablesAsked, "albert tables show", "tables:show"),
-    "export": command(ExportTables, "albert tables export", "tables:export"),
-}
-
-
-def tables_main(arguments: list[str]) -> int:
-    """Run `albert tables`."""
-    if arguments[:1] == ["keep"]:
-        print("albert: note: albert tables keep is now called albert tables export", file=sys.stderr)
-        arguments = ["export", *arguments[1:]]
-    return dispatch("albert tables", PARTS, arguments, "command")
-
-
-def default_root(scale: ScaleName) -> Path:
-    """The default root of a scale's tables."""
-    return Path("runs") / f"tables-{scale}"

@@ -12,9 +12,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from albert.cli.commands import AnalyzeLayers, Quickstart, Show
+from albert.cli.commands import AnalyzeLayers, Quickstart
 from albert.cli.options import open_console
 from albert.cli.render import table
+from albert.cli.training import Show
 from albert.experiments.layers import LayerSimilarity, cut_passages, draw_layers, measure_layers, write_layers
 from albert.experiments.quickstart import quickstart, show_report, split_chapters
 from albert.pretraining.sampling import PretrainingSamples

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from albert.cli.commands import ExportTables, ListTables, TablesAsked, default_root
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, table
+from albert.cli.training import ExportTables, ListTables, TablesAsked, default_root
 from albert.experiments import jobs, report
 from albert.experiments.execution import Costs, Execution, Plan, PlannedJob, overall_progress, plan_tables
 from albert.experiments.figures import draw_outcome

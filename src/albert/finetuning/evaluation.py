@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import expit
 from torch import nn
 
 from albert.finetuning.data import PreparedSplit, encode_split, pack_members, read_examples, split_by_tokens
@@ -296,7 +295,7 @@ def predicted_of(
     elif label_columns is not None:
         logits = logits[:, list(label_columns)]
     if isinstance(target, Labels):
-        return expit(logits)
+        return torch.from_numpy(logits).sigmoid().numpy()
     exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -67,25 +67,6 @@ def measure(samples: PretrainingSamples, numbers: np.ndarray) -> list[Figure]:
         Figure("asked for their order, of all", counts["asked"] / len(numbers)),
         *_length_figures(np.concatenate(lengths), samples.recipe.max_length, counts),
     ]
-
-
-def short_sequences(samples: PretrainingSamples, seed: int) -> Figure:
-    """How many sequences of epoch 0 are halves of a longer one, though it would have fitted."""
-    recipe = replace(samples.recipe, neighbours_probability=0.0)
-    asked = recipe.short_probability
-    eligible = whole = cut = 0
-    blocks = CorpusBlocks(samples.corpus)
-    for block in range(len(blocks)):
-        documents = blocks.documents(block)
-        longest = pack_documents(replace(recipe, short_probability=0.0), seed, documents, 0)
-        places = np.searchsorted(documents.sentence_starts, longest.begin)
-        eligible += int((np.searchsorted(documents.sentence_starts, longest.end) - places > 1).sum())
-        whole += len(longest)
-        cut += len(pack_documents(recipe, seed, documents, 0)) - len(longest)
-    chance = asked / (2 - asked)
-    total = whole + cut
-    deviation = 2 * math.sqrt(eligible * chance * (1 - chance)) / total
-    return Figure("cut short, of all", 2 * cut / total, 2 * eligible * chance / total, deviation)
 
 
 def tokens_cut(corpora: Sequence[TokenCorpus], recipe: SequenceRecipe, seed: int) -> Figure:

@@ -15,6 +15,7 @@ from albert.pretraining.recipe import RECIPES, Head, PretrainingRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError
+from albert.runtime.json_files import common_fields
 from albert.tasks.table_task import COLUMNS, Kind, OptionLabels, RecipeChanges, TableTask, load_table_task
 from albert.tasks.task import PairEncoding, SpanHeadKind, ThresholdFrom
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, SlurmSettings
@@ -434,7 +435,7 @@ class Finetune:
         """
         if self.steps is not None and self.epochs is not None:
             raise UsageError("--steps", "and --epochs say the same thing twice", "give one of them")
-        return RecipeChanges(**{each.name: getattr(self, each.name) for each in fields(RecipeChanges)})
+        return RecipeChanges(**common_fields(RecipeChanges, self))
 
 
 @dataclass(frozen=True, kw_only=True)

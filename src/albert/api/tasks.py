@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_lik
 from albert.finetuning.objective import Distillation
 from albert.finetuning.options import recipe_basis
 from albert.finetuning.run import finetune
-from albert.finetuning.run_record import FinetuningSettings
+from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_benchmark, finetune_seeds
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
 from albert.model.config import ArchitectureChanges
@@ -34,7 +35,7 @@ from albert.runtime.devices import pick_device
 from albert.runtime.environment import Precision, world
 from albert.runtime.errors import CannotCreate, CheckFailed, InvalidConfiguration, UsageError
 from albert.runtime.files import write_text
-from albert.runtime.json_files import save_json, to_json
+from albert.runtime.json_files import common_fields, save_json, to_json
 from albert.tasks.custom import ReadTask, read_task
 from albert.tasks.submission import BENCHMARKS, find_task, submission_files
 from albert.tasks.table_task import TASK_FILE, HeldOut, TableTask, table_statistics, table_task_of
@@ -89,6 +90,10 @@ def run_finetune(
     if args.seeds is not None:
         return _seeds_result(task, args.output, finetune_seeds(*run, recipe, settings, args.seeds, on_start))
     found = finetune(*run, recipe, settings, announce=on_start)
+    return _result(args, found, task)
+
+
+def _result(args: Finetune, found: FinetuningResult, task: Task | None = None) -> FinetuneResult:
     return FinetuneResult(
         task=task,
         output=args.output,
@@ -122,15 +127,7 @@ def _finetune_contrastive(args: Finetune, on_start: Callable[[Mapping[str, Any]]
         raise UsageError("--held-out", "goes without --dev", "give one of them")
     temperature = TEMPERATURE if args.temperature is None else args.temperature
     run = (_start(args), args.output, args.recipe(), _settings(args), temperature)
-    found = finetune_contrastive(pairs, scored, *run, on_start)
-    return FinetuneResult(
-        output=args.output,
-        model=found.model_directory,
-        scores=found.scores,
-        baseline=found.report["baseline"],
-        report=found.report,
-        found=found,
-    )
+    return _result(args, finetune_contrastive(pairs, scored, *run, on_start))
 
 
 _NOT_CONTRASTIVE = (
@@ -274,24 +271,7 @@ def _settings(args: Finetune) -> FinetuningSettings:
     """
     if args.freeze_encoder and args.encoder_dropout:
         raise UsageError("--encoder-dropout", "has no effect with --freeze-encoder", "leave it or --freeze-encoder out")
-    return FinetuningSettings(
-        seed=args.seed,
-        null_threshold=args.null_threshold,
-        select=args.select,
-        max_train_examples=args.max_train_examples,
-        evaluate_every=args.evaluate_every,
-        checkpoint_every=args.checkpoint_every,
-        micro_batch_tokens=args.micro_batch_tokens,
-        optimizer=args.optimizer,
-        device=args.device,
-        precision=args.precision,
-        workers=args.workers,
-        exits=args.exits,
-        freeze_encoder=args.freeze_encoder,
-        encode_pairs=args.encode_pairs,
-        page_examples=args.page_examples,
-        distillation=_distillation(args),
-    )
+    return FinetuningSettings(**common_fields(FinetuningSettings, args), distillation=_distillation(args))
 
 
 # ----
@@ -354,7 +334,7 @@ def _evaluate_pretraining(args: Evaluate) -> EvaluateResult:
         limit=args.sequences,
         revision=args.revision,
         device=args.device,
-        prepare=_computing_in(precision),
+        prepare=partial(use_fast_encoders, precision=precision),
         overrides=_overrides(args),
     )
     report = {"task": PRETRAINING, "precision": precision, **found.to_json()}
@@ -388,14 +368,10 @@ def _evaluate_split(args: Evaluate, task: Task, split: str, precision: Precision
         args.model,
         args.data or Path(),
         split,
-        device=args.device,
-        prepare=_computing_in(precision),
-        max_length=args.max_length,
-        micro_batch_tokens=args.micro_batch_tokens,
-        revision=args.revision,
-        overrides=_overrides(args),
+        prepare=partial(use_fast_encoders, precision=precision),
         needs_labels=args.submission is None and args.predictions is None,
         depth=args.depths.one_depth,
+        **_how(args),
     )
     together, handed_in = found.together, {}
     if args.predictions is not None:
@@ -445,22 +421,8 @@ def _compare_precisions(args: Evaluate, task: Task, splits: tuple[str, ...]) -> 
         splits[0],
         _precisions(args),
         args.tolerance,
-        device=args.device,
-        max_length=args.max_length,
-        micro_batch_tokens=args.micro_batch_tokens,
-        revision=args.revision,
-        overrides=_overrides(args),
+        **_how(args),
     )
-    about = {"task": task.name, "model": model, "split": splits[0]}
-    report = about | _precision_report(found, args.tolerance)
-    if args.results is not None:
-        save_json(args.results, report)
-    first = found[0].evaluation
-    compared = ComparedPrecisions(found=found, tolerance=args.tolerance)
-    return EvaluateResult(scores=first.scores, baseline=first.baseline, report=report, found=compared)
-
-
-def _precision_report(found: Sequence[PrecisionScore], tolerance: float) -> dict[str, Any]:
     rows = {
         row.precision: {
             "scores": dict(row.evaluation.scores),
@@ -471,7 +433,13 @@ def _precision_report(found: Sequence[PrecisionScore], tolerance: float) -> dict
         }
         for row in found
     }
-    return {"score": found[0].name, "tolerance": tolerance, "precisions": rows}
+    about = {"task": task.name, "model": model, "split": splits[0]}
+    report = {**about, "score": found[0].name, "tolerance": args.tolerance, "precisions": rows}
+    if args.results is not None:
+        save_json(args.results, report)
+    first = found[0].evaluation
+    compared = ComparedPrecisions(found=found, tolerance=args.tolerance)
+    return EvaluateResult(scores=first.scores, baseline=first.baseline, report=report, found=compared)
 
 
 def check_precisions(found: Sequence[PrecisionScore], tolerance: float) -> None:
@@ -488,17 +456,18 @@ def _precisions(args: Evaluate) -> list[InferencePrecision]:
     return [choose_precision(one, device) for one in args.precision]
 
 
-def _computing_in(precision: Precision) -> Callable[[Any], None]:
-    """Lets a model compute as in `albert predict`: its encoder at the precision, its head in fp32."""
-    return lambda model: use_fast_encoders(model, precision)
-
-
 def _one_precision(args: Evaluate) -> Precision:
     if args.precision != ("int8",):
         match _precisions(args):
             case ["fp32" | "bf16" as precision]:
                 return precision
     raise UsageError("--precision", "is one here, fp32 or bf16", "several are compared on a task, for one model")
+
+
+def _how(args: Evaluate) -> dict[str, Any]:
+    """How models are opened and run."""
+    names = ("device", "max_length", "micro_batch_tokens", "revision")
+    return {name: getattr(args, name) for name in names} | {"overrides": _overrides(args)}
 
 
 def _overrides(args: Evaluate) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from albert.api.functions import Shown
 from albert.api.options import Prepare, TrainTokenizer
 from albert.runtime.files import new_directory
+from albert.runtime.json_files import common_fields
 from albert.runtime.progress import progress
 from albert.text.corpus import find_corpus_files, read_corpus
 from albert.text.executors import PreparationSettings
@@ -59,14 +60,9 @@ def run_train_tokenizer(args: TrainTokenizer, on_accents: Callable[[int], None] 
         InvalidConfiguration: the text is too little for so many pieces.
     """
     settings = VocabularySettings(
-        vocab_size=args.vocab_size,
-        lower_case=args.lower_case,
-        keep_accents=args.keep_accents,
-        character_coverage=args.character_coverage,
+        **common_fields(VocabularySettings, args),
         maximum_bytes=round(args.megabytes * 1e6),
         maximum_sentences=args.sentences,
-        seed=args.seed,
-        language=args.language,
         as_lines=args.sentences_as_lines,
     )
     begin = time.monotonic()
@@ -138,12 +134,8 @@ def run_prepare(args: Prepare) -> PrepareResult:
     """What `albert.prepare` and `albert prepare` do; for the errors see `albert.text.prepare.prepare`."""
     tokenizer = load_tokenizer(args.tokenizer)
     settings = PreparationSettings(
-        held_out=args.held_out,
-        seed=args.seed,
-        **args.reading,
-        language=args.language,
+        **(common_fields(PreparationSettings, args) | args.reading),
         as_lines=args.sentences_as_lines,
-        duplicates=args.duplicates,
         shard_bytes=round(args.shard_megabytes * 1e6),
     )
     if args.plan:

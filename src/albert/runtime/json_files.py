@@ -117,6 +117,11 @@ def load_json(cls: type[T], path: Path) -> T:
     return from_json(cls, read_json_object(path), str(path))
 
 
+def common_fields(cls: type, source: Any) -> dict[str, Any]:
+    """The values of those fields of a dataclass that another value has under the same names."""
+    return {field.name: getattr(source, field.name) for field in dataclasses.fields(cls) if hasattr(source, field.name)}
+
+
 def save_json(path: Path, value: Any) -> None:
     """Write `to_json(value)` durably, keys in the order of the fields."""
     write_text(path, json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n")

@@ -24,7 +24,7 @@ import numpy as np
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import AlbertError, DamagedData, OutOfResources
-from albert.runtime.json_files import load_json, save_json
+from albert.runtime.json_files import common_fields, load_json, save_json
 from albert.runtime.manifest import FileSum
 from albert.runtime.progress import Bar, progress
 from albert.text.corpus import read_files
@@ -210,11 +210,8 @@ def shard_jobs(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] 
             name=f"{job.name}-{number:05d}",
             texts=texts,
             tokenizer=job.tokenizer,
-            held_out=settings.held_out,
-            seed=settings.seed,
-            language=settings.language,
-            as_lines=settings.as_lines,
             directory=job.directory,
+            **common_fields(ShardJob, settings),
         )
 
 

@@ -66,26 +66,33 @@ class Keyword:
     default: Any
     text: str
     group: str | None = None
+    markers: tuple[Any, ...] = ()
+    """Tyro's."""
 
 
 def keywords_of(shape: type) -> list[Keyword]:
     """Every field of a dataclass; those of a group of options stand beside the others, as on the command line."""
-    hints = typing.get_type_hints(shape, include_extras=True)
-    texts = field_docs(shape)
     found: list[Keyword] = []
-    for field in dataclasses.fields(shape):
-        hint, *markers = typing.get_args(hints[field.name]) if _is_marked(hints[field.name]) else (hints[field.name],)
-        if dataclasses.is_dataclass(hint) and any(getattr(marker, "name", None) == "" for marker in markers):
-            group = typing.cast(type, hint)
+    for field in option_fields(shape):
+        if dataclasses.is_dataclass(field.hint) and any(getattr(each, "name", None) == "" for each in field.markers):
+            group = typing.cast(type, field.hint)
             is_default = field.default == group()  # else the fields of a recipe, which another one gives
-            inner = keywords_of(group)
-            made = (dataclasses.replace(one, group=field.name) for one in inner)
+            made = (dataclasses.replace(one, group=field.name) for one in keywords_of(group))
             found += made if is_default else [dataclasses.replace(one, default=...) for one in made]
-            continue
+        else:
+            found.append(field)
+    return found
+
+
+def option_fields(shape: type) -> Iterator[Keyword]:
+    """The fields of a dataclass of options as they are, for keywords and for the command line."""
+    hints, texts = typing.get_type_hints(shape, include_extras=True), field_docs(shape)
+    for field in dataclasses.fields(shape):
+        hint = hints[field.name]
+        hint, *markers = typing.get_args(hint) if _is_marked(hint) else (hint,)
         made_by = field.default_factory
         default = field.default if made_by is dataclasses.MISSING else made_by()
-        found.append(Keyword(field.name, hint, default, texts.get(field.name, "")))
-    return found
+        yield Keyword(field.name, hint, default, texts.get(field.name, ""), markers=tuple(markers))
 
 
 def _is_marked(hint: Any) -> bool:

@@ -24,11 +24,19 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
-from albert.api.keywords import EARLIER_NAMES, SAME_THING, keywords_of, nearest_name, read_options, switch, usual_name
+from albert.api.keywords import (
+    EARLIER_NAMES,
+    SAME_THING,
+    keywords_of,
+    nearest_name,
+    option_fields,
+    read_options,
+    switch,
+    usual_name,
+)
 from albert.cli.main import load_command
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, did_you_mean
-from albert.runtime.json_files import field_docs
 
 _TEXTS = tomllib.loads((files("albert.cli") / "help.toml").read_text(encoding="utf-8"))
 COMMON: dict[str, str] = _TEXTS["common"]
@@ -87,23 +95,18 @@ def options_of(shape: type[Any]) -> list[Option]:
 
 
 def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Iterator[Option]:
-    hints, docs = typing.get_type_hints(shape, include_extras=True), field_docs(shape)
-    for field in dataclasses.fields(shape):
-        hint, markers = hints[field.name], ()
-        if typing.get_origin(hint) is typing.Annotated:
-            hint, *markers = typing.get_args(hint)
+    for field in option_fields(shape):
+        hint, markers = field.hint, field.markers
         renamed = next((m.name for m in markers if getattr(m, "name", None) is not None), field.name)
         long = ".".join(part for part in (prefix, renamed.replace("_", "-")) if part)
         default = getattr(value, field.name) if value is not None else field.default
-        if default is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
         if dataclasses.is_dataclass(hint):
             yield from _walk(typing.cast(type, hint), default, field.name if long else section, long)
             continue
         is_switch = hint in (bool, bool | None)
         outer, _, last = long.rpartition(".")
         metavar = next((m.metavar for m in markers if getattr(m, "metavar", None)), None) or _metavar(hint)
-        doc = docs.get(field.name, "auto takes a GPU where there is one." if field.name == "device" else "")
+        doc = field.text or ("auto takes a GPU where there is one." if field.name == "device" else "")
         if metavar.startswith("STR"):
             metavar = metavar.replace("STR", METAVARS.get(field.name, "STR"))
         positional = _POSITIONAL in markers

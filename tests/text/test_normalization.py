@@ -6,9 +6,9 @@ import unicodedata
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.text.torture import texts
+from tests.text.torture import normalize_with_alignment, texts
 
-from albert.text.normalization import keeps_places, normalize, normalize_with_alignment, normalize_words
+from albert.text.normalization import keeps_places, normalize, normalize_words
 
 
 @pytest.mark.parametrize(

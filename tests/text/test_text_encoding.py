@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.text.torture import texts
+from tests.text.torture import normalize_with_alignment, texts
 
 from albert.text import normalization, word_cache
-from albert.text.normalization import normalize_with_alignment
 from albert.text.sentencepiece import SentencePieceTokenizer
 from albert.text.word_cache import FEW_WORDS, LONGEST_WORD
 

@@ -1,8 +1,12 @@
 """Text that breaks tokenizers, and what must hold of every token's place in it, whichever the tokenizer."""
 
+import re
 import unicodedata
 
+import numpy as np
 from hypothesis import strategies as st
+
+from albert.text import normalization
 
 WRITING = {
     "accents, composed and not": "é e\u0301 ñ Å A\u030a ế e\u0302\u0301 ç \u0327c",
@@ -83,3 +87,27 @@ def is_dropped(tokenizer, text, place, covered):
         return False
     left = tokenizer.encode(f"x{character}y")
     return left in (tokenizer.encode("xy"), tokenizer.encode("x y"))
+
+
+def normalize_with_alignment(
+    text: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
+) -> normalization.NormalizedText:
+    """`normalize`, with the original place of every character of the result, all at once."""
+    return _collapse_blanks(
+        *normalization._mapped(text, normalization._characters(lower_case, keep_accents, compatibility))
+    )
+
+
+def _collapse_blanks(text: str, starts: np.ndarray, ends: np.ndarray) -> normalization.NormalizedText:
+    words = list(re.finditer(r"\S+", text))
+    collapsed = " ".join(word.group() for word in words)
+    if collapsed == text:
+        return normalization.NormalizedText(text, starts, ends)
+    new_starts, new_ends = [starts[:0]], [ends[:0]]
+    for index, word in enumerate(words):
+        if index:
+            new_starts.append(starts[words[index - 1].end()][None])
+            new_ends.append(ends[word.start() - 1][None])
+        new_starts.append(starts[word.start() : word.end()])
+        new_ends.append(ends[word.start() : word.end()])
+    return normalization.NormalizedText(collapsed, np.concatenate(new_starts), np.concatenate(new_ends))

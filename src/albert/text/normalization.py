@@ -74,13 +74,6 @@ def _replaced(text: str, lower_case: bool, keep_accents: bool, compatibility: bo
     return text.lower() if lower_case else text  # letters beyond ASCII are lower-cased already, and stay as they are
 
 
-def normalize_with_alignment(
-    text: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
-) -> NormalizedText:
-    """`normalize`, with the original place of every character of the result."""
-    return _collapse_blanks(*_mapped(text, _characters(lower_case, keep_accents, compatibility)))
-
-
 def long_word_parts(
     word: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True
 ) -> Iterator[str]:
@@ -162,21 +155,6 @@ def _mapped(
     starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
     ends = np.repeat(ends_of_sources, lengths)
     return "".join(mapped), starts, ends
-
-
-def _collapse_blanks(text: str, starts: np.ndarray, ends: np.ndarray) -> NormalizedText:
-    words = list(_WORD.finditer(text))
-    collapsed = " ".join(word.group() for word in words)
-    if collapsed == text:
-        return NormalizedText(text, starts, ends)
-    new_starts, new_ends = [starts[:0]], [ends[:0]]
-    for index, word in enumerate(words):
-        if index:
-            new_starts.append(starts[words[index - 1].end()][None])
-            new_ends.append(ends[word.start() - 1][None])
-        new_starts.append(starts[word.start() : word.end()])
-        new_ends.append(ends[word.start() : word.end()])
-    return NormalizedText(collapsed, np.concatenate(new_starts), np.concatenate(new_ends))
 
 
 class CharacterTable(dict[int, str]):

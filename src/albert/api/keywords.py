@@ -34,7 +34,7 @@ from albert.runtime.errors import (
     without_inner_frames,
 )
 from albert.runtime.files import write_text
-from albert.runtime.json_files import convert_value, field_docs, from_json, read_object, to_json
+from albert.runtime.json_files import convert_value, field_docs, from_json, merged, read_object, to_json
 
 T = TypeVar("T")
 
@@ -264,13 +264,6 @@ def plain_value(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () else value  # type: ignore[union-attr] (of NumPy)
 
 
-def _with(base: Any, given: Any) -> Any:
-    """Plain values with others in place of some, at any depth."""
-    if not (isinstance(base, dict) and isinstance(given, dict)):
-        return given
-    return {**base, **{key: _with(base.get(key), value) for key, value in given.items()}}
-
-
 def asked(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> T:
     """What is asked, from keyword arguments.
 
@@ -300,7 +293,7 @@ def asked(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> 
         if field.name in plain or field.name in bases:
             base = bases.get(field.name, field.default)
             values = plain.get(field.name, {})
-            groups[field.name] = from_json(type(base), _with(to_json(base), values), name) if values else base
+            groups[field.name] = from_json(type(base), merged(to_json(base), values), name) if values else base
     return dataclasses.replace(from_json(shape, plain[None], name), **groups)  # type: ignore[type-var]
 
 

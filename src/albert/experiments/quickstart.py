@@ -19,7 +19,7 @@ from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.inference.predictor import Predictor
-from albert.pretraining.recipe import QUICKSTART
+from albert.pretraining.recipe import RECIPES
 from albert.pretraining.run import PretrainingResult, pretrain
 from albert.runtime.devices import describe_machine
 from albert.runtime.files import new_directory, write_text
@@ -175,6 +175,7 @@ def _json_lines(records: Iterable[Mapping[str, str]]) -> str:
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
+QUICKSTART = RECIPES["quickstart"]
 PIECES = QUICKSTART.model.vocab_size
 AUTHORSHIP = TaskRecipe(learning_rate=2e-3, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=128)
 """Settings for a network this small; the paper's tasks have their own."""

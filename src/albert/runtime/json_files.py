@@ -117,6 +117,13 @@ def load_json(cls: type[T], path: Path) -> T:
     return from_json(cls, read_json_object(path), str(path))
 
 
+def merged(base: Any, values: Any) -> Any:
+    """Plain values with others in place of some, at any depth; keys that the base has not are kept."""
+    if not (isinstance(base, dict) and isinstance(values, dict)):
+        return values
+    return base | {key: merged(base.get(key), value) for key, value in values.items()}
+
+
 def common_fields(cls: type, source: Any) -> dict[str, Any]:
     """The values of those fields of a dataclass that another value has under the same names."""
     return {field.name: getattr(source, field.name) for field in dataclasses.fields(cls) if hasattr(source, field.name)}

@@ -11,8 +11,10 @@ there takes for an order, and heads that no objective trained are not written.
 
 Source of the names: transformers 5, `models/albert/modeling_albert.py`."""
 
+import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Literal
 
 import torch
@@ -98,53 +100,22 @@ def _modern(name: str) -> str:
 
 
 _PARAMETERS = ("weight", "bias")
-_EMBEDDINGS = {
-    f"embeddings.{name}": f"embeddings.{name.replace('layer_norm', 'LayerNorm')}"
-    for name in (
-        "word_embeddings.weight",
-        "position_embeddings.weight",
-        "token_type_embeddings.weight",
-        "layer_norm.weight",
-        "layer_norm.bias",
-    )
-}
-_PROJECTION = {
-    "embeddings.projection.weight": "encoder.embedding_hidden_mapping_in.weight",
-    "embeddings.projection.bias": "encoder.embedding_hidden_mapping_in.bias",
-}
-_ATTENTION = {
-    "query": "attention.query",
-    "key": "attention.key",
-    "value": "attention.value",
-    "dense": "attention.dense",
-    "layer_norm": "attention.LayerNorm",
-}
-_FEED_FORWARD = {"intermediate": "ffn", "output": "ffn_output", "layer_norm": "full_layer_layer_norm"}
-_POOLER = {"pooler.weight": "pooler.weight", "pooler.bias": "pooler.bias"}
-_JOINT_ANSWERS = ("start", "end_dense", "end_layer_norm", "end", "answer_dense")
-HEADS = {
-    "predictions.dense.weight": "predictions.dense.weight",
-    "predictions.dense.bias": "predictions.dense.bias",
-    "predictions.layer_norm.weight": "predictions.LayerNorm.weight",
-    "predictions.layer_norm.bias": "predictions.LayerNorm.bias",
-    PREDICTIONS_BIAS: PREDICTIONS_BIAS,
-    **{
-        f"{head}.{part}": f"{head}.{part}"
-        for head in ("sop_classifier.classifier", "classifier")
-        for part in _PARAMETERS
-    },
-    "qa_outputs.outputs.weight": "qa_outputs.weight",
-    "qa_outputs.outputs.bias": "qa_outputs.bias",
-    # transformers has no such heads
-    "pair_classifier.weight": "pair_classifier.weight",
-    "pair_classifier.bias": "pair_classifier.bias",
-    **{
-        f"joint_qa_outputs.{map_}.{part}": f"joint_qa_outputs.{map_}.{part}"
-        for map_ in _JOINT_ANSWERS
-        for part in _PARAMETERS
-    },
-    "joint_qa_outputs.answer.weight": "joint_qa_outputs.answer.weight",
-}
+NAMES: dict[str, Any] = tomllib.loads((files("albert.checkpoints") / "names.toml").read_text(encoding="utf-8"))
+"""Names of parameters, ours and those of others."""
+
+
+def _parameters(part: str) -> dict[str, str]:
+    """Our names of parameters -> transformers', of a part of the model; a module has a weight and a bias."""
+    found: dict[str, str] = {}
+    for ours, theirs in NAMES[part].items():
+        single = ours.endswith(_PARAMETERS)
+        found |= {ours: theirs} if single else {f"{ours}.{each}": f"{theirs}.{each}" for each in _PARAMETERS}
+    return found
+
+
+_EMBEDDINGS, _PROJECTION, _POOLER = map(_parameters, ("embeddings", "projection", "pooler"))
+_ATTENTION, _FEED_FORWARD = NAMES["attention"], NAMES["feed_forward"]
+HEADS = _parameters("heads")
 # Next-sentence prediction has no class in transformers' ALBERT; 0 the segment follows, 1 it is a foreign one.
 _NEXT_SENTENCE = {
     "nsp_classifier.classifier.weight": "sop_classifier.classifier.weight",

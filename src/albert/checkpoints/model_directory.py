@@ -21,6 +21,7 @@ from albert.checkpoints.hub import EXAMPLES_NAME, find_model
 from albert.checkpoints.huggingface import (
     ARCHITECTURES,
     BACKBONE_PREFIX,
+    NAMES,
     Kind,
     Renamed,
     architecture_named,
@@ -66,24 +67,7 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 CONFIG_NAME = "config.json"
 _FIELDS = tuple(f.name for f in fields(AlbertConfig))
-_TRANSFORMERS_DEFAULTS: dict[str, Any] = {
-    "vocab_size": 30000,
-    "embedding_size": 128,
-    "hidden_size": 4096,
-    "num_hidden_layers": 12,
-    "num_hidden_groups": 1,
-    "num_attention_heads": 64,
-    "intermediate_size": 16384,
-    "inner_group_num": 1,
-    "hidden_act": "gelu_new",
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-    "initializer_range": 0.02,
-    "layer_norm_eps": 1e-12,
-    "classifier_dropout_prob": 0.1,
-}
+_TRANSFORMERS_DEFAULTS: dict[str, Any] = NAMES["transformers_defaults"]
 # The same functions under other names of transformers.
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 # Far beyond any model; without them a damaged number would fill the memory before the weights can contradict it.

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from albert.checkpoints.huggingface import from_transformers
+from albert.checkpoints.huggingface import NAMES, from_transformers
 from albert.checkpoints.loading import CLASSIFIERS, architecture_of, belongs_to, require_finite, require_whole
 from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, TensorBundle, is_table
 from albert.model.config import AlbertConfig
@@ -277,11 +277,8 @@ def _visible(files: Iterable[Path]) -> list[Path]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One table from the variables of Google's ALBERT to transformers' names, and what else such a checkpoint may hold.
-#
-# A `kernel` is [in, out] in TensorFlow and is transposed; embeddings, biases, layer norms and `output_weights` are
-# not. TF-Hub puts `module/` in front. Source of the names: google-research/albert, `modeling.py`,
-# `run_pretraining.py`, `classifier_utils.py`, `squad_utils.py`, `lamb_optimizer.py`.
+# From the variables of Google's ALBERT to transformers' names (`names.toml`), and what else such a checkpoint may hold.
+# TF-Hub puts `module/` in front.
 
 
 @dataclass(frozen=True)
@@ -292,48 +289,25 @@ class Place:
     transposed: bool = False
 
 
-def _dense(variable: str, module: str) -> dict[str, Place]:
+_PARTS = {
+    "plain": {"": ("", False)},
+    "dense": {"/kernel": (".weight", True), "/bias": (".bias", False)},
+    "norm": {"/gamma": (".weight", False), "/beta": (".bias", False)},
+    "output": {"output_weights": (".weight", False), "output_bias": (".bias", False)},
+}
+
+
+def _places(part: str) -> dict[str, Place]:
+    """The variables of a part of the model, as `names.toml` has them, and where each goes."""
     return {
-        f"{variable}/kernel": Place(f"{module}.weight", transposed=True),
-        f"{variable}/bias": Place(f"{module}.bias"),
+        variable + ending: Place(module + parameter, transposed)
+        for kind, modules in NAMES["tensorflow"][part].items()
+        for variable, module in modules.items()
+        for ending, (parameter, transposed) in _PARTS[kind].items()
     }
 
 
-def _norm(variable: str, module: str) -> dict[str, Place]:
-    return {f"{variable}/gamma": Place(f"{module}.weight"), f"{variable}/beta": Place(f"{module}.bias")}
-
-
-def _output(scope: str, module: str) -> dict[str, Place]:
-    return {f"{scope}output_weights": Place(f"{module}.weight"), f"{scope}output_bias": Place(f"{module}.bias")}
-
-
-_BACKBONE = {
-    "embeddings/word_embeddings": Place("embeddings.word_embeddings.weight"),
-    "embeddings/position_embeddings": Place("embeddings.position_embeddings.weight"),
-    "embeddings/token_type_embeddings": Place("embeddings.token_type_embeddings.weight"),
-    **_norm("embeddings/LayerNorm", "embeddings.LayerNorm"),
-    **_dense("encoder/embedding_hidden_mapping_in", "encoder.embedding_hidden_mapping_in"),
-    **_dense("pooler/dense", "pooler"),
-}
-_LAYER = {
-    **_dense("attention_1/self/query", "attention.query"),
-    **_dense("attention_1/self/key", "attention.key"),
-    **_dense("attention_1/self/value", "attention.value"),
-    **_dense("attention_1/output/dense", "attention.dense"),
-    **_norm("LayerNorm", "attention.LayerNorm"),
-    **_dense("ffn_1/intermediate/dense", "ffn"),
-    **_dense("ffn_1/intermediate/output/dense", "ffn_output"),
-    **_norm("LayerNorm_1", "full_layer_layer_norm"),
-}
-_HEADS = {
-    **_dense("cls/predictions/transform/dense", "predictions.dense"),
-    **_norm("cls/predictions/transform/LayerNorm", "predictions.LayerNorm"),
-    "cls/predictions/output_bias": Place("predictions.bias"),
-    **_output("cls/seq_relationship/", "sop_classifier.classifier"),
-    **_output("cls/squad/", "qa_outputs"),
-    **_output("", "classifier"),
-}
-
+_BACKBONE, _LAYER, _HEADS = map(_places, ("backbone", "layer", "heads"))
 _HUB = re.compile(r"^module(_\d+)?/")
 _SCOPE = re.compile(r"^(bert|albert)/")
 _IN_GROUP = re.compile(r"^encoder/transformer/group_(\d{1,4})/inner_group_(\d{1,4})/(.+)$")

@@ -4,6 +4,7 @@ The script holds all names itself, read from the options of the commands: the sh
 
 import shlex
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Annotated, Literal
 
 import tyro
@@ -76,86 +77,44 @@ def _quoted(words: tuple[str, ...] | list[str]) -> str:
 
 
 def bash_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Option]]) -> str:
-    """The script for bash 3.2 and later."""
-    lines = [
-        "# Completion of albert for bash, written by: albert completion bash",
-        "_albert() {",
-        '    local current="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"',
-        "    local place=2 words=",
-        "    COMPREPLY=()",
-        '    if [ "$COMP_CWORD" -eq 1 ]; then',
-        f'        COMPREPLY=($(compgen -W {_quoted([*COMMANDS, "--help", "--version"])} -- "$current"))',
-        "        return",
-        "    fi",
-        '    case "$command" in',
-    ]
-    for name, each in parts.items():
-        lines += [
-            f"    {name})",
-            '        if [ "$COMP_CWORD" -eq 2 ]; then',
-            f'            COMPREPLY=($(compgen -W {_quoted(each)} -- "$current"))',
-            "            return",
-            "        fi",
-            '        command="$command ${COMP_WORDS[2]}" place=3 ;;',
-        ]
-    lines += ["    esac", '    case "$command $before" in']
-    for command, each in options.items():
-        for option in each:
-            if option.choices and option.long:
-                lines.append(f"    {shlex.quote(f'{command} {option.short}')}) words={_quoted(option.choices)} ;;")
-    lines += [
-        "    esac",
-        '    if [ -n "$words" ]; then',
-        '        COMPREPLY=($(compgen -W "$words" -- "$current"))',
-        "        return",
-        "    fi",
-        '    case "$current" in',
-        "    -*)",
-        '        case "$command" in',
-        *(f"        {shlex.quote(command)}) words={_quoted(_flags(each))} ;;" for command, each in options.items()),
-        "        esac",
-        '        COMPREPLY=($(compgen -W "$words" -- "$current"))',
-        "        return ;;",
-        "    esac",
-        '    if [ "$COMP_CWORD" -eq "$place" ]; then',
-        '        case "$command" in',
-        *(f"        {command}) words={_quoted(words)} ;;" for command, words in FIRST_WORDS.items()),
-        "        esac",
-        "    fi",
-        '    COMPREPLY=($(compgen -W "$words" -- "$current") $(compgen -f -- "$current"))',
-        "    compopt -o filenames 2>/dev/null",
-        "}",
-        "complete -F _albert albert",
-    ]
-    return "\n".join(lines) + "\n"
+    """The script for bash 3.2 and later: `completion.bash`, filled in."""
+    of_part = (
+        '        if [ "$COMP_CWORD" -eq 2 ]; then\n'
+        '            COMPREPLY=($(compgen -W {} -- "$current"))\n'
+        "            return\n"
+        "        fi\n"
+        '        command="$command ${{COMP_WORDS[2]}}" place=3 ;;'
+    )
+    values = ((f"{name} {each.short}", each) for name, all_ in options.items() for each in all_ if each.long)
+    cases = {
+        "COMMANDS": [_quoted([*COMMANDS, "--help", "--version"])],
+        "PARTS": [f"    {name})\n{of_part.format(_quoted(each))}" for name, each in parts.items()],
+        "VALUES": [
+            f"    {shlex.quote(name)}) words={_quoted(each.choices)} ;;" for name, each in values if each.choices
+        ],
+        "OPTIONS": [f"        {shlex.quote(name)}) words={_quoted(_flags(each))} ;;" for name, each in options.items()],
+        "FIRST": [f"        {command}) words={_quoted(words)} ;;" for command, words in FIRST_WORDS.items()],
+    }
+    script = (files("albert.cli") / "completion.bash").read_text(encoding="utf-8")
+    for name, lines in cases.items():
+        script = script.replace(f"@{name}@", "\n".join(lines))
+    return script
 
 
 def zsh_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Option]]) -> str:
     """The script for zsh: that of bash, through zsh's own bashcompinit."""
-    return "\n".join(
-        [
-            "# Completion of albert for zsh, written by: albert completion zsh",
-            "autoload -Uz compinit bashcompinit",
-            "(( $+functions[compdef] )) || compinit",
-            "bashcompinit",
-            bash_script(parts, options),
-        ]
+    head = (
+        "# Completion of albert for zsh, written by: albert completion zsh\n"
+        "autoload -Uz compinit bashcompinit\n"
+        "(( $+functions[compdef] )) || compinit\n"
+        "bashcompinit\n"
     )
+    return head + bash_script(parts, options)
 
 
 def fish_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Option]]) -> str:
     """The script for fish, with the first line of each option's help."""
-    lines = [
-        "# Completion of albert for fish, written by: albert completion fish",
-        "function __albert_at",
-        "    set -l words (commandline -opc)",
-        "    set -l last (math 1 + (count $argv))",
-        '    test (count $words) -ge $last; and test "$words[2..$last]" = "$argv"',
-        "end",
-        "function __albert_words",
-        "    test (count (commandline -opc)) -eq $argv[1]",
-        "end",
-    ]
+    lines: list[str] = []
     for name, command in COMMANDS.items():
         lines.append(f"complete -c albert -f -n '__albert_words 1' -a {name} -d {_fish(command.purpose)}")
     for name, each in parts.items():
@@ -171,7 +130,7 @@ def fish_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Optio
             lines.append(f"{line} -d {_fish(option.doc.split('. ')[0])}")
             if option.default == "on":
                 lines.append(f"complete -c albert -n '__albert_at {command}' -l no-{option.short.removeprefix('--')}")
-    return "\n".join(lines) + "\n"
+    return (files("albert.cli") / "completion.fish").read_text(encoding="utf-8") + "\n".join(lines) + "\n"
 
 
 def _fish(text: str) -> str:

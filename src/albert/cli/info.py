@@ -18,7 +18,17 @@ from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.cli.commands import Info
 from albert.cli.options import open_console
-from albert.cli.render import bytes_of, facts, group_of, in_millions, other_names, show_presets, show_size, table
+from albert.cli.render import (
+    LABELS,
+    bytes_of,
+    facts,
+    group_of,
+    in_millions,
+    other_names,
+    show_presets,
+    show_size,
+    table,
+)
 from albert.experiments import sizes
 from albert.inference import inspection
 from albert.model.config import OTHER_NAMES, PRESETS, AlbertConfig, preset_name, sharing_plan
@@ -225,19 +235,6 @@ def show_self_check(console: Console, check: inspection.SelfCheck) -> None:
 _UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
           "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt]i?b)", re.IGNORECASE)
-_HELD = {
-    "weights": "weights",
-    "gradients": "gradients",
-    "moments": "two moments",
-    "update": "LAMB's update",
-    "weight_copies": "copies of weights",
-}
-_KEPT = {
-    "recomputed_layer": "a layer computed again",
-    "embeddings": "embeddings",
-    "heads": "both heads",
-    "workspace": "workspace of the backward pass",
-}
 
 
 def bytes_from(option: str, size: str) -> int:
@@ -265,11 +262,11 @@ def _table(plan: sizes.MemoryPlan, layers: int) -> Table:
     title = f"A training step of {plan.batch_size:,} × {plan.sequence_length:,} tokens, MB"
     made = table(title, "", "all kept", "checkpointing")
     made.add_row("whatever the batch", style="bold")
-    _add_rows(made, _HELD, both, shown)
+    _add_rows(made, LABELS["whatever_the_batch"], both, shown)
     made.add_row("of the batch", style="bold")
     made.add_row(f"  {layers} layers", *(shown(some.layers) for some in both))
     made.add_row("  each of them", *(shown(some.layers / layers) for some in both), style="dim")
-    _add_rows(made, _KEPT, both, shown)
+    _add_rows(made, LABELS["of_the_batch"], both, shown)
     made.add_row("at the peak", *(shown(some.peak) for some in both), style="bold")
     if plan.limit is not None:
         largest = (plan.largest_batch, plan.largest_batch_checkpointed)

@@ -1,7 +1,9 @@
 """Tables on the terminal: their common look, sizes of architectures, and how the user's rows were read."""
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from importlib.resources import files
 
 from rich import box
 from rich.console import Console
@@ -15,6 +17,9 @@ from albert.tasks.custom import ReadTask
 from albert.tasks.infer import as_number
 from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, columns_of
 from albert.tasks.task import Field, Rows
+
+LABELS: dict[str, dict[str, str]] = tomllib.loads((files("albert.cli") / "labels.toml").read_text(encoding="utf-8"))
+"""What figures are called, by where they stand."""
 
 
 def table(title: str | None, *columns: str, of_words: bool = False) -> Table:
@@ -86,26 +91,7 @@ def in_millions(numbers: Iterable[int]) -> Callable[[int | float], str]:
 # --------------------------------------------------------------------------------------------------------------------
 # Sizes as people look at them: the presets in a list, and all of one architecture.
 
-_PARTS = {
-    "embeddings": "embeddings",
-    "projection": "map from E to H",
-    "attention": "attention blocks",
-    "feed_forward": "feed-forward blocks",
-    "encoder": "without pooler",
-    "pooler": "pooler",
-    "model": "model with pooler",
-    "masked_language_model_head": "masked-token head",
-    "sentence_order_head": "sentence-order head",
-    "pretraining": "with both heads",
-}
 _SUMS = ("encoder", "model", "pretraining")
-_KEPT = {
-    "embeddings": "embeddings",
-    "attention": "attention blocks",
-    "attention_probabilities": "attention's probabilities",
-    "feed_forward": "feed-forward blocks",
-    "heads": "both pre-training heads",
-}
 _COLUMNS = {("cpu", "fp32"): "CPU fp32", ("cpu", "bf16"): "CPU bf16", ("cuda", "fp32"): "GPU fp32",
             ("cuda", "bf16"): "GPU bf16"}  # fmt: skip
 
@@ -155,7 +141,7 @@ def _parameters(report: SizeReport) -> Table:
     made = table("Parameters", "", "", "of model", "MB, fp32")
     shown = in_millions([4 * report.parameters.pretraining])
     counts = report.parameters.by_part()
-    for name, words in _PARTS.items():
+    for name, words in LABELS["parameters"].items():
         if number := counts[name]:
             style = "bold" if name in _SUMS else None
             share = f"{number / report.parameters.model:.1%}"
@@ -202,7 +188,7 @@ def _memory(report: SizeReport) -> Table:
     shown = in_millions(some.training for some in memory)
     made = table("Memory, MB", "", *_COLUMNS.values())
     made.add_row(f"a sequence of {report.sequence_length:,} tokens", style="bold")
-    for name, words in _KEPT.items():
+    for name, words in LABELS["activations"].items():
         made.add_row(f"  {words}", *(shown(number) if (number := getattr(some, name)) else "–" for some in memory))
     made.add_row("  training keeps", *(shown(some.training) for some in memory), style="bold")
     made.add_row("  inference peaks at", *(shown(some.inference) for some in memory), style="bold")
@@ -252,22 +238,6 @@ def group_of(preset: str) -> str:
 SHOWN_LABELS = 12
 SHOWN_COLUMNS = 24
 SHOWN_CHARACTERS = 40
-_COUNTS = {
-    "kept back for dev": "kept back for dev",
-    "document marks": "lines that mark documents",
-    "fields not read": "fields that are not text, and not read",
-    "empty texts": "with an empty text",
-    "missing labels": "without a label",
-    "labels unknown to train": "with a label that train never has",
-    "duplicates": "with the text of an earlier row",
-    "contradictions": "of these with another label",
-    "in train": "with a text that train has too",
-    "unanswerable": "without an answer",
-    "answers": "answers",
-    "answers relocated": "answers not where they are said to be",
-    "answers not found": "answers not in their context, or not once",
-}
-"""What may be counted, as a line says it; a line without any is left out."""
 
 
 def show_reading(console: Console, read: ReadTask) -> None:
@@ -331,7 +301,7 @@ def _rows_table(found: Mapping[str, SplitStatistics], max_length: int) -> Table:
     made = table("Rows", "", *found)
     splits = list(found.values())
     made.add_row("rows", *(f"{one.rows:,}" for one in splits))
-    for name, words in _COUNTS.items():
+    for name, words in LABELS["rows"].items():
         if any(one.counts.get(name) for one in splits):
             made.add_row(words, *(f"{one.counts[name]:,}" if name in one.counts else "" for one in splits))
     if any(one.numbers for one in splits):

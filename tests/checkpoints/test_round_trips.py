@@ -21,7 +21,7 @@ from albert.checkpoints.huggingface import (
     kind_of,
     to_transformers,
 )
-from albert.checkpoints.loading import groups_of_layers, known_quirks
+from albert.checkpoints.loading import checkpoint_warnings, groups_of_layers
 from albert.checkpoints.model_directory import config_to_json, open_model, read_config, write_model
 from albert.model.albert import AlbertForMaskedLM, AlbertForPreTraining, AlbertForTokenClassification
 from albert.model.config import PRESETS, AlbertConfig
@@ -401,9 +401,9 @@ def test_a_model_of_ours_with_the_exact_form_is_not_doubted(directory: Path, rew
 @pytest.mark.parametrize("heads", [16, 32])
 def test_xlarge_is_doubted_with_either_number_of_heads(heads: int):
     xlarge = replace(PRESETS["albert-xlarge"], num_attention_heads=heads)
-    (note,) = known_quirks(xlarge, RELICS)
+    (note,) = checkpoint_warnings(xlarge, RELICS)
     assert f"is {heads}, and ALBERT-xlarge is published with 16 and with 32" in note
-    assert known_quirks(xlarge, {}) == known_quirks(PRESETS["albert-large"], RELICS) == ()
+    assert checkpoint_warnings(xlarge, {}) == checkpoint_warnings(PRESETS["albert-large"], RELICS) == ()
 
 
 def test_another_number_of_heads_is_another_model_of_the_same_weights(directory: Path):

@@ -1,6 +1,6 @@
 """The functions of the package that do what commands do: `albert.prepare`, `pretrain`, `finetune`, `evaluate`, `push`
-and `albert.tokenizer`; and how results show themselves. Their options stand in `options`. Torch is loaded with the
-work, not before."""
+and `albert.tokenizer`; and how results are shown. Their options are in `options`. Torch is loaded with the work, not
+before."""
 
 import dataclasses
 import html
@@ -268,9 +268,9 @@ def finetune(call: Call) -> "FinetuneResult":
     output = call.path("output")
     if output is not None and not call.given.get("statistics_only"):
         with call.rows_in(output / ROWS_FOLDER, keep=True):
-            return load_by_name("albert.api.tasks").run_finetune(call.asked())
+            return load_by_name("albert.api.tasks").run_finetune(call.arguments())
     with tempfile.TemporaryDirectory() as folder, call.rows_in(Path(folder)):
-        return load_by_name("albert.api.tasks").run_finetune(call.asked())
+        return load_by_name("albert.api.tasks").run_finetune(call.arguments())
 
 
 @takes(Evaluate, "albert.evaluate", first=("task",), rows=("dev",), without=("json", "csv"))
@@ -280,7 +280,7 @@ def evaluate(call: Call) -> "EvaluateResult":
     The same as `albert evaluate`.
     """
     with tempfile.TemporaryDirectory() as folder, call.rows_in(Path(folder)):
-        return load_by_name("albert.api.tasks").run_evaluate(call.asked())
+        return load_by_name("albert.api.tasks").run_evaluate(call.arguments())
 
 
 @takes(Prepare, "albert.prepare", first=("corpus",), rows=("corpus",))
@@ -290,7 +290,7 @@ def prepare(call: Call) -> "PrepareResult":
     The same as `albert prepare`, with the same files. The same call goes on with work that was stopped.
     """
     with call.rows_in(_beside(call.path("output"))):
-        return load_by_name("albert.api.text").run_prepare(call.asked())
+        return load_by_name("albert.api.text").run_prepare(call.arguments())
 
 
 @takes(Pretrain, "albert.pretrain", first=("recipe",), more=(RECIPE,))
@@ -313,7 +313,7 @@ def pretrain(call: Call) -> "PretrainResult":
         recipe = recipe_of(os.fspath(recipe), call.path("output"), given.get("init"), given.get("revision"))
     if given.get("scale_batch") is not None:
         recipe, _ = scaled(recipe, given["scale_batch"])
-    return run_pretrain(call.asked(recipe=recipe))
+    return run_pretrain(call.arguments(recipe=recipe))
 
 
 @takes(Push, "albert.push", first=("model", "repository"))
@@ -322,7 +322,7 @@ def push(call: Call) -> "PushedModel":
 
     The same as `albert push`: a token that may write stands in HF_TOKEN or comes from `hf auth login`.
     """
-    given = dict(vars(call.asked()))
+    given = dict(vars(call.arguments()))
     return load_by_name("albert.checkpoints.hub").push_model(given.pop("model"), given.pop("repository"), **given)
 
 
@@ -337,7 +337,7 @@ class tokenizer:  # noqa: N801 (read as `albert.tokenizer.train`, as the command
         The same as `albert tokenizer train`, with the same files.
         """
         with call.rows_in(_beside(call.path("output"))):
-            return load_by_name("albert.api.text").run_train_tokenizer(call.asked())
+            return load_by_name("albert.api.text").run_train_tokenizer(call.arguments())
 
     @staticmethod
     @without_inner_frames

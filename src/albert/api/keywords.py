@@ -1,7 +1,7 @@
-"""Keyword arguments of the package's functions: the fields of what the command of the same name is asked.
+"""Keyword arguments of the package's functions: the options of the command with the same name.
 
-The signature, its types, its defaults and its documentation are made from those fields, and what is given is checked as
-a recipe in a file is. Rows, as data frames or lists of dicts, are taken where a command takes a file."""
+Signature, types, defaults and documentation are made from the fields of those options, and values are checked as in a
+recipe file. Rows, as data frames or lists of dicts, are taken where a command takes a file."""
 
 import copy
 import dataclasses
@@ -58,7 +58,7 @@ class Keyword:
 
     Attributes:
         default: where it is not given; `...` stands for what the recipe has, MISSING for none.
-        group: the field of what is asked that holds it, None: it is a field itself.
+        group: the field of the options that holds it; None: it is a field itself.
     """
 
     name: str
@@ -248,7 +248,7 @@ def _single_item(hint: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What is given, as plain values, and as what is asked.
+# Keyword arguments as plain values, and as options.
 
 
 def plain_value(value: Any) -> Any:
@@ -264,8 +264,8 @@ def plain_value(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () else value  # type: ignore[union-attr] (of NumPy)
 
 
-def asked(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> T:
-    """What is asked, from keyword arguments.
+def arguments_of(shape: type[T], given: Mapping[str, Any], name: str, **bases: Any) -> T:
+    """The options, from keyword arguments.
 
     Args:
         bases: group -> what the keywords of that group change single values of: a recipe.
@@ -422,9 +422,9 @@ class Call:
             self.files.update(files)
             yield
 
-    def asked(self, **bases: Any) -> Any:
-        """What is asked; see `asked`."""
-        return asked(self.shape, {**self.given, **self.files}, self.name, **bases)
+    def arguments(self, **bases: Any) -> Any:
+        """The options; see `arguments_of`."""
+        return arguments_of(self.shape, {**self.given, **self.files}, self.name, **bases)
 
     def in_words_of_python(self, error: AlbertError, known: Iterable[str]) -> AlbertError:
         """The error with keywords for options, and the keyword in place of the file that holds its rows."""
@@ -447,7 +447,7 @@ def takes(
     without: Sequence[str] = (),
     more: Sequence[Keyword] = (),
 ) -> Callable[[Callable[[Call], T]], Callable[..., T]]:
-    """Give a function the keywords of what is asked.
+    """Give a function the options of a command as keywords.
 
     Args:
         first: the keywords that may be given without their names, in their order.

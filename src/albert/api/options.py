@@ -1,6 +1,6 @@
-"""What each function of the package and the command of the same name are asked: fields, types, defaults and their help.
+"""Options of the commands that have a Python function: fields with types, defaults and help.
 
-A field is an option of the command line and a keyword in Python. Nothing here loads torch."""
+A field is an option of the command line and a keyword argument in Python. Nothing here loads torch."""
 
 import shlex
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -111,7 +111,7 @@ class DepthOptions:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The options that say what is asked of the user's own tables, the same for `albert finetune` and `albert evaluate`.
+# Options about the user's own tables, the same for `albert finetune` and `albert evaluate`.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,7 @@ class TableOptions:
         ]
 
     def task(self, base: TableTask | None = None, train: Path | None = None, dev: Path | None = None) -> TableTask:
-        """What is asked: by the flags, and where they say nothing by the task file, or by `base`.
+        """The task that the flags describe; what they leave out comes from the task file, or from `base`.
 
         Raises:
             UsageError: flags contradict each other.
@@ -196,7 +196,6 @@ class TableOptions:
 
 
 NO_TABLE_OPTIONS = TableOptions()
-"""Nothing is asked of a table."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -308,8 +307,8 @@ class Pretrain:
 # `albert finetune` and `albert evaluate`.
 
 
-AS_IT_IS = ArchitectureChanges()
-AS_SAVED = DepthOptions()
+NO_CHANGES = ArchitectureChanges()
+ALL_LAYERS = DepthOptions()
 PRETRAINING = "pretraining"
 """The task that `albert evaluate` asks of pre-trained models."""
 
@@ -341,7 +340,7 @@ class Finetune:
     statistics_only: bool = False
     """Show how the rows are read, how long and how balanced they are, and stop there."""
     table: Annotated[TableOptions, tyro.conf.arg(name="")] = NO_TABLE_OPTIONS
-    architecture: Annotated[ArchitectureChanges, tyro.conf.arg(name="")] = AS_IT_IS
+    architecture: Annotated[ArchitectureChanges, tyro.conf.arg(name="")] = NO_CHANGES
     depth: int | None = None
     """Layers to apply, in place of as many as the model was trained with: half of them are half of the work."""
     exits: Literal["every"] | tuple[int, ...] | None = None
@@ -474,7 +473,7 @@ class Evaluate:
     """For pretraining: print a JSON object in place of the table."""
     csv: bool = False
     """For pretraining: print a line of CSV for each model and task in place of the table."""
-    depths: Annotated[DepthOptions, tyro.conf.arg(name="")] = AS_SAVED
+    depths: Annotated[DepthOptions, tyro.conf.arg(name="")] = ALL_LAYERS
     micro_batch_tokens: int = 8192
     """Tokens that go through the model at once."""
     revision: str | None = None

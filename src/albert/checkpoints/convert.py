@@ -31,7 +31,7 @@ from albert.checkpoints.loading import (
     LoadingReport,
     architecture_of,
     belongs_to,
-    known_quirks,
+    checkpoint_warnings,
     require_whole,
     write_tensors,
 )
@@ -143,7 +143,7 @@ def _tensorflow(path: Path, options: ConversionOptions) -> ConversionSource:
         notes.append('"gelu" is the tanh form in the reference: gelu_new here and in transformers')
     if not read.config.projects_embeddings:
         notes.append("transformers maps E to H even where they are equal: the identity is written")
-    notes += known_quirks(read.config, dict.fromkeys(read.ignored_keys))
+    notes += checkpoint_warnings(read.config, dict.fromkeys(read.ignored_keys))
     return ConversionSource(
         kind="TensorFlow checkpoint",
         place=read.source,

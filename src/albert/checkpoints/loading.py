@@ -484,7 +484,7 @@ _RELICS = ("net_structure_type", "gap_size", "num_memory_blocks", "down_scale_fa
 _XLARGE = (2048, 8192)
 
 
-def known_quirks(config: AlbertConfig, extra: Mapping[str, Any]) -> tuple[str, ...]:
+def checkpoint_warnings(config: AlbertConfig, extra: Mapping[str, Any]) -> tuple[str, ...]:
     """A line for each doubt about a model."""
     if not any(key in extra for key in _RELICS):
         return ()

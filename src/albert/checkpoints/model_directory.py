@@ -40,8 +40,8 @@ from albert.checkpoints.loading import (
     WEIGHTS_NAME,
     LoadingReport,
     StoredTensors,
+    checkpoint_warnings,
     fit_tensors,
-    known_quirks,
     load_tensors,
     quantization_notes,
     spread_over_layers,
@@ -350,7 +350,7 @@ def describe_model(
     config, extra = read_config(directory)
     config = with_overrides(config, overrides or {})
     stored = stored_tensors(directory)
-    notes = [*known_quirks(config, extra), *quantization_notes(extra, directory)]
+    notes = [*checkpoint_warnings(config, extra), *quantization_notes(extra, directory)]
     if (uneven := extra.get(UNEVEN_GROUPS_KEY)) is not None:
         layers = config.num_hidden_groups
         stored = replace(stored, by_name=spread_over_layers(stored.by_name, layers, uneven))

@@ -10,12 +10,12 @@ from rich.table import Table
 
 from albert.cli.options import open_console
 from albert.cli.render import bytes_of, table
-from albert.cli.training import ExportTables, ListTables, TablesAsked, default_root
+from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
 from albert.experiments import jobs, report
 from albert.experiments.execution import Costs, Execution, Plan, PlannedJob, overall_progress, plan_tables
 from albert.experiments.figures import draw_outcome
 from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
-from albert.experiments.price import expense_of
+from albert.experiments.price import price_and_energy
 from albert.experiments.results import Outcome, export_results, hours_by_arm, outcome_of
 from albert.model.cost import count_parameters
 from albert.runtime.devices import free_memory, pick_device
@@ -29,7 +29,7 @@ from albert.tasks import glue, race, squad
 ALL = "all"
 
 
-class TablesOptions(TablesAsked):
+class TablesOptions(TablesArguments):
     """The options, and what they stand for."""
 
     @property
@@ -195,7 +195,7 @@ def _sum_up(console: Console, plan: Plan, args: TablesOptions) -> None:
         room = "" if free is None else f" of {bytes_of(free)} that are free"
         lines.append(f"memory: {bytes_of(plan.memory)} at the peak{room}")
         lines.append(f"disk: {bytes_of(plan.disk_left)} more below {args.folders.root}")
-    spent = expense_of(left / 3600, args.rates)
+    spent = price_and_energy(left / 3600, args.rates)
     if args.rates.price_per_hour:
         lines.append(f"money: {spent.dollars:,.2f} dollars at {args.rates.price_per_hour:g} an hour")
     if args.rates.watts:
@@ -243,7 +243,7 @@ def list_tables(args: ListTables) -> int:
     return 0
 
 
-def plan(options: TablesAsked) -> int:
+def plan(options: TablesArguments) -> int:
     """Run `albert tables plan`."""
     args = TablesOptions(**vars(options))
     args.set_threads()
@@ -252,7 +252,7 @@ def plan(options: TablesAsked) -> int:
     return 0
 
 
-def run(options: TablesAsked) -> int:
+def run(options: TablesArguments) -> int:
     """Run `albert tables run`."""
     args = TablesOptions(**vars(options))
     args.set_threads()
@@ -275,7 +275,7 @@ def run(options: TablesAsked) -> int:
     return 0
 
 
-def show(options: TablesAsked) -> int:
+def show(options: TablesArguments) -> int:
     """Run `albert tables show`."""
     args = TablesOptions(**vars(options))
     _show(open_console(), args, args.study())

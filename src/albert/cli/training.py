@@ -197,7 +197,7 @@ show_main = command(Show, "albert show", "inspect:run_show")
 
 ScaleName = Literal["tiny", "small", "base", "paper"]
 
-NOTHING_STATED = Rates()
+NO_RATES = Rates()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +221,7 @@ class ExportTables:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablesAsked:
+class TablesArguments:
     """What the commands have in common."""
 
     tables: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="TABLE...", help_behavior_hint="")] = ()
@@ -244,15 +244,15 @@ class TablesAsked:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None
     """Threads of this process; 1 when several processes share the cores."""
-    rates: Annotated[Rates, tyro.conf.arg(name="")] = NOTHING_STATED
+    rates: Annotated[Rates, tyro.conf.arg(name="")] = NO_RATES
     """What an hour of the machine costs, for plans and for the table cost."""
 
 
 PARTS = {
     "list": command(ListTables, "albert tables list", "tables:list_tables"),
-    "plan": command(TablesAsked, "albert tables plan", "tables:plan"),
-    "run": command(TablesAsked, "albert tables run", "tables:run"),
-    "show": command(TablesAsked, "albert tables show", "tables:show"),
+    "plan": command(TablesArguments, "albert tables plan", "tables:plan"),
+    "run": command(TablesArguments, "albert tables run", "tables:run"),
+    "show": command(TablesArguments, "albert tables show", "tables:show"),
     "export": command(ExportTables, "albert tables export", "tables:export"),
 }
 

@@ -226,8 +226,8 @@ class Costs:
                 seconds = pace.seconds_of(encoder_flops(shape, seen, shape.sequences.max_length, learning=False))
             case Finetuning():
                 examples, length, asked = self._of_task(job.task)
-                steps = job.task.settled_recipe.total_steps(examples)
-                tokens = steps * job.task.settled_recipe.batch_size * length
+                steps = job.task.full_recipe.total_steps(examples)
+                tokens = steps * job.task.full_recipe.batch_size * length
                 learnt = encoder_flops(shape, tokens, length, learning=True)
                 answered = encoder_flops(shape, asked * length, length, learning=False)
                 seconds, disk = pace.seconds_of(learnt + answered), weights + BESIDE_WEIGHTS
@@ -280,13 +280,13 @@ class Costs:
             examples, counts = read_examples(declared, data, "train", Subset(SAMPLED_EXAMPLES, 0))
             rows = len(examples) + counts["left_out_by_choice"]
             rows = rows if task.max_train_examples is None else min(rows, task.max_train_examples)
-            length = task.settled_recipe.max_length
+            length = task.full_recipe.max_length
             if self._corpus is not None:
-                recipe = task.settled_recipe
+                recipe = task.full_recipe
                 encoded = encode_split(declared, "train", examples, counts, self._corpus.tokenizer(), recipe)
                 length = float(np.sum(encoded.features.sequences.lengths)) / len(examples)
             interval = task.settings(0).evaluation_interval
-            steps = task.settled_recipe.total_steps(rows)
+            steps = task.full_recipe.total_steps(rows)
             evaluations = 1 if interval is None else max(1, steps // interval)
             dev = len(read_examples(declared, data, "dev")[0])
             self._tasks[task.task] = rows, length, evaluations * dev
@@ -501,7 +501,7 @@ class Execution:
             model = self.folders.finetuning(job.key, job.intermediate, job.seed).model_path
         run, files = job.run(self.folders), self.data[job.task.task]
         start, settings = PretrainedEncoder(str(model)), job.task.settings(job.seed)
-        finetune(files.task, start, files.folder, run.path, job.task.settled_recipe, settings)
+        finetune(files.task, start, files.folder, run.path, job.task.full_recipe, settings)
         if run.checkpoints_path.is_dir():  # nothing goes on from them, and they are most of the disk
             remove_directory(run.checkpoints_path)
 

@@ -51,7 +51,7 @@ class Downstream:
         return find_task(self.task)
 
     @property
-    def settled_recipe(self) -> TaskRecipe:
+    def full_recipe(self) -> TaskRecipe:
         return self.declared.recipe if self.recipe is None else self.recipe
 
     def settings(self, seed: int) -> FinetuningSettings:

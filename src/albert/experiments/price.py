@@ -46,7 +46,7 @@ class PriceAndEnergy:
         return self.co2_pounds / POUNDS_PER_KILOGRAM
 
 
-def expense_of(hours: float, rates: Rates, devices: int = 1) -> PriceAndEnergy:
+def price_and_energy(hours: float, rates: Rates, devices: int = 1) -> PriceAndEnergy:
     """What so many hours cost."""
     kilowatt_hours = hours * devices * rates.watts * rates.overhead / 1000
     return PriceAndEnergy(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albert.experiments.grids import SCALES, TABLE_14, Column, Grid, Row, Scale, Size
-from albert.experiments.price import COSTS, Rates, expense_of, implied_watts
+from albert.experiments.price import COSTS, Rates, implied_watts, price_and_energy
 from albert.experiments.results import Cell, Judged, Outcome, judge
 from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS, AlbertConfig, bert_control
@@ -90,7 +90,7 @@ def finetuning(scale: Scale) -> Facts:
                 task,
                 f"{paper['learning_rate']:.0e}",
                 *(f"{value:g}" for name, value in paper.items() if name != "learning_rate"),
-                "not learnt" if here is None else _told(here.settled_recipe, here.max_train_examples),
+                "not learnt" if here is None else _told(here.full_recipe, here.max_train_examples),
             )
         )
     return Facts(
@@ -121,7 +121,7 @@ def costs(
         rows.append((f"{cost.model} ({cost.size})", where, f"{24 * cost.days:g}", f"{cost.dollars:,}", co2, watts))
     rates = rates or Rates()
     for name, spent in (hours or {}).items():
-        ours = expense_of(spent, rates, devices)
+        ours = price_and_energy(spent, rates, devices)
         dollars = f"{ours.dollars:,.2f}" if rates.price_per_hour else ""
         co2, watts = (f"{ours.co2_pounds:,.2f}", f"{rates.watts:g} W") if rates.watts else ("", "")
         rows.append((f"{name}, scale {scale.name}", f"{devices} x this machine", f"{spent:.3g}", dollars, co2, watts))

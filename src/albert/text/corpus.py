@@ -74,7 +74,7 @@ HUB = re.compile(
     r"hf:/{1,2}(?P<id>[\w.-]+/[\w.-]+)(?:/(?P<config>[\w.+-]+))?(?:@(?P<revision>[\w./-]+))?:(?P<split>[^/]+)"
 )
 """A data set of the Hugging Face Hub: hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT; `Path` leaves one slash of two."""
-AS_USUAL = Reading()
+DEFAULT_READING = Reading()
 
 
 def endings() -> str:
@@ -242,7 +242,7 @@ def _distinct_names(files: list[CorpusFile]) -> list[CorpusFile]:
 
 def read_corpus(
     paths: Sequence[Path],
-    reading: Reading = AS_USUAL,
+    reading: Reading = DEFAULT_READING,
     *,
     report: CorpusReport | None = None,
     advance: Callable[[int], None] | None = None,
@@ -270,7 +270,7 @@ def read_corpus(
 
 def read_files(
     files: Sequence[CorpusFile],
-    reading: Reading = AS_USUAL,
+    reading: Reading = DEFAULT_READING,
     *,
     report: CorpusReport,
     advance: Callable[[int], None] | None = None,

@@ -431,7 +431,7 @@ def merge_corpora(directories: Sequence[Path], output: Path, replace: bool = Fal
 def assemble(parts: Sequence[CorpusPart], tokenizer: Tokenizer, output: Path, replace: bool) -> CorpusDescription:
     """Write a corpus that consists of some parts."""
     for part in parts[1:]:
-        _refuse_strangers(parts[0], part)
+        _refuse_incompatible(parts[0], part)
     taken: set[str] = set()
     renamed = [_renamed(part, taken) for part in parts]
     description = _together([description for description, _ in renamed])
@@ -452,7 +452,7 @@ def assemble(parts: Sequence[CorpusPart], tokenizer: Tokenizer, output: Path, re
     return description
 
 
-def _refuse_strangers(first: CorpusPart, other: CorpusPart) -> None:
+def _refuse_incompatible(first: CorpusPart, other: CorpusPart) -> None:
     ours, theirs = first.description, other.description
     remedy = "prepare it again with the same settings"
     if (ours.tokenizer_fingerprint, ours.vocab_size) != (theirs.tokenizer_fingerprint, theirs.vocab_size):

@@ -28,9 +28,9 @@ def test_every_recipe_is_whole_and_survives_its_file(scale, all_arms):
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
 def test_every_task_can_be_learnt(scale):
     for task in scale.tasks:
-        task.settled_recipe.check()
-        assert task.settled_recipe.total_steps(1000) > 0
-        assert task.settled_recipe.max_length <= scale.sizes["base"].max_position_embeddings
+        task.full_recipe.check()
+        assert task.full_recipe.total_steps(1000) > 0
+        assert task.full_recipe.max_length <= scale.sizes["base"].max_position_embeddings
         assert task.settings(3).seed == 3
 
 

@@ -268,10 +268,6 @@ class Prepare(CorpusOptions):
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `albert pretrain`.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Pretrain:
     """Where the data are, where to write, what to start from, and the recipe's values."""
@@ -489,10 +485,6 @@ class Evaluate:
     fails (exit 4)."""
     tolerance: float = 0.5
     """Points by which another precision may move the first score."""
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert push`.
 
 
 @dataclass(frozen=True, kw_only=True)

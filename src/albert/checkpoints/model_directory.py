@@ -405,10 +405,6 @@ def _short_card(name: str, architecture: str, model: nn.Module) -> str:
     ).render()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The tokenizer of a model: the one it was trained with, or none.
-
-
 def tokenizer_of(opened: OpenedModel) -> Tokenizer:
     """Load the tokenizer that lies beside an opened model."""
     tokenizer = load_tokenizer(opened.directory)
@@ -429,10 +425,6 @@ def refuse_foreign_tokenizer(
     if tokenizer.vocab_size > config.vocab_size:
         why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
         raise DamagedData(place, why, "use the tokenizer that the model was trained with")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What weights are known by: a hash of their numbers.
 
 
 def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:

@@ -361,10 +361,6 @@ def _settings_notes(source: AlbertConfig, target: AlbertConfig) -> list[str]:
     return notes
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A head that is kept: its outputs put into the order of the labels that are asked for, by their names.
-
-
 def outputs_by_name(id2label: Mapping[int, str] | None, spellings: Sequence[Sequence[str]], model: str) -> list[int]:
     """For each label, the output of the kept head that has its name.
 

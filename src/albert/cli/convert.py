@@ -107,10 +107,6 @@ def _some(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `albert export`: a model in the format of another runtime.
-
-
 def onnx(args: ExportOnnx) -> int:
     """Run `albert export onnx`."""
     exporting = load_by_name("albert.inference.onnx_export", "onnx")
@@ -144,10 +140,6 @@ def sentence_transformers(args: ExportSentenceTransformers) -> int:
     following = f"SentenceTransformer({str(args.output)!r}).encode(texts)"
     _print(facts("albert export sentence-transformers", told), following)
     return 0
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert quantize`: a model directory whose matrices are 8-bit integers.
 
 
 def run_quantize(args: Quantize) -> int:

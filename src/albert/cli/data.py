@@ -91,10 +91,6 @@ def remarks(report: PreparationReport) -> list[str]:
     return lines
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `albert merge`: prepared corpora become one.
-
-
 @dataclass(frozen=True)
 class Merge:
     """Put prepared corpora of one tokenizer together; their shards are linked, not written again.
@@ -210,10 +206,6 @@ def _open_corpus(place: Path) -> None:
                 TokenCorpus.open(place, split, verify=False)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `albert plot`: the curves of runs in one picture.
-
-
 @dataclass(frozen=True)
 class Plot:
     """Draw the curves of one or several runs, of pretrain and of finetune, into one PNG: losses, accuracies beside what
@@ -296,13 +288,6 @@ def _duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:,.0f} s"
     return f"{seconds / 60:,.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert tokenizer`: train a vocabulary, encode and decode texts, convert a tokenizer's files.
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert tokenizer convert`: a vocabulary in whichever form to all the files of a tokenizer.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -462,9 +447,6 @@ def _numbers(line: str) -> list[int]:
             raise DamagedData(STANDARD_INPUT, f"{word[:40]!r} is not an id", "lines of numbers are expected")
     return [int(word) for word in words]
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert tokenizer train`: a SentencePiece vocabulary from text.
 
 ACCENTS_WORTH_A_NOTE = 5_000
 """Per million characters. English text has some hundreds, German and Russian over ten thousand."""

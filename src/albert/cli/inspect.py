@@ -234,10 +234,6 @@ def _score(figure: Figure) -> str:
     return f"{score:+.1f}" if abs(score) < 4 else f"[bold red]{score:+.1f}[/bold red]"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `albert analyze`: what happens inside a model.
-
-
 def layers(args: AnalyzeLayers) -> int:
     """Run `albert analyze layers`."""
     if not args.models:
@@ -274,10 +270,6 @@ def _show(console: Console, measured: list[LayerSimilarity], args: AnalyzeLayers
             made.add_row(f"{one.model}: {one.layers}", *(f"{value:,.2f}" for value in shown))
         console.print(made)
     console.print(" and ".join(str(path) for path in (args.output, args.csv) if path), markup=False)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `albert quickstart`: every step on the embedded sample.
 
 
 def run_quickstart(args: Quickstart) -> int:

@@ -160,10 +160,6 @@ def _note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `albert serve`: a model behind HTTP, with a page to try it.
-
-
 def run_serve(options: Serve) -> int:
     """Run `albert serve`."""
     if not 0 <= options.port < 65_536:

@@ -272,10 +272,6 @@ def _show_rows(console: Console, reading: Reading) -> None:
     show_statistics(console, reading.statistics, reading.max_length)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What `albert evaluate` says of a task: one model's scores, or those of several beside what they say together.
-
-
 def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSplit) -> None:
     """Print how the models were opened and computed, what was cut, and the scores."""
     task, models, found = scored.task, scored.models, scored.found
@@ -300,10 +296,6 @@ def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSpli
     console.print(table_of_rows(result.rows()))
     for line in published_lines(task):
         console.print(line, markup=False)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# One model at several depths and with several patiences: a row each of scores and costs.
 
 
 def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> None:

@@ -209,9 +209,6 @@ class Claim:
         return next((name for name in self.columns if name in available), None)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What `paper.toml` declares.
-
 _DECLARED = tomllib.loads((files("albert.experiments") / "paper.toml").read_text(encoding="utf-8"))
 GRIDS: dict[str, dict[str, Any]] = {table["name"]: table for table in _DECLARED["table"]}
 """Name -> the declared experiment. Tables 1 and 14 and the table of costs need no run: `FACTS` of the report."""

@@ -367,10 +367,6 @@ def keep_study(root: Path, study: Study) -> None:
     save_json(root / STUDY_NAME, study)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A declared task with the place of its files on this machine.
-
-
 @dataclass(frozen=True)
 class TaskFiles:
     """What is learnt, and the folder in which its files are."""

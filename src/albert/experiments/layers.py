@@ -185,10 +185,6 @@ SMOOTHNESS: dict[str, Callable[[LayerSimilarity], float]] = {
 """Column of Figure 1 -> its figure, in percent."""
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Figure 1 of the paper, drawn: distance and angle between input and output of every layer.
-
-
 def draw_layers(measured: Sequence[LayerSimilarity], picture: Path) -> None:
     """Draw models side by side into one PNG, both panels from 0."""
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
@@ -385,10 +381,6 @@ def write_curve(curve: DepthCurve, table: Path) -> None:
         scores = ("" if value is None else f"{value:.3f}" for value in point.scores.values())
         rows.append([point.depth, patience, *figures, *scores])
     write_csv(table, rows)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The curve of score against compute, drawn: against work on the left, against time on the right.
 
 
 def draw_curve(curve: DepthCurve, picture: Path) -> None:

@@ -223,10 +223,6 @@ def _first_tokens(sequences: Sequences) -> Sequences:
     return Sequences(sequences.tokens[sequences.starts[:-1]], np.arange(n + 1), np.ones(n, np.int32))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Distillation batches: task batches with precomputed encoder states and teacher logits.
-
-
 @dataclass(frozen=True)
 class DistillationBatch:
     """A batch, and what is known of it.

@@ -38,9 +38,6 @@ from albert.runtime.progress import progress
 from albert.text.readers import PACKINGS, CorpusFile, Record, one_file, read_records
 from albert.training.run_folder import Stopped, stop_signals
 
-# --------------------------------------------------------------------------------------------------------------------
-# The file whose rows are predicted on: what kind it is, and standard input as a file.
-
 KINDS = {
     ".txt": "text",
     ".jsonl": "JSON lines",
@@ -586,10 +583,6 @@ def _summary(reached: Progress) -> Summary:
 def _print(data: bytes, rows: int) -> None:
     sys.stdout.write(data.decode())
     sys.stdout.flush()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The ability that answers the rows of a file.
 
 
 def ability_for(predictor: Predictor, name: str | None) -> abilities.Ability:

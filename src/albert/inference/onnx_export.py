@@ -444,9 +444,6 @@ def _refuse_what_is_too_large(model: nn.Module, precision: OnnxPrecision) -> Non
         )
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What an export came to.
-
 TOLERANCE = 1e-4
 """The largest difference of a float32 output from ours."""
 

@@ -34,9 +34,6 @@ from albert.tasks.answers import THRESHOLD_KEY, stated_threshold
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
-# --------------------------------------------------------------------------------------------------------------------
-# Texts to vectors: what the encoder says of every token, pooled into one vector a text.
-
 
 def embed_texts(
     model: PackedModel, tokenizer: Tokenizer, max_length: int, texts: Sequence[str], normalize: bool
@@ -324,10 +321,6 @@ class Predictor:
         parts = (texts,) if pairs is None else (texts, pairs)
         problem = self.extra.get("problem_type")
         return tasks.classify_texts(self._network, parts, len(self.labels), problem)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# A model directory opened without untrained parts: no head is drawn at random.
 
 
 @dataclass(frozen=True)

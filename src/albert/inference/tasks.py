@@ -204,9 +204,6 @@ class Network(NamedTuple):
         return [row for row, _ in found], [depth for _, depth in found]
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Questions and contexts to answers: windows, logits, the best spans and their probabilities, or no answer.
-
 ANSWER_TOKENS = 30
 
 
@@ -257,10 +254,6 @@ def _answer(text: str, start: int, end: int, probability: float) -> Prediction:
     return {"score": probability, "start": start, "end": end, "answer": text}
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Options to probabilities: each is read with the context, and a softmax decides between their scores.
-
-
 def rank_options(
     network: Network, contexts: Sequence[str], questions: Sequence[str], options: Sequence[Sequence[str]]
 ) -> list[list[Prediction]]:
@@ -301,10 +294,6 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Texts, or pairs of texts, to the probabilities of labels, or to numbers.
-
-
 @dataclass(frozen=True)
 class Classified:
     """What a head says of many texts.
@@ -343,10 +332,6 @@ def ranked_labels(found: Classified, names: Sequence[str]) -> list[list[Predicti
             said["depth"] = found.depths[number]
         results.append([{"label": names[label], "score": row[label], **said} for label in order])
     return results
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The likeliest pieces for the masks of texts.
 
 
 def fill_masks(network: Network, texts: Sequence[str], top_k: int) -> list[list[list[Prediction]]]:
@@ -395,9 +380,6 @@ def _piece_text(tokenizer: Tokenizer, piece: int) -> tuple[bool, str, str, str]:
     return piece in tokenizer.special_ids, words(tokenizer, [piece]), first, later
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Whether two segments are in their order, or the second one follows the first: what pre-training's head says.
-
 _ORDERS = {
     "sop": ("in order", "swapped", "probability_in_order"),
     "nsp": ("next", "foreign", "probability_next"),
@@ -423,10 +405,6 @@ def judge_orders(
         label, score = (yes, first_class) if first_class >= 0.5 else (no, 1 - first_class)
         found[number] = {"label": label, "score": score, key: first_class, **said_of_cut(encoded.cut[number])}
     return found
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# A label for every word of a text, with the word's place in it; or of a sentence that comes in words.
 
 
 def tag_words(
@@ -489,10 +467,6 @@ def _tagged(
 def _likeliest(logits: np.ndarray) -> tuple[list[int], list[float]]:
     probabilities = _softmax(logits)
     return probabilities.argmax(axis=1).tolist(), probabilities.max(axis=1).tolist()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Input validation: a predictor takes texts, and as many pairs as texts.
 
 
 def check_texts(name: str, texts: Sequence[Any]) -> None:

@@ -59,9 +59,6 @@ def load_by_name(module: str, extra: str | None = None) -> ModuleType:
         raise Unavailable(error.name, "is not installed", install_command(extra)) from error
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The names of the precisions at which models are trained.
-
 Precision = Literal["fp32", "bf16"]
 PrecisionChoice = Literal["auto", "fp32", "bf16"]
 

@@ -53,9 +53,6 @@ def by_number(rows: Sequence[Row], column: str) -> list[Row]:
     return [replace(row, identifier=row.text(column)) for row in rows]
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The declarations.
-
 _METRICS = {metric.__name__: metric for metric in (accuracy, f1, matthews_correlation, pearson, spearman)}
 _DECLARED = tomllib.loads((files("albert.tasks") / "glue.toml").read_text(encoding="utf-8"))
 

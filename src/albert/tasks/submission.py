@@ -157,9 +157,6 @@ BENCHMARKS = {"glue": GLUE_AVERAGE}
 """What can be fine-tuned as a whole, by name."""
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Every declared task, by name.
-
 DECLARED: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *squad.TASKS, *race.TASKS)}
 
 

@@ -38,9 +38,6 @@ from albert.text.readers import (
     size_and_time,
 )
 
-# --------------------------------------------------------------------------------------------------------------------
-# Documents of a column in Arrow's memory.
-
 ROWS_AT_A_TIME = 1024
 RECORDS_AT_A_TIME = 256
 TEXT_TYPES = (
@@ -166,9 +163,6 @@ def _by_name(value: Any, names: list[str]) -> Any:
         return None
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# Documents of a data set of the Hub, streamed.
 
 FILES_OF_DATASETS = ("arrow", "csv", "json", "parquet", "text")
 """Files that are read; what is in others is no text, or would have to be unpickled."""

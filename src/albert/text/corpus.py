@@ -424,10 +424,6 @@ def _column(header: list[bytes], file: CorpusFile, place: str, name: str) -> int
     raise DamagedData(place, f"has no column {name!r}", similar_name(name, names))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Documents of JSON lines: each line an object with the text in one of its fields.
-
-
 def read_json_lines(
     file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
 ) -> Iterator[Document]:

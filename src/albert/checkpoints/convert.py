@@ -273,7 +273,12 @@ def _convert(
     tensors = _under_their_names(source)
     names, parameters = tuple(tensors), _parameters(tensors)
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
-    content = config_to_json(source.config, source.architecture, dtype, _outputs(source.architecture, tensors), extra)
+    outputs = None  # as many as transformers is to take from the labels, see `labels_written`
+    if source.architecture in LABELLED:
+        outputs = tensors["classifier.bias"].numel()
+    elif source.architecture in ("AlbertForPreTraining", "AlbertForQuestionAnswering"):
+        outputs = 2
+    content = config_to_json(source.config, source.architecture, dtype, outputs, extra)
     with new_directory(output, replace=replace_output) as directory:
         if pieces is not None:
             pieces.save(directory)
@@ -305,13 +310,6 @@ def _under_their_names(source: ConversionSource) -> dict[str, Tensor]:
     if "predictions.bias" not in tensors:
         return tensors
     return with_sentence_objective(tensors, str(source.extra.get(OBJECTIVE_KEY, "sop")))
-
-
-def _outputs(architecture: str, tensors: Mapping[str, Tensor]) -> int | None:
-    """As many as transformers is to take from the labels (see `kinds.labels_written`)."""
-    if architecture in LABELLED:
-        return tensors["classifier.bias"].numel()
-    return 2 if architecture in ("AlbertForPreTraining", "AlbertForQuestionAnswering") else None
 
 
 def _extra(source: ConversionSource, tokenizer: Tokenizer | None, labels: Sequence[str]) -> dict[str, Any]:

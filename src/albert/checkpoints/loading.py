@@ -438,22 +438,16 @@ def fit_tensors(model: nn.Module, renamed: Renamed, config: AlbertConfig, source
     for name in loaded:
         found = tuple(renamed.tensors[name].shape)
         if found != shapes[name]:
-            _refuse_shape(in_file[name], found, shapes[name], name in HEADS, source)
+            for_head = "ask for as many labels as the file has, or for a new head"
+            remedy = for_head if name in HEADS else "the configuration must describe these weights"
+            why = f"{in_file[name]} has shape {found}, the model asks for {shapes[name]}"
+            raise InvalidConfiguration(source, why, remedy)
     return Fit(
         loaded={name: name.removeprefix(bare) for name in loaded},
         drawn=tuple(in_file[name] for name in drawn),
         missing=tuple(in_file[name] for name in drawn if name not in renamed.tensors),
         unused=tuple(in_file[name] for name in renamed.tensors if name not in loaded),
     )
-
-
-def _refuse_shape(name: str, found: tuple[int, ...], expected: tuple[int, ...], is_head: bool, source: str) -> None:
-    remedy = (
-        "ask for as many labels as the file has, or for a new head"
-        if is_head
-        else "the configuration must describe these weights"
-    )
-    raise InvalidConfiguration(source, f"{name} has shape {found}, the model asks for {expected}", remedy)
 
 
 def _draw(model: nn.Module, standard_deviation: float, dtype: torch.dtype) -> None:

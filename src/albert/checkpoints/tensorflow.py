@@ -354,8 +354,10 @@ def sort_names(names: Iterable[str], where: str) -> SortedNames:
             dropped.append(name)
         elif place := place_of(name):
             placed[name] = place
+        elif _JOINT_ANSWER_HEAD.match(name):
+            unexpected[name] = "belongs to the joint head of SQuAD 2.0, for which no model here has a place yet"
         else:
-            unexpected[name] = _why_unexpected(name)
+            unexpected[name] = "is not a variable of ALBERT"
     _refuse_other_models(placed, unexpected, where)
     first: dict[str, str] = {}
     for name, place in placed.items():
@@ -376,12 +378,6 @@ def place_of(variable: str) -> Place | None:
         within += f"encoder.albert_layer_groups.{int(found[1])}.albert_layers.{int(found[2])}."
         place = _LAYER.get(found[3])
     return place and replace(place, name=within + place.name)
-
-
-def _why_unexpected(name: str) -> str:
-    if _JOINT_ANSWER_HEAD.match(name):
-        return "belongs to the joint head of SQuAD 2.0, for which no model here has a place yet"
-    return "is not a variable of ALBERT"
 
 
 def _refuse_other_models(placed: Mapping[str, Place], unexpected: Mapping[str, str], where: str) -> None:

@@ -243,11 +243,6 @@ def check_required(shape: type[Any], words: Sequence[str], program: str) -> None
             raise UsageError(option.long, "is missing", f"it is {what}; see {program} --help")
 
 
-def missing_positional(shape: type[Any]) -> str:
-    """The positional arguments that must be given, as the usage names them."""
-    return " ".join(option.metavar for option in options_of(shape) if option.is_required and not option.long)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # The help.
 
@@ -432,7 +427,8 @@ def parse(
     except SystemExit as end:
         why = _one_line(said.getvalue())
         if why.startswith("Missing from"):
-            why = f"{missing_positional(shape)} is missing"
+            missing = [each.metavar for each in options_of(shape) if each.is_required and not each.long]
+            why = f"{' '.join(missing)} is missing"
         raise UsageError(program, why, f"see {program} --help") from end
     if said.getvalue():
         sys.stderr.write(said.getvalue())

@@ -128,7 +128,7 @@ def usual_name(name: str, known: Collection[str]) -> str | None:
 
 
 def nearest_name(name: str, known: Collection[str]) -> str | None:
-    """What to do about a name that no option has: the one that was probably meant; None where there is none."""
+    """What to do about an unknown option: the name that was probably meant, or a hint; None if nothing is close."""
     told = NO_SUCH_OPTION.get(TRANSFORMERS_NAMES.get(name, name))
     if told is not None and (not (said := re.findall(r"--[a-z-]+", told)) or any(each in known for each in said)):
         return told
@@ -271,7 +271,7 @@ def arguments_of(shape: type[T], given: Mapping[str, Any], name: str, **bases: A
         bases: group -> what the keywords of that group change single values of: a recipe.
 
     Raises:
-        InvalidConfiguration: a value is missing, or is none of its type.
+        InvalidConfiguration: a value is missing or has the wrong type.
     """
     known = {keyword.name: keyword for keyword in keywords_of(shape)}
     plain: dict[str | None, dict[str, Any]] = {None: {}}
@@ -315,7 +315,7 @@ def rows_as_json_lines(value: Any, name: str) -> str:
 
     Raises:
         MissingInput: there are none.
-        UsageError: these are no rows, a row is no dict, or a value is none that JSON has.
+        UsageError: the value is not rows, a row is not a dict, or a value cannot be written as JSON.
     """
     if hasattr(value, "to_dicts"):  # polars
         value = value.to_dicts()

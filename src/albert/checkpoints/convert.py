@@ -117,7 +117,7 @@ def read_source(source: str, options: ConversionOptions) -> ConversionSource:
 
 
 def _only_directory_in(path: Path) -> Path:
-    """A directory in which there is nothing but another one stands for that: archives unpack like that."""
+    """The only directory inside a directory, as archives unpack; else the path itself."""
     if not path.is_dir() or _is_hugging_face(path):
         return path
     inside = [entry for entry in path.iterdir() if not entry.name.startswith(".")]

@@ -84,7 +84,7 @@ class FileSum:
 
 
 def verify_directory(path: Path, checked: Callable[[str, int], None] | None = None) -> None:
-    """Check every file of a directory against its manifest; hidden ones that it does not list are none of its business.
+    """Check every file of a directory against its manifest; hidden files that it does not list are ignored.
 
     Args:
         checked: called with the name and the bytes of every file that was found to be right.

@@ -138,7 +138,7 @@ class _Rich:
 
 
 def _notebook_display() -> Any:
-    """What shows things in a notebook's cell; None where this process is none of Jupyter's."""
+    """What shows things in a notebook's cell; None outside of Jupyter."""
     interactive = sys.modules.get("IPython")  # whoever is in a notebook has imported it
     shell = interactive.get_ipython() if interactive is not None else None
     return interactive.display if interactive is not None and hasattr(shell, "kernel") else None

@@ -131,7 +131,7 @@ def read_table(path: Path) -> Rows:
         UsageError: another ending, or `.txt` with text that is not tagged.
         MissingInput: absent or without rows.
         Unavailable: a Parquet file, and pyarrow is not installed.
-        DamagedData: a ragged row, broken quoting, a line that is no JSON object and the like, with file and line.
+        DamagedData: a ragged row, broken quoting, a line that is not a JSON object and the like, with file and line.
     """
     packed = path.suffix.lower() in PACKINGS
     ending = Path(path.stem if packed else path.name).suffix.lower()

@@ -256,7 +256,7 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 
 
 def _text(value: Any) -> str | None:
-    """A single value as a text, None for what is none."""
+    """A single value as text; None for a missing value."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):

@@ -65,7 +65,7 @@ def kind_of_label(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, Kin
 
 
 def as_number(value: str) -> float | None:
-    """The number that a text is, None when it is none; NaN is one."""
+    """The number that a text holds; None when it is not a number. NaN counts as one."""
     try:
         return float(value)
     except ValueError:
@@ -73,7 +73,7 @@ def as_number(value: str) -> float | None:
 
 
 def label_values(rows: Sequence[Row], column: str, kind: Kind, separator: str | None) -> Iterator[str]:
-    """Every label of every row, one by one; empty ones are none."""
+    """Every label of every row, one by one; empty labels are skipped."""
     for row in rows:
         value = row.fields.get(column)
         if value is None:

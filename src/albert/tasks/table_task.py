@@ -458,7 +458,7 @@ def _read_texts(task: Task, row: Row) -> tuple[list[str], list[str]]:
 
 
 def _number(task: Task, row: Row) -> float | None:
-    """The number to predict, None where there is none that can be."""
+    """The number to predict; None if it is missing or not a number."""
     value = row.fields.get(task.target.column) if isinstance(task.target, Score) else None
     try:
         number = float(value) if isinstance(value, str) else None

@@ -110,7 +110,7 @@ def read_parquet_records(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every row, its values as Python has them; for the rest see `albert.text.readers.read_records`.
 
-    The place is the number of the row, from 1. Of named classes -1 is none.
+    The place is the number of the row, from 1. A class number of -1 means no class.
     """
     row = 0
     for batch, opened in _parquet_batches(file, file.name, RECORDS_AT_A_TIME):

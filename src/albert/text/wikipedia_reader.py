@@ -35,7 +35,7 @@ NO_PROSE = re.compile(
     "categorytree|ce|chem|gallery|graph|hiero|imagemap|inputbox|mapframe|maplink|math|ref|references|score|section|"
     "source|syntaxhighlight|table|templatedata|templatestyles|timeline"
 )
-"""Tags whose content is none."""
+"""Tags whose content is not prose."""
 BLOCKS = re.compile("blockquote|br|center|dd|div|dl|dt|hr|li|ol|p|poem|ul")
 """Tags that begin and end a line."""
 FILES_AND_CATEGORIES: AbstractSet[str] = frozenset(("file", "image", "media", "category"))

@@ -170,7 +170,7 @@ def _vanishes(character: str, reference: bool) -> bool:
 
 
 def _is_punctuation(character: str) -> bool:
-    """Whether a sign stands alone: Unicode's punctuation, and of ASCII all that is no letter, digit or blank."""
+    """Whether a sign stands alone: Unicode's punctuation, and every ASCII character that is not a letter, digit or blank."""
     if "!" <= character <= "~":
         return not character.isalnum()
     return unicodedata.category(character)[0] == "P"
@@ -212,7 +212,7 @@ LARGEST_FILE = 1 << 26  # bytes
 
 
 def read_vocabulary(file: Path) -> list[str]:
-    """The pieces of `vocab.txt`; the place of a line is the id of its piece. Blank lines at the end are none."""
+    """The pieces of `vocab.txt`; the place of a line is the id of its piece. Blank lines at the end do not count."""
     try:
         with open_input(file) as opened:
             if (size := os.fstat(opened.fileno()).st_size) > LARGEST_FILE:

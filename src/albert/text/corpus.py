@@ -255,7 +255,7 @@ def read_corpus(
     Raises:
         MissingInput: a path leads to nothing, cannot be read, or there is no document with text.
         UsageError: a file of a kind that is not read.
-        DamagedData: not UTF-8 (file and byte), NUL bytes, a damaged or growing file, a line that is not a JSON object, a
+        DamagedData: not UTF-8 (file and byte), NUL bytes, a damaged or growing file, a line without a JSON object, a
             row or a page that cannot be one (file and line); a field or column that is missing or no text.
         Unavailable: a library that is not installed, a data set of the Hub that cannot be had.
     """

@@ -170,7 +170,7 @@ def _vanishes(character: str, reference: bool) -> bool:
 
 
 def _is_punctuation(character: str) -> bool:
-    """Whether a sign stands alone: Unicode's punctuation, and every ASCII character that is not a letter, digit or blank."""
+    """Whether a sign stands alone: Unicode's punctuation, and ASCII other than letters, digits and blanks."""
     if "!" <= character <= "~":
         return not character.isalnum()
     return unicodedata.category(character)[0] == "P"

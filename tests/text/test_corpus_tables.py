@@ -197,7 +197,7 @@ def test_a_file_that_is_gone_is_named(saved):
 def hub(request, tmp_path, monkeypatch):
     """A folder that stands for owner/name on the Hub, with two configurations."""
     datasets = pytest.importorskip("datasets", reason="needs the extra [data]: datasets")
-    from albert.text import arrow_readers as hub_dataset
+    from albert.text import arrow_files as hub_dataset
 
     datasets.disable_progress_bars()
     folder = tmp_path / "repository"
@@ -262,7 +262,7 @@ def test_without_a_network_the_hub_is_not_available():
 
 
 def test_files_that_are_no_tables_of_text_are_refused(hub, monkeypatch):
-    from albert.text import arrow_readers as hub_dataset
+    from albert.text import arrow_files as hub_dataset
 
     monkeypatch.setattr(hub_dataset, "FILES_OF_DATASETS", ("csv",))
     with pytest.raises(UsageError, match="holds (parquet|json) files; those that are read are csv"):
@@ -271,7 +271,7 @@ def test_files_that_are_no_tables_of_text_are_refused(hub, monkeypatch):
 
 def test_a_library_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch):
     pq.write_table(table(), tmp_path / "a.parquet")
-    monkeypatch.delitem(sys.modules, "albert.text.arrow_readers", raising=False)
+    monkeypatch.delitem(sys.modules, "albert.text.arrow_files", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(Unavailable, match=r"pyarrow.* is not installed; pip install 'albert-encoder\[data\]'"):
         read(tmp_path / "a.parquet")

@@ -87,6 +87,10 @@ Row = Mapping[str, Any]
 ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
 
 
+_TYPED = "albert.text.arrow_files"
+"""The module that knows the types of columns; it needs pyarrow."""
+
+
 class OutputFormat(ABC):
     """How rows are written; `beginning` stands before the first one."""
 
@@ -169,7 +173,8 @@ def output_format(
         case ".csv":
             return Csv([*columns, *gives])
         case ".parquet":
-            return load_by_name("albert.inference.parquet_files", "data").Parquet(schema, gives)
+            parquet = OutputFormat.register(load_by_name(_TYPED, "data").Parquet)
+            return parquet(schema, gives)
         case ".npy" if f"{prefix}embedding" in gives:
             return Vectors(f"{prefix}embedding", width)
         case ".npy":
@@ -384,7 +389,6 @@ def _saying(path: Path) -> Iterator[None]:
 
 BATCH_ROWS = 256
 BATCH_CHARACTERS = 1_000_000
-_TYPED = "albert.inference.parquet_files"
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,9 @@ FORMATS: dict[Kind, Format] = {
     "CSV": Format((".csv",), "albert.text.corpus:read_delimited"),
     "TSV": Format((".tsv",), "albert.text.corpus:read_delimited"),
     "Wikipedia": Format((".xml",), "albert.text.wikipedia_reader:read", "wikipedia"),
-    "Parquet": Format((".parquet",), "albert.text.arrow_readers:read_parquet", "data", packed=False),
-    "saved dataset": Format((), "albert.text.arrow_readers:read_saved_dataset", "data"),
-    "Hub dataset": Format((), "albert.text.arrow_readers:read_hub_dataset", "data"),
+    "Parquet": Format((".parquet",), "albert.text.arrow_files:read_parquet", "data", packed=False),
+    "saved dataset": Format((), "albert.text.arrow_files:read_saved_dataset", "data"),
+    "Hub dataset": Format((), "albert.text.arrow_files:read_hub_dataset", "data"),
 }
 """What can be read, by name."""
 HUB = re.compile(

@@ -509,7 +509,7 @@ def read_records(
         Unavailable: Parquet, without pyarrow.
     """
     if file.kind == "Parquet":
-        records = load_by_name("albert.text.arrow_readers", "data").read_parquet_records
+        records = load_by_name("albert.text.arrow_files", "data").read_parquet_records
         yield from (Record(where, fields) for where, fields in records(file, class_names, reached))
         return
     with open_corpus_file(file) as (content, raw):

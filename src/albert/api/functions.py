@@ -21,14 +21,14 @@ from albert.runtime.json_files import from_json, load_json, read_journal
 from albert.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from albert.api.functions import PretrainResult
     from albert.api.results import EvaluateResult, FinetuneResult
     from albert.api.text import PrepareResult, TokenizerResult
     from albert.checkpoints.hub import PushedModel
+    from albert.pretraining.run import PretrainingResult
     from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
-# How results show themselves: as text and, in a notebook, as tables with curves.
+# How results are shown: as text and, in a notebook, as tables with curves.
 
 Points = Sequence[tuple[float, float]]
 
@@ -118,9 +118,6 @@ def journal_curves(run: Path, evaluations: Sequence[str] = ()) -> dict[str, Poin
 
 # --------------------------------------------------------------------------------------------------------------------
 # Pre-training: what is done and given back.
-
-if TYPE_CHECKING:
-    from albert.pretraining.run import PretrainingResult
 
 _WARM_START = "albert.pretraining.run_identity"
 CONTINUE = "continue"

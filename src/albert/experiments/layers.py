@@ -4,7 +4,6 @@ Lan et al. (2019, §3.1) show L2 distance and angle between the input and the ou
 shared layers both are much smoother over depth than without, and neither goes to 0: the network does not find a fixed
 point, as a deep equilibrium model would."""
 
-import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -316,7 +315,7 @@ def depth_curve(
                 patience=None if way.early is None else way.early.patience,
                 mean_depth=float(np.mean(rows.depths)),
                 scores=evaluation.scores,
-                milliseconds=1000 * statistics.median(taken) / len(examples),
+                milliseconds=1000 * median(taken) / len(examples),
                 gflops=_flops(config, prepared.features.sequences, rows.depths) / len(examples) / 1e9,
             )
         )

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 # Before anything imports them: workers share the cores, and nothing may be fetched.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = "1"  # also of processes that tests start: the number of threads is that of workers
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["MPLBACKEND"] = "Agg"

@@ -62,18 +62,8 @@ def test_doubts_are_said_and_settings_change_the_scores(scene, changed, tmp_path
     probabilities = []
     for flags in ([], ["--hidden-act", "gelu_new", "--num-attention-heads", "4"]):
         out = tmp_path / f"predictions-{len(flags)}.jsonl"
-        command = [
-            *DEV,
-            "--dev",
-            str(scene.tables / "dev.csv"),
-            "--model",
-            str(model),
-            "--predictions",
-            str(out),
-            "--precision",
-            "fp32",
-            *flags,
-        ]
+        dev = ["--dev", str(scene.tables / "dev.csv"), "--precision", "fp32"]
+        command = [*DEV, *dev, "--model", str(model), "--predictions", str(out), *flags]
         assert run(command) == 0
         assert ("Google trained with the tanh form" in capsys.readouterr().out) == (not flags)
         probabilities.append([json.loads(line)["probabilities"] for line in out.read_text().splitlines()])
@@ -106,18 +96,8 @@ def learnt(scene, tmp_path: Path) -> Callable[[str], Path]:
 
 def asked(scene, *models: Path) -> list[str]:
     names = [str(model) for model in models]
-    return [
-        "evaluate",
-        "pretraining",
-        "--data",
-        str(scene.corpus),
-        "--sequences",
-        "40",
-        "--device",
-        "cpu",
-        "--model",
-        *names,
-    ]
+    words = ["evaluate", "pretraining", "--data", str(scene.corpus), "--sequences", "40", "--device", "cpu"]
+    return [*words, "--model", *names]
 
 
 def test_what_models_know_of_all_tasks_is_one_table(scene, learnt, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """`albert finetune` and `albert evaluate`: from files to scores, and mistakes in one line with their exit code."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -128,20 +129,7 @@ def test_own_files_from_the_command_line(regression, pretrained, tmp_path):
             "epochs: must be above 0",
         ),
         (
-            [
-                "finetune",
-                "sst-2",
-                "--model",
-                "MODEL",
-                "--data",
-                "DATA",
-                "--output",
-                "OUT",
-                "--epochs",
-                "1",
-                "--steps",
-                "1",
-            ],
+            shlex.split("finetune sst-2 --model MODEL --data DATA --output OUT --epochs 1 --steps 1"),
             2,
             "say the same thing twice",
         ),

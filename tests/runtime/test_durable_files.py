@@ -216,32 +216,6 @@ def test_the_parents_that_are_made_are_on_the_disk_before_what_they_hold(tmp_pat
     assert order[:2] == made and len(order) == 4
 
 
-def test_new_parents_are_on_the_disk_with_what_is_written_below_them(tmp_path, monkeypatch):
-    flushed, fsync = set(), os.fsync
-
-    def record(descriptor):
-        flushed.add(os.fstat(descriptor).st_ino)
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", record)
-    write_text(tmp_path / "a" / "b" / "file", "text")
-    assert {place.stat().st_ino for place in (tmp_path, tmp_path / "a", tmp_path / "a" / "b")} <= flushed
-
-
-def test_folders_in_folders_are_on_the_disk_before_the_name(tmp_path, monkeypatch):
-    flushed, fsync = set(), os.fsync
-
-    def record(descriptor):
-        flushed.add(os.fstat(descriptor).st_ino)
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", record)
-    with new_directory(tmp_path / "out") as directory:
-        (directory / "a" / "b").mkdir(parents=True)
-        (directory / "a" / "b" / "file").touch()
-    assert {(tmp_path / "out" / "a").stat().st_ino, (tmp_path / "out" / "a" / "b").stat().st_ino} <= flushed
-
-
 # ---- damage --------------------------------------------------------------------------------------------------------
 
 

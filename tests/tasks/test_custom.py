@@ -28,13 +28,6 @@ def test_a_task_is_declared_from_columns(tmp_path):
     assert (examples[0].texts, examples[0].target) == (("who", "me"), 1)
 
 
-def test_regression_takes_numbers(tmp_path):
-    (tmp_path / "train.jsonl").write_text('{"t": "a", "y": 3}\n{"t": "b", "y": -1.5}\n')
-    task = declare_custom_task({"train": tmp_path / "train.jsonl"}, "t", "y", regression=True)
-    assert task.target == Score("y")
-    assert [e.target for e in to_examples(task, task.source.read(tmp_path, "train").rows)] == [3.0, -1.5]
-
-
 def test_an_unknown_label_in_dev_names_the_row(tmp_path):
     (tmp_path / "train.csv").write_text("t,y\na,1\nb,2\n")
     (tmp_path / "dev.csv").write_text('t,y\n"two\nlines",1\nb,3\n')

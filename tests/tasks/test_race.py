@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.tasks.examples import Example, to_examples
-from albert.tasks.race import PassageFolders, join_option, option_features, question_with_option
+from albert.tasks.race import PassageFolders, join_option, option_features
 from albert.tasks.submission import DECLARED
 
 RACE = DECLARED["race"]
@@ -100,12 +100,6 @@ def test_two_passages_of_one_name_and_broken_lines_are_refused(tmp_path):
         file.write_text(content)
         with pytest.raises((DamagedData, MissingInput), match=message):
             source.read(tmp_path, "dev")
-
-
-def test_a_blank_is_filled_and_a_question_is_followed():
-    assert question_with_option("They sang of _ and _ .", "storms") == "They sang of storms and storms ."
-    assert question_with_option("Who sang?", "sailors") == "Who sang? sailors"
-    assert question_with_option("", "sailors") == "sailors"
 
 
 def test_a_sequence_is_passage_then_question_with_option(tokenizer):

@@ -56,18 +56,6 @@ def test_short_sentences_are_read_as_transformers_reads_words(tokenizer):
     assert found.sequences.token_type_ids(0).tolist() == [0] * (len(whole) + 2)
 
 
-def test_a_word_without_a_piece_is_the_unknown_one_and_counted(tokenizer):
-    found = word_sequences([["ship", COMBINING], []], tokenizer, 64)
-    assert found.sequences.tokens[found.first_pieces[1]] == tokenizer.unk_id
-    assert found.sequences.token_ids(1).tolist() == [tokenizer.cls_id, tokenizer.sep_id]
-    assert found.counts == {
-        "words": 2,
-        "words_without_pieces": 1,
-        "sentences_without_words": 1,
-        "sentences_in_several_windows": 0,
-    }
-
-
 def test_word_pieces_too():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "你", "好", "sh", "##ip", "s"])
     found = word_sequences([["你", "ship", "好", COMBINING]], tokenizer, 64)

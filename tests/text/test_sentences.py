@@ -37,11 +37,6 @@ def test_sentences_hold_all_of_the_text(text):
     assert all(sentence == sentence.strip() and sentence for sentence in sentences)
 
 
-@given(texts)
-def test_paragraphs_hold_all_of_the_text(text):
-    assert "".join("".join(split_paragraphs(text)).split()) == "".join(text.split())
-
-
 def test_abbreviations_end_no_sentence():
     assert split_sentences("Dr. Smith went home. He slept.") == ["Dr. Smith went home.", "He slept."]
 

@@ -110,19 +110,6 @@ def test_a_run_that_died_right_after_a_save_lets_older_checkpoints_go(learn, run
     assert steps_kept(run) == [9, 10]
 
 
-def test_a_finished_run_is_not_trained_further(learn, run):
-    learn()
-    before = final_bytes(run)
-
-    class Nothing:
-        def micro_batches(self, step, rank, world_size):
-            raise AssertionError("no batch is needed")
-
-    model, result = learn(source=Nothing())
-    assert (result.steps, final_bytes(run)) == (10, before)
-    assert not model.training
-
-
 def test_a_resume_under_other_circumstances_says_so(learn, monkeypatch, capsys):
     learn(total_steps=2)
     learn(total_steps=4)

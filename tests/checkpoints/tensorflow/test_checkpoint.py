@@ -15,11 +15,9 @@ from albert.checkpoints.loading import architecture_of, require_whole
 from albert.checkpoints.model_directory import open_model
 from albert.checkpoints.tensor_bundle import TensorBundle
 from albert.checkpoints.tensorflow import (
-    Place,
     config_of,
     find_checkpoint,
     holds_tensorflow,
-    place_of,
     read_albert_config,
     read_tensorflow_checkpoint,
     sort_names,
@@ -385,14 +383,6 @@ def test_nothing_there(place):
         find_checkpoint(here / "readme.txt")
 
 
-def test_the_first_format_is_recognised_with_a_remedy(checkpoints, tmp_path):
-    directory = shutil.copytree(checkpoints / "formats" / "version_1", tmp_path / "old")
-    for path in (directory, directory / "model.ckpt-best"):
-        assert holds_tensorflow(path)
-        with pytest.raises(DamagedData, match=r"first format.*Saver\(\).save"):
-            find_checkpoint(path)
-
-
 def test_keras_files_are_recognised(place):
     here = place("model.h5")
     (here / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n and more")
@@ -408,51 +398,6 @@ def test_keras_files_are_recognised(place):
 ENCODER = ["bert/embeddings/word_embeddings", "bert/pooler/dense/kernel"]
 
 
-@pytest.mark.parametrize(
-    ("variable", "name", "transposed"),
-    [
-        ("bert/embeddings/word_embeddings", "albert.embeddings.word_embeddings.weight", False),
-        ("bert/embeddings/LayerNorm/gamma", "albert.embeddings.LayerNorm.weight", False),
-        ("bert/embeddings/LayerNorm/beta", "albert.embeddings.LayerNorm.bias", False),
-        ("module/bert/pooler/dense/kernel", "albert.pooler.weight", True),
-        ("albert/pooler/dense/bias", "albert.pooler.bias", False),
-        (
-            "bert/encoder/transformer/group_2/inner_group_1/ffn_1/intermediate/output/dense/kernel",
-            "albert.encoder.albert_layer_groups.2.albert_layers.1.ffn_output.weight",
-            True,
-        ),
-        (
-            "bert/encoder/transformer/group_0/inner_group_0/LayerNorm_1/gamma",
-            "albert.encoder.albert_layer_groups.0.albert_layers.0.full_layer_layer_norm.weight",
-            False,
-        ),
-        ("cls/predictions/output_bias", "predictions.bias", False),
-        ("module/cls/predictions/transform/dense/kernel", "predictions.dense.weight", True),
-        ("cls/seq_relationship/output_weights", "sop_classifier.classifier.weight", False),
-        ("cls/squad/output_weights", "qa_outputs.weight", False),
-        ("output_weights", "classifier.weight", False),
-        ("output_bias", "classifier.bias", False),
-    ],
-)
-def test_places(variable, name, transposed):
-    assert place_of(variable) == Place(name, transposed)
-
-
-@pytest.mark.parametrize(
-    "variable",
-    [
-        "bert/pooler/dense/gamma",
-        "bert/encoder/transformer/group_0/LayerNorm/beta",
-        "bert/encoder/transformer/group_x/inner_group_0/LayerNorm/beta",
-        "cls/predictions/output_weights",
-        "word_embeddings",
-        "",
-    ],
-)
-def test_what_no_albert_has_has_no_place(variable):
-    assert place_of(variable) is None
-
-
 def test_what_an_optimiser_keeps_is_dropped_and_counted():
     slots = [
         f"{name}/{slot}" for name in ENCODER for slot in ("adam_m", "adam_v", "lamb_m", "lamb_v", "Adam", "Adam_1")
@@ -460,12 +405,6 @@ def test_what_an_optimiser_keeps_is_dropped_and_counted():
     slots += ["bert/pooler/dense/kernel/AdamWeightDecayOptimizer", "global_step", "beta1_power", "loss_scale"]
     found = sort_names([*ENCODER, *slots], "model")
     assert found.dropped == tuple(slots) and list(found.placed) == ENCODER and not found.unexpected
-
-
-def test_the_joint_head_of_squad_2_is_said_to_have_no_place():
-    found = sort_names([*ENCODER, "end_logits/dense_0/kernel", "bert/other"], "model")
-    assert "joint head of SQuAD 2.0" in found.unexpected["end_logits/dense_0/kernel"]
-    assert found.unexpected["bert/other"] == "is not a variable of ALBERT"
 
 
 OTHERS = {

@@ -160,7 +160,7 @@ def test_a_broken_connection_is_one_line(said: str, monkeypatch: pytest.MonkeyPa
     def snapshot(name: str, revision: str | None, allow_patterns: list[str]) -> str:
         raise ConnectionError(said)
 
-    monkeypatch.setattr(location, "snapshot_download", snapshot)
+    monkeypatch.setattr(location.huggingface_hub, "snapshot_download", snapshot)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with pytest.raises(Unavailable, match=r"cannot be reached \(no route to host\)"):
         find_model("someone/model")
@@ -170,7 +170,7 @@ def test_a_broken_connection_is_one_line(said: str, monkeypatch: pytest.MonkeyPa
     "name", ["./absent", "a/b/c", "/no/such/place", "~/model", "", "name with blanks", "..", "a//b"]
 )
 def test_a_path_is_never_looked_up_on_the_hub(cache: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(location, "snapshot_download", lambda *_, **__: pytest.fail("asked the Hub"))
+    monkeypatch.setattr(location.huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the Hub"))
     if Path(name).is_dir():
         assert find_model(name) == Path(name)
     else:

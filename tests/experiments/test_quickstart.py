@@ -36,7 +36,10 @@ def test_the_quickstart_goes_from_text_to_answers_and_run_again_finds_its_stages
     assert 0 < report["pretraining"]["masked_tokens_baseline"] < 0.2
     assert report["authorship"]["baseline"] == pytest.approx(1 / 6, abs=0.01)
     assert 0 <= report["authorship"]["accuracy"] <= 1
-    assert len(report["answers"]) == 3
+    assert 0 <= report["authorship"]["tiny"] <= 1
+    assert len(report["answers"]) == 3 and all(len(answers) == 2 for answers in report["answers"].values())
+    assert report["answers"]["He opened the [MASK] and went into the house."][1].startswith("door")
+    assert "in order" not in shown.replace("sentences are in order", "")
     assert (directory / "curves.png").read_bytes().startswith(PNG)
     for command in ("albert predict", "albert info", "albert tokenizer train"):
         assert command in shown

@@ -180,7 +180,9 @@ PIECES = QUICKSTART.model.vocab_size
 AUTHORSHIP = TaskRecipe(learning_rate=2e-3, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=128)
 """Settings for a network this small; the paper's tasks have their own."""
 
-FILL_MASK = "It was a very [MASK] thing to say."
+SHIPPED = "tiny"
+"""The model that comes with the package: what 66 million tokens teach beside the two million of a quickstart."""
+FILL_MASKS = ("It was a very [MASK] thing to say.", "He opened the [MASK] and went into the house.")
 PASSAGE = (
     "The birds of these islands differ from those of the mainland, yet each kind is plainly allied to one that lives "
     "there; and it is by such slight, successive changes, I believe, that species have been modified."
@@ -194,7 +196,9 @@ class QuickstartReport:
     directory: Path
     pretraining: PretrainingResult
     authorship: FinetuningResult
-    answers: Mapping[str, str]
+    shipped_authorship: FinetuningResult
+    answers: Mapping[str, tuple[str, str]]
+    """By question: of the model just trained, and of the one that comes with the package."""
     seconds: float
 
 
@@ -220,13 +224,22 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
 
     _heading(console, 5, "Fine-tuning", f"which of {len(AUTHORS)} authors wrote this passage?")
     task = declare_custom_task(files, "text", "label", recipe=AUTHORSHIP)
-    start = PretrainedEncoder(str(pretrained.model))
     settings = FinetuningSettings(evaluate_every=94)
-    tuned = finetune(task, start, files["train"].parent, directory / "authorship", settings=settings)
 
-    _heading(console, 6, "Answers", "three inputs")
-    answers = _answers(pretrained.model, tuned.model_directory)
-    report = QuickstartReport(directory, pretrained, tuned, answers, time.monotonic() - began)
+    def finetuned(model: str, output: str) -> FinetuningResult:
+        return finetune(task, PretrainedEncoder(model), files["train"].parent, directory / output, settings=settings)
+
+    tuned = finetuned(str(pretrained.model), "authorship")
+    console.print(f"The same from {SHIPPED}, the model that comes with the package.", highlight=False)
+    shipped = finetuned(SHIPPED, f"authorship-{SHIPPED}")
+
+    _heading(console, 6, "Answers", f"three inputs, to the model just trained and to {SHIPPED}")
+    questions = (*FILL_MASKS, f"Who wrote:  {PASSAGE}")
+    pairs = zip(
+        _answers(str(pretrained.model), tuned.model_directory), _answers(SHIPPED, shipped.model_directory), strict=True
+    )
+    answers = dict(zip(questions, pairs, strict=True))
+    report = QuickstartReport(directory, pretrained, tuned, shipped, answers, time.monotonic() - began)
     draw_runs(read_runs([directory / "pretraining"]), directory / "curves.png", "tokens")
     save_json(directory / "report.json", _plain(report))
     return report
@@ -235,24 +248,25 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
 def show_report(report: QuickstartReport, console: Console) -> None:
     """Print figures beside their baselines, where everything is, and what to try next."""
     table = Table(title="\nWhat came out", title_justify="left")
-    for column in ("", "score", "a constant answer"):
+    for column in ("", "just trained", SHIPPED, "a constant answer"):
         table.add_column(column, justify="left" if not column else "right")
     figures = report.pretraining.evaluation
-    for task, name in (
-        ("masked_tokens", "masked tokens, held-out text"),
-        ("sentence_order", "sentence order, held-out text"),
-    ):
-        table.add_row(name, f"{figures[f'{task}_accuracy']:.1%}", f"{figures[f'{task}_baseline']:.1%}")
-    authors, constant = _accuracies(report.authorship)
-    table.add_row("authors, unseen chapters", f"{authors:.1%}", f"{constant:.1%}")
+    masked, constant = (f"{figures[f'masked_tokens_{name}']:.1%}" for name in ("accuracy", "baseline"))
+    table.add_row("masked tokens, held-out text", masked, "", constant)
+    (authors, constant), (shipped, _) = (_accuracies(each) for each in (report.authorship, report.shipped_authorship))
+    table.add_row("authors, unseen chapters", f"{authors:.1%}", f"{shipped:.1%}", f"{constant:.1%}")
     console.print(table)
-    for question, answer in report.answers.items():
-        console.print(f"  {question}\n    [bold]{answer}[/bold]")
+    for question, (answer, of_shipped) in report.answers.items():
+        console.print(
+            f"  {question}\n    just trained  [bold]{answer}[/bold]\n    {SHIPPED:12}  [bold]{of_shipped}[/bold]"
+        )
     training = report.pretraining.training
     model = report.pretraining.model
     lines = (
         "",
         f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
+        f"{SHIPPED} has read 30 times as many tokens, these books among them, and was told no author;",
+        "neither model tells whether two sentences are in order, which takes far more text",
         f"curves  {report.directory / 'curves.png'}",
         f"model   {model}",
         "",
@@ -276,24 +290,15 @@ def _vocabulary(corpus: Path, directory: Path) -> Tokenizer:
     return load_tokenizer(directory)
 
 
-def _answers(pretrained: Path, authorship: Path) -> dict[str, str]:
+def _answers(pretrained: str, authorship: Path) -> tuple[str, ...]:
+    """To the masks, in order, and to who wrote the passage."""
     encoder, classifier = Predictor.open(pretrained), Predictor.open(authorship)
-    filled = [guess for guess in encoder.fill_mask(FILL_MASK, top_k=3) if isinstance(guess, dict)]
-    first, second = _adjacent_sentences()
-    order = encoder.order(first, second)
+    filled = []
+    for text in FILL_MASKS:
+        guesses = [guess for guess in encoder.fill_mask(text, top_k=3) if isinstance(guess, dict)]
+        filled.append(", ".join(f"{guess['token_str']} {guess['score']:.0%}" for guess in guesses))
     author = classifier.classify(PASSAGE)[0]
-    return {
-        FILL_MASK: ", ".join(f"{guess['token_str']} {guess['score']:.0%}" for guess in filled),
-        f"Are these in order?  {first}  |  {second}": f"{order['label']}, {order['score']:.0%}",
-        f"Who wrote:  {PASSAGE}": f"{author['label']}, {author['score']:.0%}",
-    }
-
-
-def _adjacent_sentences() -> tuple[str, str]:
-    """Two neighbouring sentences of a chapter that training never saw."""
-    passage = labelled_passages().dev[0].text
-    first, _, rest = passage.partition(". ")
-    return first + ".", rest
+    return *filled, f"{author['label']}, {author['score']:.0%}"
 
 
 def _accuracies(tuned: FinetuningResult) -> tuple[float, float]:
@@ -312,6 +317,7 @@ def _plain(report: QuickstartReport) -> dict:
             "tokens": report.pretraining.training.tokens,
             "tokens_per_second": report.pretraining.training.tokens_per_second,
         },
-        "authorship": dict(zip(("accuracy", "baseline"), _accuracies(report.authorship), strict=True)),
-        "answers": dict(report.answers),
+        "authorship": dict(zip(("accuracy", "baseline"), _accuracies(report.authorship), strict=True))
+        | {SHIPPED: _accuracies(report.shipped_authorship)[0]},
+        "answers": {question: list(answers) for question, answers in report.answers.items()},
     }

@@ -234,11 +234,11 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
     shipped = finetuned(SHIPPED, f"authorship-{SHIPPED}")
 
     _heading(console, 6, "Answers", f"three inputs, to the model just trained and to {SHIPPED}")
-    questions = (*FILL_MASKS, f"Who wrote:  {PASSAGE}")
+    questions: tuple[str, ...] = (*FILL_MASKS, f"Who wrote:  {PASSAGE}")
     pairs = zip(
         _answers(str(pretrained.model), tuned.model_directory), _answers(SHIPPED, shipped.model_directory), strict=True
     )
-    answers = dict(zip(questions, pairs, strict=True))
+    answers: dict[str, tuple[str, str]] = dict(zip(questions, pairs, strict=True))
     report = QuickstartReport(directory, pretrained, tuned, shipped, answers, time.monotonic() - began)
     draw_runs(read_runs([directory / "pretraining"]), directory / "curves.png", "tokens")
     save_json(directory / "report.json", _plain(report))

@@ -13,6 +13,7 @@ from albert.runtime.devices import (
     deterministic_kernels,
     finetuning_precision,
     pick_device,
+    seed_torch,
 )
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 
@@ -72,6 +73,16 @@ def test_every_door_takes_the_same_precision(monkeypatch):
         monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
         monkeypatch.setattr(time, "perf_counter", None)  # nothing is timed
         assert default_precision(CPU) == choose_precision("auto", CPU) == expected
+
+
+def test_torch_draws_the_same_for_the_same_place_in_a_run():
+    def drawn(*place):
+        seed_torch(*place)
+        return torch.rand(4).tolist()
+
+    assert drawn("dropout", 0, 5, 1) == drawn("dropout", 0, 5, 1)
+    others = (("dropout", 0, 5), ("dropout", 0, 6), ("dropout", 1, 5), ("init", 0, 5))
+    assert len({tuple(drawn(*place)) for place in others}) == 4
 
 
 def test_a_machine_is_described_in_words_that_a_report_can_keep():

@@ -7,11 +7,14 @@ commit and the machine; rows and columns of earlier measurements stay.
 
 import csv
 import multiprocessing
+import os
 import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +34,20 @@ Result = TypeVar("Result")
 
 # --------------------------------------------------------------------------------------------------------------------
 # Time.
+
+
+@contextmanager
+def spinning_process() -> Iterator[None]:
+    """Another process computes all the time, on the last of the cores that this one may use."""
+    core = max(os.sched_getaffinity(0))
+    spin = f"import os; os.sched_setaffinity(0, [{core}]); print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 def interleave(

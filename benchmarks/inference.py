@@ -10,6 +10,7 @@ Memory is the most that a process which holds only that system had in it, librar
 nothing to its first answer. Both are measured one process after the other.
 
     python benchmarks/inference.py --rounds 7
+    python benchmarks/inference.py --rounds 7 --busy --no-memory
     python benchmarks/inference.py --model runs/sst-2 --systems "albert bf16" "openvino bf16"
 """
 
@@ -23,13 +24,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
-from harness import append_rows, forget_peak, peak_bytes
+from harness import append_rows, forget_peak, peak_bytes, spinning_process
 from inference_systems import COMPILED, CPU, OURS, RUNTIMES, TRANSFORMERS, Batch, Run, build, needed_files
 from rich.console import Console
 from rich.table import Table
@@ -45,8 +47,10 @@ from albert.runtime.progress import progress
 SPREAD = 0.05
 """Standard deviation of random matrices: large enough that attention is not uniform."""
 LOADS = ("mixed", "sorted", "fixed", "single-32", "single-128")
-COLUMNS = ("model", "load", "system", "clock", "rounds", "milliseconds", "least", "most", "sequences_per_second",
-           "tokens_per_second", "times_ours", "matmul_share", "relative_error", "peak_mb", "start_seconds")  # fmt: skip
+COLUMNS = (
+    "model", "load", "system", "busy", "clock", "rounds", "milliseconds", "least", "most", "sequences_per_second",
+    "tokens_per_second", "times_ours", "matmul_share", "relative_error", "peak_mb", "start_seconds",
+)  # fmt: skip
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 START_OURS = """
 import sys, numpy, torch
@@ -84,6 +88,8 @@ class Benchmark:
     """Of all systems in turns, after one that warms up."""
     clock: Literal["wall", "cpu"] = "wall"
     """cpu: what the processor spends on it, for one thread (OMP_NUM_THREADS=1) of a machine that others use too."""
+    busy: bool = False
+    """While another process computes all the time on one of the cores."""
     memory: bool = True
     """Measure peak memory and start-up, too."""
     output: Path = Path("results/benchmark-inference.csv")
@@ -109,7 +115,8 @@ def main(arguments: list[str]) -> None:
         rows = []
         for load, batches in loads.items():
             errors = _errors(systems, batches)
-            seconds = _measure(systems, batches, asked, load)
+            with spinning_process() if asked.busy else nullcontext():
+                seconds = _measure(systems, batches, asked, load)
             rows += _rows(asked, load, batches, config, seconds, errors, peaks, starts)
     _report(asked.output, rows)
 
@@ -239,6 +246,7 @@ def _rows(
                 else f"H{config.hidden_size} L{config.num_hidden_layers} random",
                 "load": load,
                 "system": name,
+                "busy": "one core taken" if asked.busy else "",
                 "clock": asked.clock,
                 "rounds": asked.rounds,
                 "milliseconds": f"{took * 1000:.1f}",

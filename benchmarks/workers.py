@@ -11,18 +11,15 @@ system, with how many times slower it is than on the quiet machine, and draws th
 The machine must have nothing else to do. Measured is elapsed time: waiting for a core is what this is about.
 """
 
-import os
 import statistics
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from harness import interleave, report
+from harness import interleave, report, spinning_process
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -112,20 +109,6 @@ def _rows(case: Case, rounds: int) -> list[dict[str, object]]:
                 }
             )
     return rows
-
-
-@contextmanager
-def spinning_process() -> Iterator[None]:
-    """Another process computes all the time, on the last of the cores that this one may use."""
-    core = max(os.sched_getaffinity(0))
-    spin = f"import os; os.sched_setaffinity(0, [{core}]); print(flush=True)\nwhile True: pass"
-    with subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            yield
-        finally:
-            process.kill()
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -79,13 +79,12 @@ def test_both_benchmarks_write_a_row_for_every_run(script, stability, tiny_corpu
     assert "against plain, mean over seeds" in capsys.readouterr().out
 
 
-def test_the_benchmark_of_workers_has_a_row_for_every_system_and_load(checkout, tmp_path, workers, monkeypatch):
-    monkeypatch.syspath_prepend(checkout / "benchmarks")  # where scripts find each other
-    rows_file, picture, script = tmp_path / "rows.csv", tmp_path / "rates.png", benchmark(checkout, "workers")
+def test_the_benchmark_of_workers_has_a_row_for_every_system_and_load(script, checkout, tmp_path, workers, monkeypatch):
+    rows_file, picture, measured = tmp_path / "rows.csv", tmp_path / "rates.png", script("workers")
     workers(2)  # which compute nothing here, for beside a busy core that takes long
-    monkeypatch.setattr(script, "update", lambda *given, **how: None)
+    monkeypatch.setattr(measured, "update", lambda *given, **how: None)
     asked = ["--hidden-sizes", "64", "--model", str(checkout / "models" / "tiny"), "--rounds", "1"]
-    script.main([*asked, "--output", str(rows_file), "--picture", str(picture)])
+    measured.main([*asked, "--output", str(rows_file), "--picture", str(picture)])
     with open(rows_file, encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     by_case = {"pre-training": 3, "fine-tuning": 3, "inference": 2}
@@ -95,10 +94,9 @@ def test_the_benchmark_of_workers_has_a_row_for_every_system_and_load(checkout, 
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_benchmark_of_workers_trains(checkout, workers, monkeypatch):
-    monkeypatch.syspath_prepend(checkout / "benchmarks")
-    script = benchmark(checkout, "workers")
-    for case in (script._pretraining(64, "fp32", [1]), script._finetuning(checkout / "models" / "tiny", [1])):
+def test_the_benchmark_of_workers_trains(script, checkout):
+    measured = script("workers")
+    for case in (measured._pretraining(64, "fp32", [1]), measured._finetuning(checkout / "models" / "tiny", [1])):
         ((way, run),) = case.systems.items()
         assert way == ("workers", 1)
         run()

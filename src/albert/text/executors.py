@@ -10,6 +10,7 @@ import itertools
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -319,6 +320,8 @@ def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -
             child.terminate()
         raise
     finally:
+        if sys.version_info < (3, 11, 5):  # which waits for jobs to be written to processes that have ended (gh-94777)
+            pool._call_queue._reader.close()  # type: ignore[attr-defined]
         pool.shutdown(wait=True, cancel_futures=True)
 
 

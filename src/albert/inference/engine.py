@@ -1,7 +1,12 @@
 """The inference engine: packed batches, a faster encoder and attention, prepared and int8 matrices, precision."""
 
+import math
+import statistics
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
@@ -15,7 +20,7 @@ from albert.model.attention import AttentionBlock, attend_by_boundaries, window_
 from albert.model.config import covers
 from albert.model.encoder import Encoder, FeedForwardBlock
 from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, pack, to_rectangles, with_spare_rows
-from albert.runtime.devices import default_precision, multiplies_bf16, multiplies_int8, share_out
+from albert.runtime.devices import default_precision, in_one_thread, multiplies_bf16, multiplies_int8, share_out
 from albert.runtime.errors import InvalidConfiguration, Unavailable, did_you_mean
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -415,6 +420,40 @@ BETWEEN_BATCHES: ContextVar[Callable[[], None]] = ContextVar("between_batches", 
 in between, or to stop by an exception."""
 
 
+class FasterWay:
+    """Which of two ways to compute something is the faster one, by how long they took the last times.
+
+    A text by itself is: on a quiet machine with all threads of torch; where another program has taken a core, with one,
+    since the others are waited for at every operation. Either way is tried again now and then.
+    """
+
+    ASKED_AGAIN = 32
+    """Calls of one size, after which the other way is tried again."""
+    REMEMBERED = 3
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._calls: Counter[int] = Counter()
+        self._seconds: dict[tuple[int, int], tuple[float, ...]] = {}
+
+    def run(self, size: int, *ways: Callable[[], Result]) -> Result:
+        """The result, by the way that has been the faster one for about this size; the first way to begin with."""
+        size = size.bit_length()
+        number = self._calls[size]
+        self._calls[size] += 1
+        # Two calls of each way to begin with: the first of a size also makes its kernels, and does not count.
+        way = number // 2
+        if number >= 4:
+            way = min((0, 1), key=lambda way: statistics.median(self._seconds.get((size, way), (math.inf,))))
+            way = 1 - way if number % self.ASKED_AGAIN == 0 else way
+        began = self._clock()
+        result = ways[way]()
+        if number not in (0, 2):
+            earlier = self._seconds.get((size, way), ())
+            self._seconds[size, way] = (*earlier, self._clock() - began)[-self.REMEMBERED :]
+        return result
+
+
 class PackedModel:
     """A model in evaluation mode, the device it computes on, and how much goes through it at once.
 
@@ -440,6 +479,7 @@ class PackedModel:
         use_fast_encoders(model, precision)
         fast = _TOKENS_A_THREAD if device.type == "cpu" else _TOKENS_ON_A_GPU
         self.device, self.micro_batch_tokens = device, micro_batch_tokens or fast
+        self._faster = FasterWay()
 
     def rows(self, token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]) -> list[Any]:
         """What the head gives for each sequence, in the order they came (see `output_rows`)."""
@@ -453,7 +493,7 @@ class PackedModel:
                 rows[member] = row
 
         for batches in self._rounds([len(ids) for ids in token_ids]):
-            self._each(compute, batches)
+            self._each(compute, batches, token_ids)
         return rows
 
     def at(
@@ -477,7 +517,7 @@ class PackedModel:
 
         lengths, rows = [len(ids) for ids in token_ids], [len(each) for each in places]
         for batches in self._rounds(lengths, rows):
-            for members, (masked, order) in zip(batches, self._each(compute, batches), strict=True):
+            for members, (masked, order) in zip(batches, self._each(compute, batches, token_ids), strict=True):
                 parts = masked.split([rows[member] for member in members])
                 for place, (member, part) in enumerate(zip(members, parts, strict=True)):
                     yield member, part, None if order is None else order[place]
@@ -486,9 +526,17 @@ class PackedModel:
     def _workers(self) -> int:
         return torch.get_num_threads() if self.device.type == "cpu" else 1
 
-    def _each(self, compute: Callable[[Sequence[int]], Result], batches: Sequence[Sequence[int]]) -> list[Result]:
-        """A single batch has all threads of torch, of several each has one worker."""
-        return share_out(compute, batches) if len(batches) > 1 else [compute(members) for members in batches]
+    def _each(
+        self,
+        compute: Callable[[Sequence[int]], Result],
+        batches: Sequence[Sequence[int]],
+        tokens: Sequence[np.ndarray],
+    ) -> list[Result]:
+        """Of several batches each has one worker; a single one is computed by all threads of torch or by one."""
+        if len(batches) != 1 or self._workers == 1:
+            return share_out(compute, batches)
+        size, alone = sum(len(tokens[member]) for member in batches[0]), partial(compute, batches[0])
+        return [self._faster.run(size, alone, partial(in_one_thread, alone))]
 
     def _rounds(self, lengths: Sequence[int], rows: Sequence[int] | None = None) -> Iterator[list[list[int]]]:
         """Batches that are computed together: all of them, or one for each worker where others wait for their turn.

@@ -415,6 +415,16 @@ def share_out(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Res
     return [done[number] for number in range(len(items))]
 
 
+def in_one_thread(work: Callable[[], Result]) -> Result:
+    """`work()`, by a worker: torch computes it with one thread."""
+    future = _pool(torch.get_num_threads()).submit(copy_context().run, work)
+    try:
+        wait([future])
+    finally:  # as `share_out`
+        wait([future])
+    return future.result()
+
+
 @lru_cache(maxsize=1)
 def _pool(workers: int) -> ThreadPoolExecutor:
     everyone = Barrier(workers)

@@ -1,7 +1,6 @@
 """The inference engine: packed batches, a faster encoder and attention, prepared and int8 matrices, precision."""
 
 import math
-import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -421,7 +420,7 @@ in between, or to stop by an exception."""
 
 
 class FasterWay:
-    """Which of two ways to compute something is the faster one, by how long they took the last times.
+    """Which of two ways to compute something is the faster one, by the least time that they took in the last calls.
 
     A text by itself is: on a quiet machine with all threads of torch; where another program has taken a core, with one,
     since the others are waited for at every operation. Either way is tried again now and then.
@@ -441,14 +440,14 @@ class FasterWay:
         size = size.bit_length()
         number = self._calls[size]
         self._calls[size] += 1
-        # Two calls of each way to begin with: the first of a size also makes its kernels, and does not count.
-        way = number // 2
-        if number >= 4:
-            way = min((0, 1), key=lambda way: statistics.median(self._seconds.get((size, way), (math.inf,))))
+        # Three calls of each way to begin with: the first of a size also makes its kernels, and does not count.
+        way = number // 3
+        if number >= 6:
+            way = min((0, 1), key=lambda way: min(self._seconds.get((size, way), (math.inf,))))
             way = 1 - way if number % self.ASKED_AGAIN == 0 else way
         began = self._clock()
         result = ways[way]()
-        if number not in (0, 2):
+        if number not in (0, 3):
             earlier = self._seconds.get((size, way), ())
             self._seconds[size, way] = (*earlier, self._clock() - began)[-self.REMEMBERED :]
         return result

@@ -60,6 +60,45 @@ def test_the_inference_rates_were_measured():
             assert float(theirs.replace(",", "")) == round(float(peer["milliseconds"]), 1)
 
 
+def test_the_rates_beside_a_busy_core_were_measured():
+    with open(ROOT / "results" / "benchmark-inference-amx.csv", newline="", encoding="utf-8") as file:
+        found = {(row["busy"], row["load"], row["system"]): float(row["milliseconds"]) for row in csv.DictReader(file)}
+    rows = re.findall(r"^\| (quiet|busy), ([a-z\d-]+) \| (.+?) \| (.+?) \| (.+?) \|$", PERFORMANCE, re.M)
+    assert len(rows) == 10
+    for state, load, *cells in rows:
+        busy = {"quiet": "", "busy": "one core taken"}[state]
+        for precision, cell in zip(("fp32", "bf16", "int8"), cells, strict=True):
+            ours, peer = (
+                found[busy, load, f"albert {precision}"],
+                min(
+                    (took, system.split()[0])
+                    for (when, what, system), took in found.items()
+                    if (when, what) == (busy, load) and system.endswith(precision) and not system.startswith("albert")
+                ),
+            )
+            assert cell == f"{ours:,.1f} / {peer[0]:,.1f} {peer[1]}"
+    mixed = [
+        f"{found[busy, 'mixed', f'{system} bf16']:.0f}"
+        for busy in ("", "one core taken")
+        for system in ("albert", "openvino")
+    ]
+    quiet, quiet_peer, busy, busy_peer = mixed
+    words = " ".join(README.split())
+    assert f"take {quiet} ms in bf16 (OpenVINO: {quiet_peer})" in words
+    assert f"taken by another program, {busy} ({busy_peer})" in words
+    with open(ROOT / "results" / "benchmark-workers.csv", newline="", encoding="utf-8") as file:
+        rates = {(row["case"], row["load"], row["system"], row["number"]): row for row in csv.DictReader(file)}
+    for case in {case for case, *_ in rates}:
+        quiet, busy = (rates[case, load, "workers", "2"] for load in ("quiet", "one core taken"))
+        figures = [f"{int(row['tokens_per_second']):,}" for row in (quiet, busy)]
+        assert f"| {case} | {figures[0]} | {figures[1]} | {busy['slower_than_quiet']} |" in PERFORMANCE
+    with open(ROOT / "results" / "benchmark-pretraining-step-amx.csv", newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            ours, theirs = int(row["albert_tokens_per_second"]), int(row["transformers_tokens_per_second"])
+            shape = f"{row['shape']} | {row['precision']}"
+            assert f"| {shape} | {ours:,} | {theirs:,} | {float(row['ratio']):.1f} |" in PERFORMANCE
+
+
 def test_the_speeds_were_measured():
     with open(ROOT / "results" / "benchmark-pretraining-step.csv", newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):

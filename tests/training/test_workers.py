@@ -154,7 +154,9 @@ def test_what_a_worker_raises_is_raised_once_the_others_are_done(workers):
     assert sorted(ended) == [0, 2]
 
 
-def test_an_interrupt_waits_for_what_workers_hold_and_begins_nothing_more(workers):
+def test_an_interrupt_waits_for_what_workers_hold_and_begins_nothing_more(workers, request):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     workers(2)
     began, ended = [], []
 

@@ -8,9 +8,9 @@ A defect in defects.txt is a name, a definition in src/albert, tests of which on
     + last = first[:, None] - np.arange(max_tokens)
 
 The old lines are searched for in the whole package, its tables in TOML included, at any indentation; they may be a part
-of a line. Where they occur
-more than once, the occurrence in the named definition counts. So code may move to another file, and what is around the
-lines may be renamed. Tests are named by function or by file (test_x.py), wherever they stand below tests/.
+of a line. Where they occur more than once, the occurrence in the named definition counts. So code may move to another
+file, and what is around the lines may be renamed. Tests are named by function or by file (test_x.py), wherever they
+stand below tests/.
 """
 
 import ast

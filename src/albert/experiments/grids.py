@@ -33,10 +33,10 @@ from albert.tasks.task import Task, TaskRecipe
 
 @dataclass(frozen=True, kw_only=True)
 class Downstream:
-    """A task, how it is learnt, and what of its scores is told.
+    """A task, how a model is fine-tuned on it, and which of its scores a table shows.
 
     Args:
-        columns: what a table calls its scores: column -> score of the task.
+        columns: the scores that are shown: heading of the column -> score of the task.
         select: which model is scored; the paper takes the best on the development set.
     """
 
@@ -180,7 +180,7 @@ Relation = Literal["higher", "not higher", "alike"]
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two rows of a table, or (`second` None) a row and what can be had for nothing, as `nothing` calls it."""
+    """Two rows of a table to compare, or (`second` None) a row and a constant answer, whose name is `nothing`."""
 
     first: str
     relation: Relation

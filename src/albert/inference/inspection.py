@@ -397,7 +397,7 @@ class ModelReport:
     tokenizer: TokenizerReport | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values under names that stay; the configuration is told with the sizes."""
+        """Plain values under stable names, without the configuration, whose sizes are among them."""
         values = to_json(self)
         del values["configuration"]
         values["tensors"] = {name: values["tensors"][name] for name in _FINDINGS}

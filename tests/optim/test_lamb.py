@@ -321,3 +321,30 @@ def test_a_layer_norm_moves_by_lamb_as_by_plain_adam_and_a_matrix_by_its_own_nor
             assert float(moved) == pytest.approx(plain_move * parameter.numel() ** 0.5, rel=1e-4), name
         else:
             assert float(moved) == pytest.approx(0.1 * float(before[name].norm()), rel=1e-4), name
+
+
+def test_muon_moves_matrices_by_orthogonal_steps_and_leaves_the_rest_to_adamw(model):
+    recipe = OptimizerRecipe(kind="muon", learning_rate=1e-2, weight_decay=0.0)
+    adamw = {name: nn.Parameter(parameter.detach().clone()) for name, parameter in model.named_parameters()}
+    optimizer = build_optimizer(recipe, model)
+    theirs = torch.optim.AdamW(adamw.values(), lr=1e-2, eps=1e-6, weight_decay=0.0)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        parameter.grad = torch.randn_like(parameter)
+        adamw[name].grad = parameter.grad.clone()
+    optimizer.step()
+    theirs.step()
+    by_muon = set()
+    for name, parameter in model.named_parameters():
+        if not torch.allclose(parameter, adamw[name], rtol=1e-5, atol=1e-6):
+            by_muon.add(name)
+            step = (parameter - before[name]).detach() / (1e-2 * 0.2 * max(parameter.shape) ** 0.5)
+            assert torch.linalg.svdvals(step).sub(1).abs().max() < 0.6, name  # Newton and Schulz stop near 1
+    layer = "albert.encoder.attentions.0.", "albert.encoder.feed_forwards.0."
+    assert by_muon == {
+        *(f"{layer[0]}{part}.weight" for part in ("query", "key", "value", "dense")),
+        *(f"{layer[1]}{part}.weight" for part in ("intermediate", "output")),
+        "albert.embeddings.projection.weight",
+        "albert.pooler.weight",
+        "predictions.dense.weight",
+    }

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from albert.optim.recipe import OptimizerRecipe
 from albert.pretraining import sampling as epoch_order
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe
@@ -263,6 +264,9 @@ def test_impossible_sequences_are_refused(changes, message):
          "sequences.max_length: 513 is more than model.max_position_embeddings 512"),
         ({"model": replace(RECIPES["base"].model, type_vocab_size=1)},
          "model.type_vocab_size: is 1, a sequence has two segments"),
+        ({"optimizer": OptimizerRecipe(kind="muon"), "parallelism": "sharded"},
+         "optimizer.kind: is muon, which needs whole matrices, and parallelism is sharded; "
+         "choose lamb or adamw, or parallelism data"),
     ],
 )  # fmt: skip
 def test_an_impossible_recipe_is_refused(changes, message):

@@ -40,7 +40,7 @@ class Counting:
         return Sums({name: loss * float("nan") for name, loss in sums.losses.items()}, sums.correct)
 
 
-@pytest.mark.parametrize("kind", ["lamb", "adamw"])
+@pytest.mark.parametrize("kind", ["lamb", "adamw", "muon"])
 def test_training_is_the_same(learn, source_of, run, tmp_path, kind):
     settings = {"kind": kind, "dropout": 0.3, "source": source_of(micro_batch_size=3), "checkpoint_every": 3}
     model, result = learn("now", **settings)

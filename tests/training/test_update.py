@@ -59,7 +59,7 @@ def test_unequal_counts_are_divided_once_by_the_count_of_all(make_model, source_
     assert (figures.counts, figures.tokens) == ({"class": 8, "size": 3}, 48)
 
 
-@pytest.mark.parametrize("kind", ["lamb", "adamw"])
+@pytest.mark.parametrize("kind", ["lamb", "adamw", "muon"])
 def test_accumulation_does_not_change_the_weights(learn, source_of, kind):
     whole = weights(learn("1x8", kind=kind)[0])
     for size, name in ((4, "2x4"), (2, "4x2"), (3, "3+3+2"), (1, "8x1")):

@@ -108,7 +108,7 @@ def test_gradients_that_share_memory_are_added_up_apart(source_of, workers):
     torch.testing.assert_close(1 - weights(model), torch.cat((each, each, torch.zeros(3), each)))
 
 
-@pytest.mark.parametrize("kind", ["lamb", "adamw"])
+@pytest.mark.parametrize("kind", ["lamb", "adamw", "muon"])
 @pytest.mark.parametrize("late", [False, True])
 def test_a_run_of_several_workers_is_the_same_every_time_and_goes_on_bit_identical(
     learn_with_dropout, run, tmp_path, source_of, kind, late

@@ -312,7 +312,7 @@ class Info:
     checkpointing; with --device cuda also for a GPU that is elsewhere."""
     memory_limit: str | None = None
     """What the plan may use, 24GB say; what is free on the device by default."""
-    optimizer: Literal["lamb", "adamw"] = "lamb"
+    optimizer: Literal["lamb", "adamw", "muon"] = "lamb"
     """Of the plan."""
     batch_size: int | None = None
     """Sequences of a measured or planned batch; by default as many as make 512 tokens, in a plan 32."""

@@ -378,7 +378,7 @@ class MemoryPlan:
     masked_tokens: int
     device: Literal["cpu", "cuda"]
     precision: Precision
-    optimizer: Literal["lamb", "adamw"]
+    optimizer: Literal["lamb", "adamw", "muon"]
     flops: int
     all_kept: TrainingMemory
     checkpointed: TrainingMemory
@@ -398,7 +398,7 @@ def memory_plan(
     sequence_length: int,
     device: Literal["cpu", "cuda"],
     precision: Precision,
-    optimizer: Literal["lamb", "adamw"],
+    optimizer: Literal["lamb", "adamw", "muon"],
     limit: int | None,
 ) -> MemoryPlan:
     """Plan a step.

@@ -351,7 +351,7 @@ def count_training_memory(
     sequence_length: int,
     device: Literal["cpu", "cuda"] = "cpu",
     precision: Literal["fp32", "bf16"] = "fp32",
-    optimizer: Literal["lamb", "adamw"] = "lamb",
+    optimizer: Literal["lamb", "adamw", "muon"] = "lamb",
     activation_checkpointing: bool = False,
     masked_tokens: int | None = None,
 ) -> TrainingMemory:
@@ -368,7 +368,9 @@ def count_training_memory(
         masked_tokens: of each sequence; None: 15 %.
     """
     masked = max(1, round(0.15 * sequence_length)) if masked_tokens is None else masked_tokens
-    parameters = FP32 * count_parameters(config).pretraining
+    parameters = FP32 * (parts := count_parameters(config)).pretraining
+    # Muon keeps one moment of a matrix; biases of layers are counted with the matrices.
+    one_moment = FP32 * (parts.projection + parts.attention + parts.feed_forward) if optimizer == "muon" else 0
     kept = count_activation_memory(config, sequence_length, device=device, precision=precision, masked_tokens=masked)
     applications = len(sharing_plan(config))
     layer = batch_size * (kept.attention + kept.attention_probabilities + kept.feed_forward) // applications
@@ -381,7 +383,7 @@ def count_training_memory(
     return TrainingMemory(
         weights=parameters,
         gradients=parameters,
-        moments=2 * parameters,
+        moments=2 * parameters - one_moment,
         update=min(parameters, _update_at_once(config)) if optimizer == "lamb" and device == "cpu" else 0,
         weight_copies=kept.weight_copies,
         embeddings=batch_size * kept.embeddings,

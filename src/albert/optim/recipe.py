@@ -15,14 +15,14 @@ class OptimizerRecipe:
         InvalidConfiguration: a value outside its range.
     """
 
-    kind: Literal["lamb", "adamw"] = "lamb"
-    """The optimiser."""
+    kind: Literal["lamb", "adamw", "muon"] = "lamb"
+    """The optimiser: the paper's, the reference's for fine-tuning, or Muon for matrices with AdamW for the rest."""
     learning_rate: float = 0.00176
     """Peak learning rate, reached at the end of the warm-up."""
     weight_decay: float = 0.01
     """Weight decay, not applied to biases and layer norms."""
     beta1: float = 0.9
-    """Decay of the mean of gradients."""
+    """Decay of the mean of gradients (Muon's own is 0.95)."""
     beta2: float = 0.999
     """Decay of the mean of squared gradients."""
     eps: float = 1e-6

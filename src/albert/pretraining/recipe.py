@@ -210,6 +210,9 @@ class PretrainingRecipe:
         for name in ("workers", "max_rollbacks"):
             if getattr(self, name) < 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, at least 0 is needed")
+        if self.optimizer.kind == "muon" and self.parallelism == "sharded":
+            why = "is muon, which needs whole matrices, and parallelism is sharded"
+            raise InvalidConfiguration("optimizer.kind", why, "choose lamb or adamw, or parallelism data")
         if self.sequences.objective == "none" and set(self.evaluation_objectives) - {"none"}:
             why = 'ask a sentence head, which sequences.objective "none" does not train'
             raise InvalidConfiguration("evaluation_objectives", why, "leave them out")

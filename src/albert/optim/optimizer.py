@@ -69,7 +69,7 @@ class MuonAndAdamW(Optimizer):
         self.found_inf: Tensor | None = None
         """On the device, 1 where the next step is to be left out; None: it is taken."""
 
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Move all parameters. With `found_inf` this waits for the device: Muon cannot leave a step out by itself."""
         if self.found_inf is None or not self.found_inf.item():
             self._muon.step()

@@ -2,11 +2,12 @@
 
 python benchmarks/text_vectors.py --data ../shared/data/glue tiny runs/vectors
 
-For each model: the mean over the last layer's tokens (`albert.load(MODEL).embed`), the mean of its word embeddings, the
-same weighted by inverse document frequency (of the training sentences), and both with their three largest common
-directions removed. Nothing is trained."""
+For each model: the mean over the last layer's tokens (`albert.load(MODEL).embed`), the same by `pooling="weighted"`,
+the mean of its word embeddings, the same weighted by inverse document frequency (of the training sentences), and all with
+their three largest common directions removed. Nothing is trained."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,8 @@ def main() -> None:
     for model in asked.models:
         predictor = albert.load(model, precision="fp32")
         compared(f"{model}: embed", *map(predictor.embed, texts), predictor.embed(sample))
+        weighted = partial(predictor.embed, pooling="weighted")
+        compared(f"{model}: embed, pooling weighted", *map(weighted, texts), weighted(sample))
         encode = predictor.tokenizer.encode_batch
         network = predictor.network
         words = getattr(network, "albert", network).embeddings.word_embeddings.weight.detach().float().numpy()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 import transformers
 from sklearn.base import clone
@@ -15,10 +16,11 @@ from sklearn.pipeline import make_pipeline
 
 import albert
 from albert.inference.embedding import AlbertEmbedding
-from albert.inference.predictor import Pooling, Predictor, check_pooling
+from albert.inference.predictor import Pooling, Predictor, check_pooling, piece_weights
 from albert.model.albert import AlbertForPreTraining, AlbertForTokenClassification, AlbertModel
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import UsageError
+from albert.text.wordpiece import WordPieceTokenizer
 
 Save = Callable[..., Path]
 open_exactly = partial(Predictor.open, precision="fp32")
@@ -50,8 +52,29 @@ def test_every_head_embeds_and_length_one_is_length_one(saved: Save, config: Alb
             np.testing.assert_allclose(predictor.embed([text])[0], vector, atol=1e-5)
 
 
+def test_weighted_vectors_count_rare_pieces_more(saved: Save, config: AlbertConfig) -> None:
+    """By a / (a + p) (Arora et al. 2017), p from the scores of spiece.model; [CLS] and [SEP] hardly count."""
+    path = saved(AlbertModel(config))
+    found = open_exactly(path).embed(TEXTS, "weighted")
+    scores = sentencepiece.SentencePieceProcessor(model_file=str(path / "spiece.model"))
+    model = transformers.AutoModel.from_pretrained(path).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(path)(TEXTS, return_tensors="pt", padding=True)
+    with torch.inference_mode():
+        hidden = model(**inputs).last_hidden_state.numpy()
+    for vector, states, ids, mask in zip(found, hidden, inputs["input_ids"], inputs["attention_mask"], strict=True):
+        of_piece = {1: 1.0, 2: 1e-6, 3: 1e-6}  # [UNK], [CLS], [SEP]
+        weights = [of_piece.get(token, 1 / (1 + 1e3 * np.exp(scores.GetScore(token)))) for token in ids.tolist()]
+        np.testing.assert_allclose(vector, np.average(states, axis=0, weights=weights * mask.numpy()), atol=1e-5)
+
+
+def test_weights_need_a_vocabulary_with_probabilities() -> None:
+    tokenizer = WordPieceTokenizer([*(f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")), "the", "##s"])
+    with pytest.raises(UsageError, match="'weighted': needs a SentencePiece vocabulary, whose pieces have prob"):
+        piece_weights(tokenizer)
+
+
 def test_an_unknown_pooling_is_refused() -> None:
-    with pytest.raises(UsageError, match="pooling 'max': unknown; use mean or cls"):
+    with pytest.raises(UsageError, match="pooling 'max': unknown; use mean or cls or weighted"):
         check_pooling("max")
 
 

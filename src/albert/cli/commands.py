@@ -92,8 +92,9 @@ class Predict(OpenedModel):
     """The field with a list of options, or one field for each option."""
     prefix: str = "predicted_"
     """What the names of an answer's fields begin with, beside those of the row."""
-    pooling: Literal["mean", "cls"] = "mean"
-    """How tokens become the vector of a text."""
+    pooling: Literal["mean", "cls", "weighted"] = "mean"
+    """How tokens become the vector of a text; weighted: a mean in which rare pieces weigh more, the better one for a
+    model that learnt no vectors."""
     normalize: bool = False
     """Vectors of length 1."""
     replace: bool = False

@@ -126,7 +126,7 @@ class Settings:
     """How a row is answered: guesses for a mask, answers to a question, how vectors are pooled, what the words are."""
 
     top_k: int | None = None
-    pooling: Literal["mean", "cls"] = "mean"
+    pooling: Literal["mean", "cls", "weighted"] = "mean"
     normalize: bool = False
     words: bool = False
     """Whether the words to be tagged stand between blanks."""
@@ -614,7 +614,11 @@ _EMBED = Ability(
     gives=lambda *_: {"embedding": ["number"], "tokens_cut": "count"},
     request={
         "texts": Part(["text"]),
-        "pooling": Part(("mean", "cls"), "mean", "The mean of a text's tokens, or its [CLS]."),
+        "pooling": Part(
+            ("mean", "cls", "weighted"),
+            "mean",
+            "The mean of a text's tokens, its [CLS], or a mean of its rarer pieces.",
+        ),
         "normalize": Part("flag", False, "Vectors of length one, whose products are cosines."),
     },
     request_about="Texts to become vectors.",

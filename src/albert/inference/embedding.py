@@ -18,7 +18,7 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
     are read again from where they are.
 
     Args:
-        pooling: "mean" over all tokens, or "cls".
+        pooling: "mean" over all tokens, "cls", or "weighted", the mean in which rare pieces weigh more.
     """
 
     def __init__(

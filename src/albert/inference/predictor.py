@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -53,6 +53,29 @@ def check_pooling(pooling: str) -> None:
     """Raises UsageError for a word that names no pooling."""
     if pooling not in get_args(Pooling):
         raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
+
+
+HALF_WEIGHT_AT = 1e-3
+"""The probability of a piece that weighs half as much as the rarest ones; Arora et al. use 1e-3 to 1e-4."""
+SPECIAL_WEIGHT = 1e-6
+"""Of [CLS] and [SEP]: nothing beside words, and yet a text without words has a vector."""
+
+
+def piece_weights(tokenizer: Tokenizer) -> Float32[np.ndarray, " V"]:
+    """a / (a + p) for a piece of probability p (Arora et al. 2017, "A simple but tough-to-beat baseline for sentence
+    embeddings"), with p of the tokenizer's unigram model.
+
+    Raises:
+        UsageError: the tokenizer knows no probabilities.
+    """
+    logarithms = tokenizer.log_probabilities()
+    if logarithms is None:
+        why = "needs a SentencePiece vocabulary, whose pieces have probabilities"
+        raise UsageError("pooling 'weighted'", why, "use mean")
+    weights = HALF_WEIGHT_AT / (HALF_WEIGHT_AT + np.exp(logarithms))
+    weights[[number for number in tokenizer.special_ids if number != tokenizer.unk_id]] = SPECIAL_WEIGHT
+    weights[tokenizer.unk_id] = 1.0
+    return weights.astype(np.float32)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -295,7 +318,9 @@ class Predictor:
         """A vector for each text: its tokens' last layer, pooled; any model can, whatever its head.
 
         Args:
-            pooling: "mean" over all tokens, [CLS] and [SEP] among them, or what stands at "cls".
+            pooling: "mean" over all tokens, [CLS] and [SEP] among them; what stands at "cls"; or "weighted", the mean
+                in which a piece weighs the more the rarer it is (see `piece_weights`), the better one where no model
+                was trained for vectors.
             normalize: to length 1, so that a product of two is their cosine.
         """
         return self.embed_counted(texts, pooling, normalize)[0]
@@ -308,7 +333,8 @@ class Predictor:
         check_pooling(pooling)
         if pooling not in self._pooled:
             model = self._network.model.model
-            pooled = PooledEncoder(getattr(model, "albert", model), pooling)
+            weights = torch.from_numpy(piece_weights(self.tokenizer)) if pooling == "weighted" else None
+            pooled = PooledEncoder(getattr(model, "albert", model), pooling, weights)
             self._pooled[pooling] = PackedModel(pooled, self.device)
         return embed_texts(self._pooled[pooling], self.tokenizer, self.max_length, texts, normalize)
 
@@ -380,7 +406,7 @@ class Vectors(NamedTuple):
 def save_for_sentence_transformers(
     model: str | Path,
     output: Path,
-    pooling: Pooling = "mean",
+    pooling: Literal["mean", "cls"] = "mean",
     normalize: bool = False,
     *,
     revision: str | None = None,
@@ -396,7 +422,8 @@ def save_for_sentence_transformers(
         InvalidConfiguration: transformers, and with it sentence-transformers, does not open such a model.
         CannotCreate: `output` exists.
     """
-    check_pooling(pooling)
+    if pooling not in _MODES:
+        raise UsageError(f"pooling {pooling!r}", "is not one of sentence-transformers'", f"use {' or '.join(_MODES)}")
     directory = find_model(model, revision)
     config, extra = model_directory.read_config(directory)
     if QUANTIZATION_KEY in extra:
@@ -421,7 +448,7 @@ def save_for_sentence_transformers(
     return vectors
 
 
-def _settings(vectors: Vectors, pooling: Pooling, normalize: bool) -> dict[str, Any]:
+def _settings(vectors: Vectors, pooling: str, normalize: bool) -> dict[str, Any]:
     """The further files, by name."""
     steps = [("", "Transformer"), ("1_Pooling", "Pooling")] + ([("2_Normalize", "Normalize")] if normalize else [])
     files: dict[str, Any] = {

@@ -78,23 +78,29 @@ class AlbertModel(nn.Module):
         return self.pooler(hidden[packed.first_positions]).tanh()
 
 
-Pooling = Literal["mean", "cls"]
-"""The mean over all tokens, [CLS] and [SEP] among them, as sentence-transformers pools; or what stands at [CLS]."""
+Pooling = Literal["mean", "cls", "weighted"]
+"""The mean over all tokens, [CLS] and [SEP] among them, as sentence-transformers pools; what stands at [CLS]; or the
+mean in which rare pieces weigh more."""
 
 
 class PooledEncoder(nn.Module):
-    """An encoder that gives one vector a sequence."""
+    """An encoder that gives one vector a sequence.
 
-    def __init__(self, encoder: AlbertModel, pooling: Pooling) -> None:
+    Args:
+        weights: of each piece of the vocabulary, for the pooling "weighted".
+    """
+
+    def __init__(self, encoder: AlbertModel, pooling: Pooling, weights: Float[Tensor, " V"] | None = None) -> None:
         super().__init__()
         self.encoder, self.pooling = encoder, pooling
+        self.register_buffer("weights", weights, persistent=False)
 
     def forward(self, packed: PackedSequences) -> Float[Tensor, "sequences H"]:
         """The last layer's output, pooled."""
         hidden = self.encoder(packed)
         if self.pooling == "cls":
             return hidden[packed.first_positions]
-        return mean_states(hidden, packed.lengths)
+        return mean_states(hidden, packed.lengths, None if self.weights is None else self.weights[packed.token_ids])
 
 
 class PreTrainingLogits(NamedTuple):

@@ -165,12 +165,17 @@ def split_segments(packed: PackedSequences) -> PackedSequences:
     return split.to(device) if packed.has_groups else split.without_groups(device)
 
 
-def mean_states(hidden: Float[Tensor, "tokens H"], lengths: tuple[int, ...]) -> Float[Tensor, "sequences H"]:
-    """The mean of each sequence's states, [CLS] and [SEP] among them, in float32."""
+def mean_states(
+    hidden: Float[Tensor, "tokens H"], lengths: tuple[int, ...], weights: Float[Tensor, " tokens"] | None = None
+) -> Float[Tensor, "sequences H"]:
+    """The mean of each sequence's states, [CLS] and [SEP] among them, in float32; weighted where weights are given."""
     counts = torch.tensor(lengths, device=hidden.device)
     member = torch.arange(len(lengths), device=hidden.device).repeat_interleave(counts)
     sums = hidden.new_zeros(len(lengths), hidden.shape[1], dtype=torch.float32)
-    return sums.index_add(0, member, hidden.float()) / counts[:, None]
+    if weights is None:
+        return sums.index_add(0, member, hidden.float()) / counts[:, None]
+    total = weights.new_zeros(len(lengths)).index_add(0, member, weights)
+    return sums.index_add(0, member, hidden.float() * weights[:, None]) / total[:, None]
 
 
 def _attention_groups(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 from google.protobuf.message import DecodeError
-from jaxtyping import Bool, Int32, Int64
+from jaxtyping import Bool, Float64, Int32, Int64
 from sentencepiece import sentencepiece_model_pb2 as model_format
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput
@@ -405,6 +405,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     def piece_to_id(self, piece: str) -> int:
         return self._processor.piece_to_id(piece)
+
+    def log_probabilities(self) -> Float64[np.ndarray, " pieces"]:
+        """The scores of the unigram model (Kudo 2018); of special pieces 0."""
+        return np.array([score for _, score in self._vocabulary])
 
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:
         starts = np.array([begins_word(piece) for piece, _ in self._vocabulary], dtype=np.bool_)

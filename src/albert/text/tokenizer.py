@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int32, Int64
+from jaxtyping import Bool, Float64, Int32, Int64
 
 MODEL_NAME = "spiece.model"
 VOCABULARY_NAME = "vocab.txt"
@@ -105,6 +105,11 @@ class Tokenizer(ABC):
     @abstractmethod
     def piece_to_id(self, piece: str) -> int:
         """The id of a piece, `unk_id` if there is none."""
+
+    def log_probabilities(self) -> Float64[np.ndarray, " pieces"] | None:
+        """Natural logarithms of how often each piece comes in the text that the vocabulary was made from; None where
+        the vocabulary does not say, as WordPiece's does not."""
+        return None
 
     @abstractmethod
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:

@@ -3,8 +3,8 @@
 python benchmarks/text_vectors.py --data ../shared/data/glue tiny runs/vectors
 
 For each model: the mean over the last layer's tokens (`albert.load(MODEL).embed`), the same by `pooling="weighted"`,
-the mean of its word embeddings, the same weighted by inverse document frequency (of the training sentences), and all with
-their three largest common directions removed. Nothing is trained."""
+the mean of its word embeddings, the same weighted by inverse document frequency (of the training sentences), and all
+with their three largest common directions removed. Nothing is trained."""
 
 import argparse
 from functools import partial

@@ -90,6 +90,8 @@ class PooledEncoder(nn.Module):
         weights: of each piece of the vocabulary, for the pooling "weighted".
     """
 
+    weights: Tensor | None
+
     def __init__(self, encoder: AlbertModel, pooling: Pooling, weights: Float[Tensor, " V"] | None = None) -> None:
         super().__init__()
         self.encoder, self.pooling = encoder, pooling

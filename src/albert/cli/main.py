@@ -130,9 +130,8 @@ def run(arguments: list[str] | None = None) -> int:
             _say("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader went away (`albert info | head`): nothing can be printed, and the interpreter's own flush
-        # at exit must not complain either. 141 is what the shell shows for a program that SIGPIPE ended.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader went away (`albert info | head`). 141 is what the shell shows for a program that SIGPIPE ended.
+        _drop_what_cannot_be_printed()
         return 141
     except BaseException as error:
         known = translate(error)
@@ -144,6 +143,8 @@ def run(arguments: list[str] | None = None) -> int:
             return 1
         if not (follows_another_rank() and isinstance(known, _ALIKE_ON_ALL_RANKS)):
             _say(str(known))
+        if isinstance(error, OSError):  # of standard output perhaps, as on a full disk
+            _drop_what_cannot_be_printed()
         return known.exit_code
     finally:
         if arguments is None:
@@ -160,6 +161,14 @@ def one_line(message: str, limit: int = 500) -> str:
         return safe
     tail = limit // 2
     return safe[: limit - tail - 3] + " … " + safe[-tail:]
+
+
+def _drop_what_cannot_be_printed() -> None:
+    """The interpreter's own flush at exit would fail again, with a traceback and a code of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(message: str) -> None:

@@ -9,6 +9,9 @@ the work is the same. Trainer needs `accelerate`.
     python benchmarks/finetuning_speed.py --data data data/glue --tokenizer tokenizer --rounds 5
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import itertools
 import statistics
 import sys

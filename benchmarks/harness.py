@@ -5,6 +5,9 @@ of them; ratios are taken within a round (`ratio`), and medians are reported. A 
 commit and the machine; rows and columns of earlier measurements stay.
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import csv
 import multiprocessing
 import os

@@ -14,6 +14,9 @@ nothing to its first answer. Both are measured one process after the other.
     python benchmarks/inference.py --model runs/sst-2 --systems "albert bf16" "openvino bf16"
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import multiprocessing
 import random
 import statistics
@@ -53,7 +56,7 @@ COLUMNS = (
 )  # fmt: skip
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 START_OURS = """
-import sys, numpy, torch
+import albert, sys, numpy, torch
 from albert.checkpoints.model_directory import open_model
 from albert.inference.engine import PackedModel
 model = PackedModel(open_model(sys.argv[1], "encoder").model, torch.device("cpu"), precision=sys.argv[2])

@@ -11,6 +11,9 @@ the same memory for all. Peers that are not installed are named and left out:
 --compiled adds the formula in two passes as torch.compile makes it, for which a C++ compiler is needed.
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import importlib
 import importlib.util
 import statistics

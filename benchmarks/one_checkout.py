@@ -4,6 +4,9 @@ It uses what has been in the package for long alone, as it must run with older o
 a number of steps; the answer is the tokens and the seconds of processor time that they took, batches included.
 """
 
+import albert  # before torch, which reads how its threads wait when it is loaded
+
+# isort: split
 import sys
 import time
 from collections.abc import Callable
@@ -13,7 +16,6 @@ from typing import Any
 
 import torch
 
-import albert
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
 from albert.pretraining.batches import PretrainingBatches, pretraining_objective

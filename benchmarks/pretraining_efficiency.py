@@ -11,6 +11,9 @@ Trainer needs `accelerate`.
     python benchmarks/pretraining_efficiency.py --data corpus --recipe runs/mine/recipe.json --tokens 8000000
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import math
 import sys
 from collections.abc import Sequence

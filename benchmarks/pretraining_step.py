@@ -12,6 +12,9 @@ everything imported.
         --systems sdpa eager compiled gathered
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import gc
 import statistics
 import sys

@@ -15,6 +15,9 @@ away before they are answered. Resident memory is printed for every minute, and 
     python benchmarks/server_load.py --model models/tiny --minutes 60 --cancel 0.3
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import asyncio
 import os
 import random

@@ -10,6 +10,9 @@ round, so that other users of the machine change both sides alike.
     python benchmarks/speed_up_column.py --rounds 3
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import gc
 import statistics
 import sys

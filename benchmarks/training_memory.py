@@ -9,6 +9,9 @@ only what is in use is resident, blocks of 64 kB and more are mapped and unmappe
     python benchmarks/training_memory.py
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import gc
 import itertools
 import os

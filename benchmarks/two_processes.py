@@ -8,6 +8,9 @@ to a CSV.
     python benchmarks/two_processes.py --data corpus --rounds 3
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import os
 import statistics
 import subprocess

@@ -9,6 +9,9 @@ step over a short sequence; on a GPU it is what the allocator had at most.
     python benchmarks/window_attention.py --rounds 5
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import gc
 import multiprocessing
 import os

@@ -11,6 +11,9 @@ system, with how many times slower it is than on the quiet machine, and draws th
 The machine must have nothing else to do. Measured is elapsed time: waiting for a core is what this is about.
 """
 
+import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
+
+# isort: split
 import statistics
 import sys
 from collections.abc import Callable

@@ -1,7 +1,9 @@
 """Workers of one thread, and what is settled before torch is loaded: promises about busy cores and containers."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,6 +104,13 @@ def test_both_doors_settle_it_before_torch_is_loaded():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={}, check=True)
     assert done.stdout.split() == [SPINS]
     assert albert.__version__
+
+
+@pytest.mark.parametrize("name", ["inference", "workers", "finetuning_speed", "pretraining_step", "server_load"])
+def test_benchmarks_of_speed_wait_as_users_threads_do(name):
+    tree = ast.parse((Path(__file__).parents[2] / "benchmarks" / f"{name}.py").read_text())
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert [alias.name for alias in imports[0].names] == ["albert"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+from albert.inference import engine
 from albert.inference.engine import choose_precision
 from albert.runtime.devices import (
     autocast,
@@ -73,6 +74,22 @@ def test_every_door_takes_the_same_precision(monkeypatch):
         monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
         monkeypatch.setattr(time, "perf_counter", None)  # nothing is timed
         assert default_precision(CPU) == choose_precision("auto", CPU) == expected
+
+
+@pytest.mark.parametrize(
+    ("instructions", "slower"),
+    [("avx512_bf16 avx512_vnni amx_bf16 amx_int8", True), ("avx512_bf16 avx512_vnni", False),
+     ("avx512_vnni", False), ("bf16 avx_vnni", False)],
+)  # fmt: skip
+def test_int8_is_not_offered_as_faster_where_bf16_is(monkeypatch, caplog, instructions, slower):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(instructions.split(), True))
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    engine._warn_of_slow_int8.cache_clear()
+    assert choose_precision("bf16", CPU) == "bf16" and not caplog.messages
+    for _ in range(2):
+        assert choose_precision("int8", CPU) == "int8"
+    assert [("int8 is slower than bf16" in said) for said in caplog.messages] == [True] * slower
+    assert choose_precision("auto", CPU) == default_precision(CPU) != "int8"
 
 
 def test_torch_draws_the_same_for_the_same_place_in_a_run():

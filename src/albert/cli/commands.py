@@ -32,7 +32,8 @@ class OpenedModel:
     """A branch, tag or commit of a Hub repository."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Of the products in the encoder; auto is bf16 where the machine has it in hardware, else fp32."""
+    """Of the products in the encoder; auto is bf16 where the machine has it in hardware, else fp32. int8 can change
+    answers, and is slower than bf16 on a processor with AMX."""
     depth: int | None = None
     """Layers to apply; a shared layer can be applied as often as you like."""
     patience: int | None = None

@@ -1,11 +1,12 @@
 """The inference engine: packed batches, a faster encoder and attention, prepared and int8 matrices, precision."""
 
+import logging
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
@@ -19,8 +20,17 @@ from albert.model.attention import AttentionBlock, attend_by_boundaries, window_
 from albert.model.config import covers
 from albert.model.encoder import Encoder, FeedForwardBlock
 from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, pack, to_rectangles, with_spare_rows
-from albert.runtime.devices import default_precision, in_one_thread, multiplies_bf16, multiplies_int8, share_out
+from albert.runtime.devices import (
+    default_precision,
+    in_one_thread,
+    multiplies_bf16,
+    multiplies_int8,
+    share_out,
+    slower_in_int8,
+)
 from albert.runtime.errors import InvalidConfiguration, Unavailable, did_you_mean
+
+_logger = logging.getLogger(__name__)
 
 # --------------------------------------------------------------------------------------------------------------------
 # Attention without a backward pass, over the rectangles of a packed batch, by torch's own kernel: it compiles nothing
@@ -98,7 +108,8 @@ PrecisionAsked = Literal["auto", "fp32", "bf16", "int8"]
 def choose_precision(asked: PrecisionAsked, device: torch.device) -> InferencePrecision:
     """What was asked for; "auto" is bf16 where the device multiplies such numbers in hardware, else fp32.
 
-    "auto" is never int8, which can move scores: `albert evaluate --precision fp32 int8` tells by how much.
+    "auto" is never int8, which can move scores: `albert evaluate --precision fp32 int8` tells by how much. It logs
+    a warning, once a process, where int8 is slower than bf16.
 
     Raises:
         InvalidConfiguration: there is no such precision.
@@ -108,9 +119,16 @@ def choose_precision(asked: PrecisionAsked, device: torch.device) -> InferencePr
         raise InvalidConfiguration("precision", f"{asked!r} is not a choice", did_you_mean(str(asked), choices))
     if asked == "int8":
         check_int8(device)
+        if slower_in_int8(device):
+            _warn_of_slow_int8()
     if asked != "auto":
         return asked
     return default_precision(device)
+
+
+@cache
+def _warn_of_slow_int8() -> None:
+    _logger.warning("albert: note: int8 is slower than bf16 on this processor, which has AMX: use --precision bf16")
 
 
 def check_int8(device: torch.device) -> None:

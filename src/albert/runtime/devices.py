@@ -169,6 +169,11 @@ def multiplies_int8(device: torch.device) -> bool:
     return device.type == "cpu" and _has_any(_INT8_PRODUCTS)
 
 
+def slower_in_int8(device: torch.device) -> bool:
+    """Whether models answer more slowly in int8 than in bf16: on a CPU with AMX-BF16 (docs/performance.md)."""
+    return device.type == "cpu" and multiplies_bf16(device) and _has_any(("amx_bf16",))
+
+
 def _has_any(instructions: tuple[str, ...]) -> bool:
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name) for name in instructions)

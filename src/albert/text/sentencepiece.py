@@ -225,10 +225,6 @@ def _explained(vocab_size: int, message: str, report: TrainingReport) -> AlbertE
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The tokenizer, and the serialised model.
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # The serialised SentencePiece model: what ALBERT asks of one, and one built from a vocabulary.
 
 UNIGRAM = 1  # TrainerSpec.ModelType of the SentencePiece format

@@ -20,10 +20,10 @@ from albert.runtime.files import make_directory, new_directory
 from albert.text import prepare as preparation_estimate
 from albert.text import shards
 from albert.text.corpus import find_corpus_files
-from albert.text.executors import PreparationSettings, in_order
+from albert.text.executors import PreparationSettings, held_out_key, in_order, is_held_out
 from albert.text.prepare import estimate_preparation, prepare
 from albert.text.sentences import split_sentences
-from albert.text.shards import TokenCorpus, held_out_key, is_held_out, token_type
+from albert.text.shards import TokenCorpus, token_type
 from albert.text.tokenizer import byte_fingerprint
 
 # --------------------------------------------------------------------------------------------------------------------

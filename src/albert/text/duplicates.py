@@ -15,7 +15,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,8 +27,8 @@ from albert.runtime.errors import OutOfResources
 from albert.runtime.files import new_file, write_bytes
 from albert.runtime.manifest import FileSum, file_hash
 from albert.runtime.progress import progress
-from albert.text.executors import STAYING_NAME, Stage, UnitJob, UnitNotes, Workforce, batches, documents_of, run_stage
-from albert.text.readers import CorpusReport, size_in_bytes
+from albert.text.executors import STAYING_NAME, Batch, Stage, UnitJob, UnitNotes, Workforce, run_stage
+from albert.text.readers import size_in_bytes
 from albert.text.shards import SHOWN_NAME, save_arrays
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -112,27 +112,6 @@ BEGINNING = 120
 
 
 @dataclass(frozen=True)
-class FingerprintJob:
-    """Some documents to remember; with `near`, by signatures too."""
-
-    name: str
-    sources: tuple[str, ...]
-    texts: tuple[bytes, ...]
-    near: bool
-    directory: Path
-
-    @property
-    def digest(self) -> str:
-        """A hash of the documents, and of where they are."""
-        digest = hashlib.blake2b(digest_size=16)
-        for source, text in zip(self.sources, self.texts, strict=True):
-            for part in (source.encode("utf-8", "surrogatepass"), text):
-                digest.update(len(part).to_bytes(8, "little"))
-                digest.update(part)
-        return digest.hexdigest()
-
-
-@dataclass(frozen=True)
 class Fingerprints:
     """What was kept of some documents."""
 
@@ -155,15 +134,6 @@ def text_key(text: str) -> bytes:
     return hashlib.blake2b(collapsed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def fingerprint_jobs(
-    job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None
-) -> Iterator[FingerprintJob]:
-    """The documents of a unit in batches; `read` counts them."""
-    near = job.settings.duplicates == "near"
-    for number, (sources, texts) in enumerate(batches(documents_of(job, read, advance), job.settings.shard_bytes)):
-        yield FingerprintJob(f"{job.name}-{number:05d}", sources, texts, near, job.directory)
-
-
 def fingerprint_arrays(texts: Sequence[str], near: bool) -> dict[str, np.ndarray]:
     """What is kept of some documents, by the pattern of a file's name."""
     keys = np.frombuffer(b"".join(map(text_key, texts)), dtype="<u8").reshape(-1, 2)
@@ -175,19 +145,19 @@ def fingerprint_arrays(texts: Sequence[str], near: bool) -> dict[str, np.ndarray
     return arrays
 
 
-def fingerprint(job: FingerprintJob) -> Fingerprints:
+def fingerprint(batch: Batch) -> Fingerprints:
     """Write down what is kept of some documents."""
-    texts = [text.decode("utf-8", "surrogatepass") for text in job.texts]
-    arrays = fingerprint_arrays(texts, job.near)
-    files = save_arrays(job.directory, {pattern.format(job.name): array for pattern, array in arrays.items()})
-    with new_file(job.directory / (name := PLACES_NAME.format(job.name))) as temporary:
-        places = zip(job.sources, (" ".join(text[:BEGINNING].split()) for text in texts), strict=True)
+    texts = [text.decode("utf-8", "surrogatepass") for text in batch.texts]
+    arrays = fingerprint_arrays(texts, batch.settings.duplicates == "near")
+    files = save_arrays(batch.directory, {pattern.format(batch.name): array for pattern, array in arrays.items()})
+    with new_file(batch.directory / (name := PLACES_NAME.format(batch.name))) as temporary:
+        places = zip(batch.sources, (" ".join(text[:BEGINNING].split()) for text in texts), strict=True)
         temporary.write_text("".join(json.dumps(place) + "\n" for place in places))
         files[name] = FileSum(temporary.stat().st_size, file_hash(temporary))
-    return Fingerprints(job.name, job.digest, len(texts), files)
+    return Fingerprints(batch.name, batch.digest, len(texts), files)
 
 
-FINGERPRINTING = Stage(FINGERPRINTS, UnitFingerprints, Fingerprints, fingerprint_jobs, fingerprint)
+FINGERPRINTING = Stage(FINGERPRINTS, UnitFingerprints, Fingerprints, fingerprint)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ WORK/train/UNIT-SHARD.*       token shards, as they will be in the prepared corp
      fingerprints/            the same of the stage before (see `albert.text.duplicates`)
      logs/                    of an engine beyond this process (see `albert.text.engines`)"""
 
+import hashlib
 import itertools
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -25,12 +26,22 @@ import numpy as np
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import AlbertError, DamagedData, OutOfResources
-from albert.runtime.json_files import common_fields, load_json, save_json
+from albert.runtime.json_files import load_json, save_json
 from albert.runtime.manifest import FileSum
 from albert.runtime.progress import Bar, progress
+from albert.runtime.random_streams import stream_key
 from albert.text.corpus import read_files
 from albert.text.readers import CorpusFile, CorpusReport, Document, Reading
-from albert.text.shards import ShardJob, ShardResult, encode_shard
+from albert.text.sentences import split_sentences
+from albert.text.shards import (
+    DOCUMENTS_NAME,
+    SENTENCES_NAME,
+    SPLITS,
+    TOKENS_NAME,
+    SplitCounts,
+    save_arrays,
+    token_type,
+)
 from albert.text.tokenizer import Tokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -132,6 +143,29 @@ class UnitJob:
         return (*files, f"without {self.left_out}") if self.left_out else files
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Some documents of a unit, and what they become depends on."""
+
+    name: str
+    sources: tuple[str, ...]
+    texts: tuple[bytes, ...]
+    """In UTF-8: it takes a half or a quarter of the memory, in every process that has them."""
+    settings: PreparationSettings
+    tokenizer: Tokenizer
+    directory: Path
+
+    @property
+    def digest(self) -> str:
+        """A hash of the documents, and of where they are."""
+        digest = hashlib.blake2b(digest_size=16)
+        for source, text in zip(self.sources, self.texts, strict=True):
+            for part in (source.encode("utf-8", "surrogatepass"), text):
+                digest.update(len(part).to_bytes(8, "little"))
+                digest.update(part)
+        return digest.hexdigest()
+
+
 @dataclass
 class UnitNotes:
     """What a stage writes down of a unit: its files, what was read of them, and what was made of every batch."""
@@ -147,25 +181,16 @@ OfUnit = TypeVar("OfUnit", bound=UnitNotes)
 
 @dataclass(frozen=True)
 class Stage(Generic[OfUnit]):
-    """One pass over the text: the documents of every unit in batches, and what is made of each.
+    """One pass over the text: what is made of each batch of documents.
 
     Attributes:
-        of_batch: the kind of notes of a batch: its `name`, the `digest` of its documents, the `files` made of them.
-        batches: cuts a unit, and counts what is read; each has a `name`, a `digest` and a `directory`.
+        of_batch: what `work` returns: the `name` of the batch, the `digest` of its documents, the `files` made of them.
     """
 
     folder: str
     of_unit: type[OfUnit]
     of_batch: type[Any]
-    batches: Callable[..., Iterator[Any]]
-    work: Callable[[Any], Any]
-
-
-@dataclass
-class UnitResult(UnitNotes):
-    """What became of a unit: what was read, and its shards."""
-
-    shards: tuple[ShardResult, ...] = ()
+    work: Callable[[Batch], Any]
 
 
 def prepare_unit(stage: Stage[OfUnit], job: UnitJob) -> OfUnit:
@@ -174,7 +199,7 @@ def prepare_unit(stage: Stage[OfUnit], job: UnitJob) -> OfUnit:
     if finished is not None:
         return finished
     notes = stage.of_unit(origin=job.origin)
-    notes.shards = tuple(prepare_batch(stage, batch) for batch in stage.batches(job, notes.read))
+    notes.shards = tuple(prepare_batch(stage, batch) for batch in batches(job, notes.read))
     return keep_unit(stage, job, notes)
 
 
@@ -192,7 +217,7 @@ def keep_unit(stage: Stage[OfUnit], job: UnitJob, notes: OfUnit) -> OfUnit:
     return notes
 
 
-def prepare_batch(stage: Stage[Any], batch: Any) -> Any:
+def prepare_batch(stage: Stage[Any], batch: Batch) -> Any:
     """Take a batch of documents through a stage, or find it finished."""
     place = batch.directory / stage.folder / f"{batch.name}.json"
     kept = _kept(stage.of_batch, place)
@@ -201,37 +226,6 @@ def prepare_batch(stage: Stage[Any], batch: Any) -> Any:
     notes = stage.work(batch)
     save_json(place, notes)
     return notes
-
-
-def shard_jobs(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[ShardJob]:
-    """The shards of a unit, with their documents; `read` counts what is read."""
-    settings = job.settings
-    for number, (_, texts) in enumerate(batches(documents_of(job, read, advance), settings.shard_bytes)):
-        yield ShardJob(
-            name=f"{job.name}-{number:05d}",
-            texts=texts,
-            tokenizer=job.tokenizer,
-            directory=job.directory,
-            **common_fields(ShardJob, settings),
-        )
-
-
-ENCODING = Stage(RESULTS, UnitResult, ShardResult, shard_jobs, encode_shard)
-
-
-def hold_out_one(job: UnitJob, result: UnitResult, key: int, divided: bool) -> UnitResult:
-    """Encode the shards of a finished unit again that have the document of this key, and hold it or its end out."""
-    wanted = {shard.name for shard in result.shards if shard.lowest_key == key}
-    if not wanted:
-        return result
-    again = {}
-    for shard in shard_jobs(job, CorpusReport()):
-        if shard.name in wanted:
-            changed = replace(shard, also_held_out=None if divided else key, divided=divided)
-            again[shard.name] = encode_shard(changed)
-            save_json(job.directory / RESULTS / f"{shard.name}.json", again[shard.name])
-    result.shards = tuple(again.get(shard.name, shard) for shard in result.shards)
-    return keep_unit(ENCODING, job, result)
 
 
 def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Document]:
@@ -249,25 +243,26 @@ def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None
             yield document
 
 
-def batches(documents: Iterable[Document], batch_bytes: int) -> Iterator[tuple[tuple[str, ...], tuple[bytes, ...]]]:
-    """Documents in runs of so many bytes of text, at least: where they come from, and their text in UTF-8."""
+def batches(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Batch]:
+    """The documents of a unit in runs of `shard_bytes` of text, at least; `read` counts what is read."""
+    numbers = itertools.count()
     sources: list[str] = []
     texts: list[bytes] = []
     size = 0
-    for document in documents:
+
+    def batch() -> Batch:
+        name = f"{job.name}-{next(numbers):05d}"
+        return Batch(name, tuple(sources), tuple(texts), job.settings, job.tokenizer, job.directory)
+
+    for document in documents_of(job, read, advance):
         sources.append(document.source)
         texts.append(document.text.encode("utf-8", "surrogatepass"))
         size += len(texts[-1])
-        if size >= batch_bytes:
-            yield tuple(sources), tuple(texts)
+        if size >= job.settings.shard_bytes:
+            yield batch()
             sources, texts, size = [], [], 0
     if texts:
-        yield tuple(sources), tuple(texts)
-
-
-def sums_of(results: Iterable[UnitResult]) -> dict[str, FileSum]:
-    """Every file of some units, by name."""
-    return {name: file for result in results for shard in result.shards for name, file in shard.files.items()}
+        yield batch()
 
 
 def _kept(kind: type[Notes], place: Path) -> Notes | None:
@@ -281,6 +276,156 @@ def _kept(kind: type[Notes], place: Path) -> Notes | None:
 def _is_there(notes: Any, directory: Path) -> bool:
     places = {directory / name: file.bytes for name, file in notes.files.items()}
     return all(place.is_file() and place.stat().st_size == size for place, size in places.items())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A batch of documents to the files of one shard, whoever does it.
+
+KEYS = 2**64
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What was written for one job, and what was dropped because no token was left of it."""
+
+    name: str
+    digest: str
+    documents_in: int
+    bytes_in: int
+    splits: dict[str, SplitCounts]
+    documents_dropped: int
+    bytes_dropped: int
+    sentences_dropped: int
+    files: dict[str, FileSum]
+    """The files by their names below the directory, all flushed to the disk."""
+    lowest_key: int = KEYS
+    highest_key: int = -1
+    """Of the keys of the documents for training: which one a larger share would hold out first, and last."""
+
+
+@dataclass
+class _Arrays:
+    counts: SplitCounts = field(default_factory=SplitCounts)
+    tokens: list[np.ndarray] = field(default_factory=list)
+    sentence_lengths: list[np.ndarray] = field(default_factory=list)
+    document_lengths: list[int] = field(default_factory=list)
+
+
+def held_out_key(text: str, seed: int) -> int:
+    """A hash of a document's text and the seed, below 2^64: documents of small keys are held out first.
+
+    Equal texts land on one side, whatever their place in the corpus.
+    """
+    key = stream_key("held out", seed).to_bytes(16, "little")
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def is_held_out(key: int, share: float) -> bool:
+    """Whether a document of this key belongs to the held-out split."""
+    return key < share * float(KEYS)
+
+
+def last_sentences(n_sentences: int, share: float) -> int:
+    """How many sentences of a single document are held out: the share, two at least, and never more than half."""
+    return max(min(2, n_sentences // 2), min(round(share * n_sentences), n_sentences // 2))
+
+
+def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool = False) -> ShardResult:
+    """Split, encode and write the documents of one shard below `batch.directory`.
+
+    Args:
+        also_held_out: the key of a document that is held out though the share does not reach it (see `held_out_key`).
+        divided: whether the last sentences of the document are held out, rather than whole documents.
+    """
+    tokenizer, settings = batch.tokenizer, batch.settings
+    arrays = {split: _Arrays() for split in SPLITS}
+    type_on_disk = token_type(tokenizer.vocab_size)
+    dropped = bytes_dropped = sentences_dropped = bytes_in = 0
+    lowest, highest = KEYS, -1
+
+    def add(split: str, tokens: np.ndarray, lengths: np.ndarray, size: int) -> None:
+        part = arrays[split]
+        part.tokens.append(tokens.astype(type_on_disk))
+        part.sentence_lengths.append(lengths.astype("<u4"))
+        part.document_lengths.append(len(lengths))
+        unknown = int(np.count_nonzero(tokens == tokenizer.unk_id))
+        part.counts.add(SplitCounts(1, len(lengths), len(tokens), unknown, size))
+
+    for encoded in batch.texts:
+        text, size = encoded.decode("utf-8", "surrogatepass"), len(encoded)
+        bytes_in += size
+        sentences = split_sentences(text, settings.language, settings.as_lines)
+        tokens, lengths = tokenizer.encode_joined(sentences)
+        filled = lengths[lengths > 0]
+        sentences_dropped += len(lengths) - len(filled)
+        if len(filled) == 0:
+            dropped += 1
+            bytes_dropped += size
+            continue
+        key = held_out_key(text, settings.seed)
+        last = last_sentences(len(filled), settings.held_out) if divided else 0
+        if is_held_out(key, settings.held_out) or key == also_held_out:
+            add("held_out", tokens, filled, size)
+        elif last:
+            tokens_before = int(filled[:-last].sum())
+            first = int(np.flatnonzero(lengths > 0)[-last])
+            size_behind = sum(len(sentence.encode("utf-8", "surrogatepass")) for sentence in sentences[first:])
+            add("train", tokens[:tokens_before], filled[:-last], size - size_behind)
+            add("held_out", tokens[tokens_before:], filled[-last:], size_behind)
+        else:
+            lowest, highest = min(lowest, key), max(highest, key)
+            add("train", tokens, filled, size)
+    files: dict[str, FileSum] = {}
+    for split, part in arrays.items():
+        if part.document_lengths:
+            files |= _write(batch.directory, split, batch.name, part)
+    return ShardResult(
+        name=batch.name,
+        digest=batch.digest,
+        documents_in=len(batch.texts),
+        bytes_in=bytes_in,
+        splits={split: part.counts for split, part in arrays.items()},
+        documents_dropped=dropped,
+        bytes_dropped=bytes_dropped,
+        sentences_dropped=sentences_dropped,
+        files=files,
+        lowest_key=lowest,
+        highest_key=highest,
+    )
+
+
+def _write(directory: Path, split: str, name: str, part: _Arrays) -> dict[str, FileSum]:
+    arrays = {
+        TOKENS_NAME: np.concatenate(part.tokens),
+        SENTENCES_NAME: np.concatenate(part.sentence_lengths),
+        DOCUMENTS_NAME: np.array(part.document_lengths, dtype="<u4"),
+    }
+    return save_arrays(directory, {f"{split}/{pattern.format(name)}": array for pattern, array in arrays.items()})
+
+
+@dataclass
+class UnitResult(UnitNotes):
+    """What became of a unit: what was read, and its shards."""
+
+    shards: tuple[ShardResult, ...] = ()
+
+
+ENCODING = Stage(RESULTS, UnitResult, ShardResult, encode_shard)
+
+
+def hold_out_one(job: UnitJob, result: UnitResult, key: int, divided: bool) -> UnitResult:
+    """Encode the shards of a finished unit again that have the document of this key, and hold it or its end out."""
+    wanted = {shard.name for shard in result.shards if shard.lowest_key == key}
+    if not wanted:
+        return result
+    again = {}
+    for batch in batches(job, CorpusReport()):
+        if batch.name in wanted:
+            again[batch.name] = encode_shard(batch, None if divided else key, divided)
+            save_json(job.directory / RESULTS / f"{batch.name}.json", again[batch.name])
+    result.shards = tuple(again.get(shard.name, shard) for shard in result.shards)
+    return keep_unit(ENCODING, job, result)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -378,7 +523,7 @@ def _by_batches(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workers: int, bar
         bar.advance(amount / 1e6)
         bar.note(f"{sum(result.read.documents for result in results.values()):,} documents")
 
-    def batches() -> Iterator[Any]:
+    def waiting() -> Iterator[Batch]:
         for job in jobs:
             kept = finished_unit(stage, job)
             if kept is not None:
@@ -386,9 +531,9 @@ def _by_batches(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workers: int, bar
                 bar.advance(job.unit.size / 1e6)
                 continue
             results[job.name] = stage.of_unit(origin=job.origin)
-            yield from stage.batches(job, results[job.name].read, advance)
+            yield from batches(job, results[job.name].read, advance)
 
-    done = in_order(partial(prepare_batch, stage), batches(), workers)
+    done = in_order(partial(prepare_batch, stage), waiting(), workers)
     by_name = {job.name: job for job in jobs}
     for unit, group in itertools.groupby(done, lambda notes: notes.name.rpartition("-")[0]):
         results[unit].shards = tuple(group)

@@ -38,7 +38,6 @@ from albert.text.executors import (
     hold_out_one,
     plan_units,
     run_stage,
-    sums_of,
 )
 from albert.text.readers import CorpusFile, CorpusReport, add_counts
 from albert.text.sentences import check_language, split_sentences
@@ -151,7 +150,8 @@ def prepare(
             report = _report(results, left_out, workers, subject)
             report.read.files_ignored, report.read.files_repeated = ignored, repeated
             report.shards_found, report.held_out_though_few = found, though_few
-            part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums_of(results))
+            sums = {name: one for result in results for shard in result.shards for name, one in shard.files.items()}
+            part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums)
             assemble([*base, part], tokenizer, output, replace or append)
         except BaseException as error:
             if not any(work.glob("*/*-*.json")) and not (work / ENGINE_LOGS).exists():

@@ -1,9 +1,8 @@
-"""Token shards of a prepared corpus: writing one shard, `corpus.json`, and memory-mapped reading.
+"""Token shards of a prepared corpus: their files, `corpus.json`, and memory-mapped reading.
 
 `OUT/corpus.json` describes the corpus; `OUT/train` and `OUT/held_out` hold, for each shard, the token ids one after
 the other, the length of every sentence in tokens, and the length of every document in sentences."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,17 +17,11 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.runtime.files import new_file
 from albert.runtime.json_files import load_json
 from albert.runtime.manifest import FileSum, file_hash, open_input, verify_directory
-from albert.runtime.random_streams import stream_key
 from albert.text.readers import SourceCounts, add_counts
-from albert.text.sentences import split_sentences
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
-# --------------------------------------------------------------------------------------------------------------------
-# A run of documents to the files of one shard, whoever does it.
-
 SPLITS = ("train", "held_out")
-KEYS = 2**64
 TOKENS_NAME, SENTENCES_NAME, DOCUMENTS_NAME = "{}.tokens.bin", "{}.sentences.npy", "{}.documents.npy"
 
 
@@ -46,150 +39,9 @@ class SplitCounts:
         add_counts(self, other)
 
 
-@dataclass(frozen=True)
-class ShardJob:
-    """The documents of one shard and all that encoding them depends on."""
-
-    name: str
-    texts: tuple[bytes, ...]
-    """In UTF-8: it takes a half or a quarter of the memory, in every process that has them."""
-    tokenizer: Tokenizer
-    held_out: float
-    seed: int
-    language: str
-    as_lines: bool
-    directory: Path
-    also_held_out: int | None = None
-    """The key of a document that is held out though the share does not reach it (see `held_out_key`)."""
-    divided: bool = False
-    """Whether the last sentences of the document are held out, rather than whole documents."""
-
-    @property
-    def digest(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for text in self.texts:
-            digest.update(len(text).to_bytes(8, "little"))
-            digest.update(text)
-        return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class ShardResult:
-    """What was written for one job, and what was dropped because no token was left of it."""
-
-    name: str
-    digest: str
-    documents_in: int
-    bytes_in: int
-    splits: dict[str, SplitCounts]
-    documents_dropped: int
-    bytes_dropped: int
-    sentences_dropped: int
-    files: dict[str, FileSum]
-    """The files by their names below the directory, all flushed to the disk."""
-    lowest_key: int = KEYS
-    highest_key: int = -1
-    """Of the keys of the documents for training: which one a larger share would hold out first, and last."""
-
-
-@dataclass
-class _Arrays:
-    counts: SplitCounts = field(default_factory=SplitCounts)
-    tokens: list[np.ndarray] = field(default_factory=list)
-    sentence_lengths: list[np.ndarray] = field(default_factory=list)
-    document_lengths: list[int] = field(default_factory=list)
-
-
-def held_out_key(text: str, seed: int) -> int:
-    """A hash of a document's text and the seed, below 2^64: documents of small keys are held out first.
-
-    Equal texts land on one side, whatever their place in the corpus.
-    """
-    key = stream_key("held out", seed).to_bytes(16, "little")
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=8).digest()
-    return int.from_bytes(digest, "big")
-
-
-def is_held_out(key: int, share: float) -> bool:
-    """Whether a document of this key belongs to the held-out split."""
-    return key < share * float(KEYS)
-
-
-def last_sentences(n_sentences: int, share: float) -> int:
-    """How many sentences of a single document are held out: the share, two at least, and never more than half."""
-    return max(min(2, n_sentences // 2), min(round(share * n_sentences), n_sentences // 2))
-
-
 def token_type(vocab_size: int) -> np.dtype:
     """The smallest type on disk that holds every id: uint16 up to 65,536 pieces, else uint32."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
-
-
-def encode_shard(job: ShardJob) -> ShardResult:
-    """Split, encode and write the documents of one shard below `job.directory`."""
-    arrays = {split: _Arrays() for split in SPLITS}
-    type_on_disk = token_type(job.tokenizer.vocab_size)
-    dropped = bytes_dropped = sentences_dropped = bytes_in = 0
-    lowest, highest = KEYS, -1
-
-    def add(split: str, tokens: np.ndarray, lengths: np.ndarray, size: int) -> None:
-        part = arrays[split]
-        part.tokens.append(tokens.astype(type_on_disk))
-        part.sentence_lengths.append(lengths.astype("<u4"))
-        part.document_lengths.append(len(lengths))
-        unknown = int(np.count_nonzero(tokens == job.tokenizer.unk_id))
-        part.counts.add(SplitCounts(1, len(lengths), len(tokens), unknown, size))
-
-    for encoded in job.texts:
-        text, size = encoded.decode("utf-8", "surrogatepass"), len(encoded)
-        bytes_in += size
-        sentences = split_sentences(text, job.language, job.as_lines)
-        tokens, lengths = job.tokenizer.encode_joined(sentences)
-        filled = lengths[lengths > 0]
-        sentences_dropped += len(lengths) - len(filled)
-        if len(filled) == 0:
-            dropped += 1
-            bytes_dropped += size
-            continue
-        key = held_out_key(text, job.seed)
-        last = last_sentences(len(filled), job.held_out) if job.divided else 0
-        if is_held_out(key, job.held_out) or key == job.also_held_out:
-            add("held_out", tokens, filled, size)
-        elif last:
-            tokens_before = int(filled[:-last].sum())
-            first = int(np.flatnonzero(lengths > 0)[-last])
-            size_behind = sum(len(sentence.encode("utf-8", "surrogatepass")) for sentence in sentences[first:])
-            add("train", tokens[:tokens_before], filled[:-last], size - size_behind)
-            add("held_out", tokens[tokens_before:], filled[-last:], size_behind)
-        else:
-            lowest, highest = min(lowest, key), max(highest, key)
-            add("train", tokens, filled, size)
-    files: dict[str, FileSum] = {}
-    for split, part in arrays.items():
-        if part.document_lengths:
-            files |= _write(job.directory, split, job.name, part)
-    return ShardResult(
-        name=job.name,
-        digest=job.digest,
-        documents_in=len(job.texts),
-        bytes_in=bytes_in,
-        splits={split: part.counts for split, part in arrays.items()},
-        documents_dropped=dropped,
-        bytes_dropped=bytes_dropped,
-        sentences_dropped=sentences_dropped,
-        files=files,
-        lowest_key=lowest,
-        highest_key=highest,
-    )
-
-
-def _write(directory: Path, split: str, name: str, part: _Arrays) -> dict[str, FileSum]:
-    arrays = {
-        TOKENS_NAME: np.concatenate(part.tokens),
-        SENTENCES_NAME: np.concatenate(part.sentence_lengths),
-        DOCUMENTS_NAME: np.array(part.document_lengths, dtype="<u4"),
-    }
-    return save_arrays(directory, {f"{split}/{pattern.format(name)}": array for pattern, array in arrays.items()})
 
 
 def save_arrays(directory: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, FileSum]:

@@ -1,5 +1,6 @@
 """Model directories and files that somebody made up are refused."""
 
+import io
 import json
 import os
 import pickle
@@ -85,13 +86,6 @@ def test_any_byte_of_the_weights_may_be_wrong(victim: Victim, place: float, valu
     damaged[int(place * (8 + header if in_header else len(damaged)))] = value
     victim.put(json.dumps(victim.content), damaged)
     victim.opens_or_is_refused()
-
-
-@pytest.mark.parametrize("text", ["x" * 100, "[" * 100_000, '{"a": ' * 50_000])
-def test_deep_or_empty_nonsense_is_refused(victim: Victim, text: str) -> None:
-    victim.put(text, victim.weights)
-    with pytest.raises(AlbertError):
-        open_model(victim.path, "pretraining")
 
 
 def test_integers_where_numbers_belong_are_refused(victim: Victim) -> None:
@@ -195,9 +189,15 @@ def test_a_pickle_under_the_name_of_safetensors_is_not_executed(victim: Victim) 
         def __reduce__(self):
             return (pytest.fail, ("the pickle was executed",))
 
-    for content in (pickle.dumps(Bomb(), protocol=4), b"PK\x03\x04" + pickle.dumps(Bomb())):
+    contents = [pickle.dumps(Bomb(), protocol=4), b"PK\x03\x04" + pickle.dumps(Bomb())]
+    for options in ({}, {"_use_new_zipfile_serialization": False}):
+        torch.save({"a": torch.zeros(3)}, saved := io.BytesIO(), **options)
+        contents.append(saved.getvalue())
+    for content in contents:
         victim.put(json.dumps(victim.content), content)
-        with pytest.raises(DamagedData, match="model.safetensors: is a pickle"):
+        with pytest.raises(
+            DamagedData, match="model.safetensors: is a pickle under the name of safetensors, which can"
+        ):
             open_model(victim.path, "pretraining")
 
 
@@ -304,21 +304,6 @@ def test_what_is_wrong_is_said_in_one_line(path: Path, content: bytes, message: 
         read_header(path)
     assert "\n" not in str(refusal.value)
     assert str(refusal.value).startswith(f"{path}: ")
-
-
-@pytest.mark.parametrize("protocol", ["zip", 2, 4])
-def test_a_pickle_under_another_name_is_called_one(path: Path, protocol: object) -> None:
-    if protocol == "zip":
-        torch.save({"a": torch.zeros(3)}, path)
-    else:
-        torch.save({"a": torch.zeros(3)}, path, _use_new_zipfile_serialization=False, pickle_protocol=protocol)
-    with pytest.raises(DamagedData, match="is a pickle under the name of safetensors, which can run any code"):
-        read_header(path)
-
-
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(MissingInput, match="is a directory"):
-        read_header(tmp_path)
 
 
 def test_a_file_that_shrinks_after_its_header_was_read_is_refused(path: Path) -> None:

@@ -148,7 +148,8 @@ def test_a_revision_is_no_path(cache: Path, revision: str) -> None:
         find_model("someone/tiny-albert", revision)
 
 
-def test_a_directory_has_no_revisions(directory: Path) -> None:
+def test_a_directory_or_the_run_around_it_is_the_model_and_has_no_revisions(directory: Path, tmp_path: Path) -> None:
+    assert find_model(tmp_path) == find_model(directory) == directory
     with pytest.raises(UsageError, match="is a directory; it goes with a Hub id"):
         find_model(directory, "v1")
 
@@ -176,16 +177,6 @@ def test_a_path_is_never_looked_up_on_the_hub(cache: Path, name: str, monkeypatc
     else:
         with pytest.raises(MissingInput, match="no such directory"):
             find_model(name)
-
-
-def test_a_file_is_not_a_model(directory: Path) -> None:
-    with pytest.raises(MissingInput, match="is a file"):
-        find_model(directory / "config.json")
-
-
-def test_a_run_stands_for_the_model_in_it(directory: Path, tmp_path: Path) -> None:
-    assert find_model(tmp_path) == directory
-    assert find_model(directory) == directory
 
 
 @pytest.mark.parametrize(

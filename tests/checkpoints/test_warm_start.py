@@ -176,34 +176,26 @@ def test_a_third_token_type_is_drawn_and_fewer_are_the_first():
 
 
 TABLE = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+BETWEEN = [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5]
 
 
-def test_fewer_positions_are_the_first():
-    for how in (None, "tile", "interpolate"):
-        assert torch.equal(resize_positions(TABLE, 4, 6, how), TABLE[:4])
-
-
-def test_tiled_rows_repeat_the_trained_ones():
-    for how in (None, "tile"):
-        assert torch.equal(resize_positions(TABLE, 14, 6, how), torch.cat((TABLE, TABLE, TABLE[:2])))
-
-
-def test_interpolated_rows_lie_between_their_neighbours():
-    table = resize_positions(TABLE, 11, 6, "interpolate")
-    assert torch.equal(table[::2], TABLE)
-    torch.testing.assert_close(table[1::2], (TABLE[1:] + TABLE[:-1]) / 2)
-    assert torch.equal(resize_positions(TABLE, 7, 6, "interpolate")[[0, -1]], TABLE[[0, -1]])
-
-
-def test_rows_that_were_never_trained_stay_unless_they_are_asked_for():
-    assert torch.equal(resize_positions(TABLE, 6, 2, None), TABLE)
-    assert torch.equal(resize_positions(TABLE, 6, 2, "tile"), TABLE[[0, 1, 0, 1, 0, 1]])
-    assert torch.equal(resize_positions(TABLE, 8, 2, None), TABLE[[0, 1, 0, 1, 0, 1, 0, 1]])
-    torch.testing.assert_close(resize_positions(TABLE, 3, 2, "interpolate")[1], (TABLE[0] + TABLE[1]) / 2)
-
-
-def test_one_trained_row_is_every_row():
-    assert torch.equal(resize_positions(TABLE, 3, 1, "interpolate"), TABLE[[0, 0, 0]])
+@pytest.mark.parametrize(
+    ("wanted", "trained", "how", "rows"),
+    [
+        *((4, 6, how, [0, 1, 2, 3]) for how in (None, "tile", "interpolate")),  # fewer are the first
+        *((14, 6, how, [*range(6), *range(6), 0, 1]) for how in (None, "tile")),
+        (11, 6, "interpolate", BETWEEN),
+        (6, 2, None, list(range(6))),  # rows that were never trained stay unless they are asked for
+        (6, 2, "tile", [0, 1, 0, 1, 0, 1]),
+        (8, 2, None, [0, 1, 0, 1, 0, 1, 0, 1]),
+        (3, 2, "interpolate", [0, 0.5, 1]),
+        (3, 1, "interpolate", [0, 0, 0]),
+    ],
+)
+def test_positions_are_cut_repeated_or_interpolated(wanted, trained, how, rows):
+    """A half is the row between two neighbours."""
+    expected = [(TABLE[int(row)] + TABLE[int(row + 0.5)]) / 2 for row in rows]
+    torch.testing.assert_close(resize_positions(TABLE, wanted, trained, how), torch.stack(expected))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import gzip
 import json
 import lzma
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,10 +63,6 @@ def test_patterns_are_expanded_and_no_file_is_read_twice(tmp_path):
     assert [document.text for document in found] == ["one", "two"]
     assert (report.files, report.files_repeated, report.files_ignored) == (2, 7, 2)
     assert "7 files or folders met again by another path, read once" in report.remarks()
-
-
-def test_a_name_with_brackets_is_a_name(tmp_path):
-    assert texts(write(tmp_path / "x[1].txt", "one")) == ["one"]
 
 
 def test_links_to_folders_are_followed_and_loops_end(tmp_path):
@@ -213,19 +208,12 @@ class Case:
 
 BLANK_LINES = {"documents": "blank-line"}
 REPLACED, HALVES = "bad UTF-8 sequences replaced by U+FFFD", "half surrogates replaced by U+FFFD"
-LONG = json.dumps({"text": "long " * 1000}).encode()
-
-
-def cut(data: bytes) -> bytes:
-    return data[:-5]
 
 
 CASES = [
     # what is no file
-    Case("nothing there", error=(66, "no such file or folder"), place="nowhere"),
     Case("a pattern of nothing", error=(66, "matches no file"), place="*.txt"),
     Case("a pattern of other kinds", {"o/x.pdf": b"a"}, error=(66, r"matches no file of a kind that"), place="o*/*"),
-    Case("an empty folder", error=(66, "holds no .txt .jsonl")),
     Case("a folder called a.txt", {"a.txt/b.txt": b"one"}, ["one"]),
     Case("a pipe", make=lambda here: os.mkfifo(here / "a.txt"), error=(66, "a.txt: is a pipe")),
     Case(
@@ -256,8 +244,8 @@ CASES = [
         ["one"],
         make=lambda here: os.link(here / "a.txt", here / "b.txt"),
     ),
-    Case("a kind that is not read", {"a.pdf": b"%PDF"}, error=(2, "a.pdf: cannot tell its format"), place="a.pdf"),
     # files without much in them
+    Case("a name with brackets", {"x[1].txt": b"one"}, ["one"], place="x[1].txt"),
     Case("an empty file", {"a.txt": b"", "b.txt": b"one"}, ["one"], dropped={"empty": 1}),
     Case("a blank file", {"a.txt": b" \n\t\n", "b.txt": b"one"}, ["one"], dropped={"empty": 1}),
     Case("nothing but empty files", {"a.txt": b"", "b.jsonl": b""}, error=(66, "no document with text .1 read, 1 dro")),
@@ -281,19 +269,10 @@ CASES = [
         ["x" * 1000, "x" * 1000, "x" * 500],
         reading={"max_document_bytes": 1000, **BLANK_LINES},
     ),
-    Case(
-        "a huge record", {"a.jsonl": LONG}, error=(65, "a.jsonl:1: is longer than"), reading={"max_document_bytes": 99}
-    ),
     # bytes that are no text
     Case("a byte order mark", {"a.txt": b"\xef\xbb\xbfone"}, ["one"]),
     Case("nothing but a byte order mark", {"a.txt": b"\xef\xbb\xbf", "b.txt": b"one"}, ["one"], dropped={"empty": 1}),
-    Case("Windows-1252", {"a.txt": b"caf\xe9"}, error=(65, "a.txt: is not UTF-8: byte 3; convert it to UTF-8, or")),
     Case("UTF-16", {"a.txt": "one".encode("utf-16")}, error=(65, "a.txt: .*it is UTF-16; convert it: iconv")),
-    Case("a NUL byte", {"a.txt": b"o\0ne"}, error=(65, "a.txt: is not text: NUL byte at byte 1")),
-    Case("overlong UTF-8", {"a.txt": b"one \xc0\xaf"}, error=(65, "byte 4")),
-    Case("a surrogate in UTF-8", {"a.txt": b"one \xed\xa0\x80"}, error=(65, "byte 4")),
-    Case("a letter cut at the end", {"a.txt": b"one \xe2\x82"}, error=(65, "byte 4")),
-    Case("bad UTF-8 on line 2", {"a.jsonl": b'{"text": "one"}\n{"text": "\xe9"}'}, error=(65, "a.jsonl: .*byte 26")),
     Case(
         "bad UTF-8, replaced",
         {"a.txt": b"caf\xe9 \0 \xe2\x82"},
@@ -302,55 +281,15 @@ CASES = [
         reading={"bad_utf8": "replace"},
     ),
     Case(
-        "bad UTF-8, skipped",
-        {"a.txt": b"caf\xe9", "b.jsonl": b'{"text": "\xe9"}\n{"text": "one"}'},
-        ["one"],
-        dropped={"not UTF-8": 2},
-        reading={"bad_utf8": "skip"},
-    ),
-    Case(
         "half surrogates",
         {"a.jsonl": b'{"text": "\\ud800 one \\udc00 \\ud83d\\ude00"}'},
         ["\ufffd one \ufffd 😀"],
         noted={HALVES: 2},
     ),
     # damage
-    *(
-        Case(f"cut {name}", {f"a.txt{suffix}": cut(pack(b"text"))}, error=(65, f"a.txt{suffix}: damaged {name} file"))
-        for suffix, name, pack in (
-            (".gz", "gzip", gzip.compress),
-            (".bz2", "bzip2", bz2.compress),
-            (".xz", "xz", lzma.compress),
-        )
-    ),
     Case("an empty gzip file", {"a.txt.gz": b""}, error=(65, "a.txt.gz: damaged gzip file .it is empty")),
-    Case("no gzip file", {"a.txt.gz": b"text"}, error=(65, "a.txt.gz: damaged gzip file .*incorrect header check")),
-    Case("no JSON", {"a.jsonl": b'{"text": "one"}\n{"text'}, error=(65, "a.jsonl:2: is not JSON")),
     Case("a list", {"a.json": b'[\n{"text": "one"}\n]'}, error=(65, r"a.json:1: is not JSON .*jq -c '\.\[\]\?' FILE")),
-    Case("another field", {"a.jsonl": b'{"txt": "one"}'}, error=(65, "a.jsonl:1: .*did you mean 'txt'. .--text-field")),
-    Case("another column", {"a.csv": b"txt,id\none,1"}, error=(65, "a.csv:1: .*did you mean 'txt'. .--text-field")),
-    Case("a quote that nothing closes", {"a.csv": b'text\n"one\ntwo\n'}, error=(65, "a.csv:2: broken CSV")),
-    Case(
-        "a ragged table",
-        {"a.tsv": b"id\ttext\n1\tone\ttwo"},
-        error=(65, "a.tsv:2: has 3 fields where the header has 2"),
-    ),
 ]
-
-
-def gone(path: Path) -> None:
-    path.unlink()
-
-
-def grown(path: Path) -> None:
-    with open(path, "ab") as file:
-        file.write(b"\n\nmore")
-
-
-def replaced(path: Path) -> None:
-    shutil.copyfile(path, path.with_suffix(".new"))
-    os.replace(path.with_suffix(".new"), path)
-    os.utime(path, (0, 0))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -378,23 +317,21 @@ def test_nothing_wrong_is_read_and_nothing_is_lost(tmp_path, case):
     assert report.bytes_in == report.bytes + sum(report.dropped_bytes.values())
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [(gone, None), (grown, "changed while it was read"), (replaced, None)],
-    ids=["gone", "grown", "replaced"],
-)
-def test_a_file_that_is_read_while_it_changes(tmp_path, change, says):
+@pytest.mark.parametrize("change", ["gone", "replaced", "grown"])
+def test_a_file_that_is_read_while_it_changes(tmp_path, change):
     """One that was deleted or replaced is read to its end, as it was; one that grows is refused."""
-    path = tmp_path / "a.txt"
+    path, other = tmp_path / "a.txt", write(tmp_path / "other", "three")
     path.write_bytes(b"one\n\ntwo")
     documents = read_corpus([path], Reading(documents="blank-line"))
     found = [next(documents).text]
-    change(path)
-    if says:
-        with pytest.raises(AlbertError, match=rf"a\.txt: {says}"):
+    if change == "grown":
+        with open(path, "ab") as file:
+            file.write(b"\n\nmore")
+        with pytest.raises(AlbertError, match=r"a\.txt: changed while it was read"):
             list(documents)
-    else:
-        assert [*found, *(document.text for document in documents)] == ["one\n", "two"]
+        return
+    path.unlink() if change == "gone" else os.replace(other, path)
+    assert [*found, *(document.text for document in documents)] == ["one\n", "two"]
 
 
 def test_a_new_format_is_one_entry(tmp_path, monkeypatch):

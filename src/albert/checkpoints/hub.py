@@ -66,8 +66,6 @@ _BROKEN = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, E
 
 @dataclass(frozen=True)
 class _Member:
-    """A file in an archive, and how to read it."""
-
     name: str
     size: int
     open: Callable[[], Any]

@@ -68,7 +68,6 @@ class StoredTensor:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes in the file."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -232,16 +231,15 @@ class StoredTensors:
                     with open_unbuffered(path) as file:
                         for name, stored in wanted.items():
                             if stored.file == path:
-                                tensor = require_finite(self._restored(file, name), name, path)
+                                tensor = _read(file, stored)
+                                if name in self.scales:
+                                    tensor = restore(tensor, _read(file, self.scales[name]))
+                                tensor = require_finite(tensor, name, path)
                                 tensors[name] = tensor.to(dtype) if dtype and tensor.is_floating_point() else tensor
                                 bar.advance(stored.n_bytes / 1e6)
                 except OSError as error:
                     raise MissingInput(path, error.strerror or "cannot be read") from error
         return tensors
-
-    def _restored(self, file: FileIO, name: str) -> Tensor:
-        tensor = _read(file, self.by_name[name])
-        return restore(tensor, _read(file, self.scales[name])) if name in self.scales else tensor
 
 
 def stored_tensors(directory: Path) -> StoredTensors:

@@ -310,7 +310,10 @@ def open_model(
     fit_tensors(model, renamed, config, stored.source, new_head)  # refuses before anything is allocated
     tensors = replace(described.read(renamed.unexpected, dtype), unexpected=renamed.unexpected)
     report = load_tensors(model, tensors, config, stored.source, described.verified, dtype, new_head)
-    report = replace(report, notes=(*described.notes, *_narrowed(stored, dtype)))
+    kinds = {tensor.dtype for tensor in stored.by_name.values() if tensor.dtype.is_floating_point}
+    wider = sorted(str(kind) for kind in kinds if dtype and torch.promote_types(kind, dtype) != dtype)
+    narrowed = (f"{kind} in the file, {dtype} in memory: digits are lost" for kind in wider)
+    report = replace(report, notes=(*described.notes, *narrowed))
     return OpenedModel(
         model=model.eval(), config=config, extra=extra, loading_report=report, directory=described.directory
     )
@@ -364,13 +367,6 @@ def describe_model(
         notes=tuple(notes),
         verified=verified,
     )
-
-
-def _narrowed(stored: StoredTensors, dtype: torch.dtype | None) -> list[str]:
-    """What was lost when numbers were read into a type that does not hold them all."""
-    found = {tensor.dtype for tensor in stored.by_name.values() if tensor.dtype.is_floating_point}
-    wider = sorted(str(kind) for kind in found if dtype and torch.promote_types(kind, dtype) != dtype)
-    return [f"{kind} in the file, {dtype} in memory: digits are lost" for kind in wider]
 
 
 def _config_of(model: nn.Module) -> AlbertConfig:

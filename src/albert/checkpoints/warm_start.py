@@ -171,7 +171,6 @@ class PieceOrigins:
 
     @property
     def drawn(self) -> int:
-        """Pieces drawn at random."""
         return len(self.rows) - self.kept - self.composed
 
     def note(self, before: int) -> str | None:

@@ -101,7 +101,6 @@ def best_answers(
 
 
 def _spans_of(window: Window, row: np.ndarray | BeamRow, max_tokens: int) -> _Spans:
-    """Every span that may be chosen in a window."""
     context = slice(window.offset, window.offset + window.n_tokens)
     if isinstance(row, BeamRow):
         beam = np.unique(row.beam) - window.offset

@@ -69,7 +69,8 @@ def read_tagged_text(path: Path) -> Rows:
             fields = _fields(line, separator)
             if not line.strip(" \t"):
                 if sentence:
-                    rows.append(_row(len(rows), f"{path}:{began}", columns, sentence))
+                    fields = {name: tuple(word[place] for word in sentence) for place, name in enumerate(columns)}
+                    rows.append(Row(str(len(rows)), f"{path}:{began}", fields))
                 sentence = []
                 continue
             if fields[0] == _DOCUMENT:
@@ -109,11 +110,6 @@ def _columns(count: int) -> tuple[str, ...]:
     """What the fields of a line are called; one alone is a word without its tag."""
     between = tuple(f"column {place}" for place in range(2, count))
     return (WORDS, *between, TAGS) if count > 1 else (WORDS,)
-
-
-def _row(number: int, where: str, columns: tuple[str, ...], sentence: list[list[str]]) -> Row:
-    fields = {column: tuple(word[place] for word in sentence) for place, column in enumerate(columns)}
-    return Row(str(number), where, fields)
 
 
 TAGGED_TEXT = (".conll", ".bio", ".iob", ".iob2")
@@ -268,7 +264,6 @@ def _refuse_empty_label(task: Task, rows: Sequence[Row]) -> None:
 
 
 def _identified(rows: Sequence[Row], column: str) -> list[Row]:
-    """The rows, called by what a column says."""
     seen: dict[str, str] = {}
     errors = []
     for row in rows:

@@ -5,7 +5,7 @@ import decimal
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -171,7 +171,6 @@ class SplitFiles:
         return tuple(self.files)
 
     def with_files(self, files: Mapping[str, Path]) -> Any:
-        """The same source with other files, wherever they are, for some splits."""
         return replace(self, files={**self.files, **{split: str(path.resolve()) for split, path in files.items()}})
 
 
@@ -256,7 +255,6 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 
 
 def _text(value: Any) -> str | None:
-    """A single value as text; None for a missing value."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
@@ -310,7 +308,6 @@ class Sequences:
         return np.repeat(self.starts[members] - starts, lengths) + np.arange(lengths.sum())
 
     def select(self, members: np.ndarray) -> "Sequences":
-        """The sequences with these indices, in this order."""
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths[members])])
         return Sequences(self.tokens[self.places(members)], starts, self.first_lengths[members])
 
@@ -359,13 +356,12 @@ def text_features(
         for text, count in zip(texts, kept, strict=True):
             ids += [*text[:count], tokenizer.sep_id]
         parts.append((ids, kept[0] + 2))
-    targets = _single_targets(examples) if n_labels is None else label_sets(examples, n_labels)
+    if n_labels is None:
+        single = [0 if example.target is None else example.target for example in examples]
+        targets = np.asarray(single, np.float32 if any(isinstance(each, float) for each in single) else np.int64)
+    else:
+        targets = label_sets(examples, n_labels)
     return TextFeatures(join_sequences(parts), targets, truncated, tokens_cut)
-
-
-def _single_targets(examples: Sequence[Example]) -> np.ndarray:
-    targets = [0 if example.target is None else example.target for example in examples]
-    return np.asarray(targets, np.float32 if any(isinstance(target, float) for target in targets) else np.int64)
 
 
 def label_sets(examples: Sequence[Example], n_labels: int) -> np.ndarray:
@@ -617,9 +613,9 @@ class TagFeatures:
 def tag_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> TagFeatures:
     """The windows of every example, whose texts are its words; without labels no token has a target."""
     words = word_sequences([example.texts for example in examples], tokenizer, max_length)
-    tags = chain.from_iterable(_tags_of(example) for example in examples)
+    tags = (each.target if isinstance(each.target, tuple) else (NOT_JUDGED,) * len(each.texts) for each in examples)
     targets = np.full(len(words.sequences.tokens), NOT_JUDGED, np.int64)
-    targets[words.first_pieces] = np.fromiter(tags, np.int64, len(words.first_pieces))
+    targets[words.first_pieces] = np.fromiter(chain.from_iterable(tags), np.int64, len(words.first_pieces))
     return TagFeatures(words, targets)
 
 
@@ -654,7 +650,3 @@ def word_sequences(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max
     n_words = np.fromiter(map(len, sentences), np.int64, len(sentences))
     first_pieces = np.concatenate([np.zeros(0, np.int64), *judged])
     return WordSequences(join_sequences(parts), first_pieces, n_words, {"words": len(first_pieces), **counts})
-
-
-def _tags_of(example: Example) -> Iterable[int]:
-    return example.target if isinstance(example.target, tuple) else [NOT_JUDGED] * len(example.texts)

@@ -251,7 +251,9 @@ def _with_labels(task: TableTask, rows: Sequence[Row], source: object) -> tuple[
         seen = set(label_values(rows, column, kind, task.separator))
         labels = sort_labels(seen)
         if len(labels) < 2:
-            _refuse_rows_without(column, rows)
+            for row in rows:  # too few may be such that are missing
+                if not isinstance(row.fields.get(column, ""), tuple) and not row.text(column).strip():
+                    raise DamagedData(row.where, f"empty label in column {column!r}")
             why = f"every row has the label {labels[0]!r}" if labels else f"no row has a label in column {column!r}"
             raise InvalidConfiguration(source, why, "at least two are needed")
         more = f", and {len(labels) - MANY_LABELS} more" if len(labels) > MANY_LABELS else ""
@@ -263,13 +265,6 @@ def _with_labels(task: TableTask, rows: Sequence[Row], source: object) -> tuple[
         if label not in known:
             raise InvalidConfiguration("label_names", f"{label!r} is not a label", did_you_mean(label, known))
     return task, found
-
-
-def _refuse_rows_without(column: str, rows: Sequence[Row]) -> None:
-    """Too few labels may be such that are missing."""
-    for row in rows:
-        if not isinstance(row.fields.get(column, ""), tuple) and not row.text(column).strip():
-            raise DamagedData(row.where, f"empty label in column {column!r}")
 
 
 def _with_options(task: TableTask, rows: Sequence[Row]) -> tuple[TableTask, list[Inferred]]:

@@ -148,7 +148,6 @@ def _features(train: Sequence[Example], dev: Sequence[Example], most: int) -> tu
 def _numbers(
     learnt: Any, asked: Any, train: Sequence[Example], dev: Sequence[Example]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gold numbers, and those that ridge regression predicts."""
     known, gold = (np.array([example.target for example in part], np.float64) for part in (train, dev))
     mean, deviation = known.mean(), known.std() or 1.0
     model = Ridge(alpha=1.0, random_state=0).fit(learnt, (known - mean) / deviation)

@@ -299,15 +299,12 @@ def _constants(target: Target, gold: Any) -> Iterator[Any]:
             for tag in dict.fromkeys((commonest, OUTSIDE) if OUTSIDE in labels else (commonest,)):
                 yield [(tag,) * len(tags) for tags in gold]
         case Span(may_be_absent):
-            yield never_answered(gold) if may_be_absent else [_commonest_answer(gold)] * len(gold)
+            # the answer that is right for most questions, the first of equals; "" where nothing is answered
+            counts = Counter(normal for answers in gold for normal in dict.fromkeys(map(normalize_answer, answers)))
+            commonest = max(counts, key=lambda normal: counts[normal], default="")
+            yield never_answered(gold) if may_be_absent else [commonest] * len(gold)
         case Score():
             yield np.full(len(gold), np.median(gold) if len(gold) else 0.0)  # nearest to all in absolute error
-
-
-def _commonest_answer(gold: Sequence[Sequence[str]]) -> str:
-    """The answer that is right for most questions, the first of equals; "" where nothing is answered."""
-    counts = Counter(normal for answers in gold for normal in dict.fromkeys(map(normalize_answer, answers)))
-    return max(counts, key=lambda normal: counts[normal], default="")
 
 
 def _label_sets(gold: Bool[np.ndarray, "examples labels"]) -> Iterator[Bool[np.ndarray, " labels"]]:

@@ -41,7 +41,6 @@ class PassageFolders:
         return _SPLITS
 
     def with_files(self, files: Mapping[str, Path]) -> "PassageFolders":
-        """The same source with files of one JSON object a line for some splits."""
         return replace(self, files={**self.files, **files})
 
     def read(self, data: Path, split: str) -> Rows:

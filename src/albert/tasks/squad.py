@@ -12,6 +12,7 @@ from albert.runtime.json_files import each_key_once
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.examples import SplitFiles, find_split, read_text
 from albert.tasks.task import Answer, Published, QuestionInContext, Row, Rows, Span, Task, TaskRecipe
+from albert.text.sentences import repair_surrogates
 
 # --------------------------------------------------------------------------------------------------------------------
 # Where an answer stands in its context, when a file says it, says it wrongly, or does not say it.
@@ -56,7 +57,6 @@ class QuestionFiles(SplitFiles):
     """Files in SQuAD's JSON layout."""
 
     def read(self, data: Path, split: str) -> Rows:
-        """Every question of a split; see `read_questions`."""
         return read_questions(find_split(data, self.folder, self.files, split))
 
 
@@ -68,7 +68,11 @@ def read_questions(path: Path) -> Rows:
     have None for them.
     """
     counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
-    rows = list(_rows(path, _articles(path), counts))
+    try:
+        content = json.loads(read_text(path), object_pairs_hook=each_key_once)
+    except (ValueError, RecursionError) as error:
+        raise DamagedData(path, f"is not JSON ({error})") from error
+    rows = list(_rows(path, _get(content, "data", list, str(path)), counts))
     if not rows:
         raise MissingInput(path, "holds no question")
     seen: set[str] = set()
@@ -79,14 +83,6 @@ def read_questions(path: Path) -> Rows:
     return Rows(rows, {"rows": len(rows), **counts})
 
 
-def _articles(path: Path) -> list[Any]:
-    try:
-        content = json.loads(read_text(path), object_pairs_hook=each_key_once)
-    except (ValueError, RecursionError) as error:
-        raise DamagedData(path, f"is not JSON ({error})") from error
-    return _get(content, "data", list, str(path))
-
-
 def _rows(path: Path, articles: list[Any], counts: Counter[str]):
     for a, article in enumerate(articles):
         for p, paragraph in enumerate(_get(article, "paragraphs", list, f"{path}: data[{a}]")):
@@ -94,22 +90,17 @@ def _rows(path: Path, articles: list[Any], counts: Counter[str]):
             context = _get(paragraph, "context", str, place)
             for q, question in enumerate(_get(paragraph, "qas", list, place)):
                 where = f"{place}.qas[{q}]"
-                answers = _answers(question, context, where, counts)
+                answers = None
+                if not isinstance(question, dict) or "answers" in question:
+                    items = _get(question, "answers", list, where)
+                    stated = [
+                        (_get(each, "text", str, where), _get(each, "answer_start", int, where)) for each in items
+                    ]
+                    answers = tuple(placed_answer(text, start, context, counts) for text, start in stated)
                 if question.get("is_impossible") and answers:
                     raise DamagedData(where, "is impossible and has answers", "the plausible ones stand apart")
                 fields = {"question": _get(question, "question", str, where), "context": context}
                 yield Row(_get(question, "id", str, where), where, fields, answers)
-
-
-def _answers(question: Any, context: str, where: str, counts: Counter[str]) -> tuple[Answer, ...] | None:
-    if isinstance(question, dict) and "answers" not in question:
-        return None
-    return tuple(_answer(item, context, where, counts) for item in _get(question, "answers", list, where))
-
-
-def _answer(item: Any, context: str, where: str, counts: Counter[str]) -> Answer:
-    text, start = _get(item, "text", str, where), _get(item, "answer_start", int, where)
-    return placed_answer(text, start, context, counts)
 
 
 def _get(value: Any, key: str, kind: type, where: str) -> Any:
@@ -117,18 +108,9 @@ def _get(value: Any, key: str, kind: type, where: str) -> Any:
         raise DamagedData(where, f"has no {key!r}", "expected the SQuAD JSON layout")
     if not isinstance(value[key], kind):
         raise DamagedData(where, f"{key!r} is not a {kind.__name__}", "expected the SQuAD JSON layout")
-    if kind is str and not _is_unicode(value[key]):
+    if kind is str and repair_surrogates(value[key]) is not value[key]:
         raise DamagedData(where, f"{key!r} holds half of a surrogate pair", "fetch the file again")
     return value[key]
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether the text can be written as UTF-8; JSON's escapes may leave half of a surrogate pair."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 SQUAD_1 = Task(

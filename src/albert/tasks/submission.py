@@ -7,6 +7,7 @@ probability of that, which the official script takes as `--na-prob-file` (as a p
 sets of labels and of tags, an object of example to list."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,11 +31,10 @@ def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]
     match task.target:
         case Choice():
             return {f"{name}.tsv": _table(entries, str)}
-        case Score():
-            return {f"{name}.tsv": _table(entries, lambda number: f"{_within(task.target, number):.6f}")}
-        case Option() | Labels() | Tags():
-            return {f"{name}.json": _object(entries, "prediction")}
-        case Span(may_be_absent=False):
+        case Score(_, low, high):
+            low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
+            return {f"{name}.tsv": _table(entries, lambda number: f"{min(max(number, low), high):.6f}")}
+        case Option() | Labels() | Tags() | Span(may_be_absent=False):
             return {f"{name}.json": _object(entries, "prediction")}
         case Span():
             odds = _object(entries, "no_answer_probability")
@@ -44,12 +44,6 @@ def submission_files(task: Task, split: str, entries: Sequence[Mapping[str, Any]
 def _table(entries: Sequence[Mapping[str, Any]], shown: Any) -> str:
     rows = [f"{entry['id']}\t{shown(entry['prediction'])}\n" for entry in entries]
     return "index\tprediction\n" + "".join(rows)
-
-
-def _within(target: Any, number: float) -> float:
-    low = -float("inf") if target.low is None else target.low
-    high = float("inf") if target.high is None else target.high
-    return min(max(number, low), high)
 
 
 def _object(entries: Sequence[Mapping[str, Any]], key: str) -> str:

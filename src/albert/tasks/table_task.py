@@ -174,7 +174,6 @@ class TableTask:
 
     @property
     def given_columns(self) -> tuple[str, ...]:
-        """The fields that name columns and are set."""
         return tuple(name for name in COLUMNS if getattr(self, name) is not None)
 
 
@@ -361,7 +360,8 @@ def table_statistics(
     known_labels = set() if train is None else {label for row in train.rows for label in labels_of(task, row)}
     found = {}
     for split, rows in tables.items():
-        counts = {**_noticed(task, rows.rows), **_others(rows.counts)}
+        while_reading = {name.replace("_", " "): n for name, n in rows.counts.items() if name != "rows" and n}
+        counts = _noticed(task, rows.rows) | while_reading
         if split != "train" and train is not None:
             counts["in train"] = sum(_texts(task, row) in known for row in rows.rows)
             unknown = (set(labels_of(task, row)) - known_labels for row in rows.rows)
@@ -416,28 +416,19 @@ def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_
 
 
 def _noticed(task: Task, rows: Sequence[Row]) -> dict[str, int]:
-    """Empty texts, missing labels, duplicates and contradictions."""
     columns = text_columns(task)
     asked = [column for column in columns if any(row.fields.get(column) for row in rows)]
     counts: Counter[str] = Counter({"empty texts": 0, "missing labels": 0, "duplicates": 0, "contradictions": 0})
     first: dict[tuple[Field | None, ...], object] = {}
     for row in rows:
-        counts["empty texts"] += any(_is_empty(row.fields.get(column)) for column in asked)
+        fields = [row.fields.get(column) for column in asked]
+        counts["empty texts"] += not all(each.strip() if isinstance(each, str) else each for each in fields)
         if not isinstance(task.target, Span | Labels):
             counts["missing labels"] += not labels_of(task, row)
         texts, answer = _texts(task, row), row.answers if isinstance(task.target, Span) else labels_of(task, row)
         counts["duplicates"] += texts in first
         counts["contradictions"] += first.setdefault(texts, answer) != answer
     return dict(counts)
-
-
-def _others(counts: Mapping[str, int]) -> dict[str, int]:
-    """What was counted while reading; rows are told already."""
-    return {name.replace("_", " "): count for name, count in counts.items() if name != "rows" and count}
-
-
-def _is_empty(value: Field | None) -> bool:
-    return not value or (isinstance(value, str) and not value.strip())
 
 
 def _texts(task: Task, row: Row) -> tuple[Field | None, ...]:

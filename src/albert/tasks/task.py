@@ -144,7 +144,6 @@ class Choice:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The labels as a reader wants to see them."""
         return self.names if self.names is not None else self.labels
 
 
@@ -328,5 +327,4 @@ class Task:
 
     @property
     def title(self) -> str:
-        """The name in words."""
         return "your table" if self.name == UNNAMED else self.name

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -244,7 +244,6 @@ def read_saved_dataset(
 
 
 def _parts(folder: Path) -> list[Path]:
-    """The files that `state.json` names."""
     state = read_json_object(folder / "state.json")
     try:
         names = [part["filename"] for part in state["_data_files"]]
@@ -260,7 +259,11 @@ def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int
     """Some rows of the column at a time, and how many bytes are behind them."""
     try:
         with open_input(part) as stream:
-            _check_end(stream, part)
+            # A file that is cut between two batches is one that the stream alone takes for whole.
+            stream.seek(-min(len(_END_OF_STREAM), part.stat().st_size), 2)
+            if stream.read() != _END_OF_STREAM:
+                raise DamagedData(part, "damaged Arrow file (it ends too early)", "fetch or write it again")
+            stream.seek(0)
             columns = pyarrow.ipc.open_stream(stream).schema.names
             check_column(part, columns, reading.text_field)
             stream.seek(0)
@@ -274,14 +277,6 @@ def _saved_batches(part: Path, reading: Reading) -> Iterator[tuple[pa.Array, int
         raise
     except DAMAGES as error:
         raise explained(error, part, "Arrow file") from error
-
-
-def _check_end(stream: BinaryIO, part: Path) -> None:
-    """Refuse a file that is cut short, between two batches even, which the stream alone does not tell."""
-    stream.seek(-min(len(_END_OF_STREAM), part.stat().st_size), 2)
-    if stream.read() != _END_OF_STREAM:
-        raise DamagedData(part, "damaged Arrow file (it ends too early)", "fetch or write it again")
-    stream.seek(0)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -317,7 +312,6 @@ class Parquet:
         return sink.getvalue().to_pybytes()
 
     def finish(self, written: Path, output: Path) -> None:
-        """Every stream becomes a group of rows."""
         size = os.path.getsize(written)
         with open(written, "rb") as file, pyarrow.parquet.ParquetWriter(output, self.schema) as writer:
             while file.tell() < size:

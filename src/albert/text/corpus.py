@@ -131,7 +131,11 @@ class _Search:
 
     def add(self, path: Path) -> None:
         if str(path).startswith("hf:"):
-            self._add_address(path)
+            name = str(path).replace("hf:/", "hf://", 1)
+            if not HUB.fullmatch(str(path)):
+                remedy = "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT"
+                raise UsageError(name, "is not an address of a data set", remedy)
+            self.files.setdefault(name, CorpusFile(path, name, 0, 0, "Hub dataset"))
         elif os.path.lexists(path) or not glob.has_magic(str(path)):
             if not path.is_dir() and path.is_file() and kind_of(path.name) is None:
                 raise UsageError(path, "cannot tell its format from its name", f"known: {known_endings()}")
@@ -146,12 +150,6 @@ class _Search:
                 )
             for place in read:
                 self._add_place(place)
-
-    def _add_address(self, address: Path) -> None:
-        name = str(address).replace("hf:/", "hf://", 1)
-        if not HUB.fullmatch(str(address)):
-            raise UsageError(name, "is not an address of a data set", "write hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT")
-        self.files.setdefault(name, CorpusFile(address, name, 0, 0, "Hub dataset"))
 
     def _add_place(self, place: Path) -> None:
         if not place.is_dir():
@@ -194,7 +192,10 @@ class _Search:
             status = path.stat()
             size, modified = size_and_time(path)
         except OSError as error:
-            raise MissingInput(path, _why_absent(path, error)) from error
+            why = "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror
+            if path.is_symlink() and isinstance(error, FileNotFoundError):
+                why = f"is a link to {os.readlink(path)}, which is not there"
+            raise MissingInput(path, why or "cannot be read") from error
         if _number(status) in self.files:
             self.repeated += 1
             return
@@ -205,7 +206,6 @@ class _Search:
 
 
 def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
-    """Whether `datasets` saved a data set here."""
     if "dataset_dict.json" in names:
         splits = [name for name in names if (folder / name / "state.json").is_file()]
         why = f"holds a data set of several splits: {', '.join(splits)}"
@@ -215,12 +215,6 @@ def _is_saved_dataset(folder: Path, names: list[str]) -> bool:
 
 def _number(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
-
-
-def _why_absent(path: Path, error: OSError) -> str:
-    if path.is_symlink() and isinstance(error, FileNotFoundError):
-        return f"is a link to {os.readlink(path)}, which is not there"
-    return "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror or "cannot be read"
 
 
 def _distinct_names(files: list[CorpusFile]) -> list[CorpusFile]:

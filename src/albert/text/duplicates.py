@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64, UInt16, UInt32, UInt64
+from jaxtyping import Bool, Float32, Int64, UInt32, UInt64
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import OutOfResources
@@ -65,11 +65,6 @@ def bands_of(signatures: UInt32[np.ndarray, "documents hashes"]) -> UInt32[np.nd
     """A hash of every band of a signature: equal for documents that agree in it."""
     hashes = signatures[:, : BANDS * ROWS].astype(np.uint64).reshape(-1, BANDS, ROWS)
     return (_combined(hashes) >> _HALF).astype(np.uint32).T
-
-
-def shortened(signatures: UInt32[np.ndarray, "documents hashes"]) -> UInt16[np.ndarray, "documents hashes"]:
-    """Signatures in half the bytes: one pair of hashes in 65,536 becomes equal by chance."""
-    return signatures.astype(np.uint16)
 
 
 def runs_of_words(text: str) -> UInt64[np.ndarray, " runs"]:
@@ -141,7 +136,8 @@ def fingerprint_arrays(texts: Sequence[str], near: bool) -> dict[str, np.ndarray
     arrays = {KEYS_NAME: np.column_stack((keys, sizes))}
     if near:
         signatures = signatures_of(texts)
-        arrays |= {BANDS_NAME: bands_of(signatures), SIGNATURES_NAME: shortened(signatures)}
+        # In half the bytes, one pair of hashes in 65,536 becomes equal by chance.
+        arrays |= {BANDS_NAME: bands_of(signatures), SIGNATURES_NAME: signatures.astype(np.uint16)}
     return arrays
 
 
@@ -187,7 +183,6 @@ class Recurrences:
 
     @property
     def left_out(self) -> Bool[np.ndarray, " documents"]:
-        """Which documents do not stay."""
         return self.stands_for != np.arange(len(self.stands_for))
 
 
@@ -368,7 +363,6 @@ def _show(found: Recurrences, batches: Sequence[Fingerprints], job: UnitJob) -> 
 
 
 def _places(numbers: set[int], batches: Sequence[Fingerprints], directory: Path) -> dict[int, tuple[str, str]]:
-    """Where some documents come from, and how they begin."""
     found: dict[int, tuple[str, str]] = {}
     waiting = iter(sorted(numbers))
     number = next(waiting, None)

@@ -193,7 +193,6 @@ def _keep_plan(work: Path, plan: Plan) -> None:
 
 
 def _libraries(settings: PreparationSettings) -> dict[str, str]:
-    """The versions of the libraries that decide the bytes."""
     names = ["sentencepiece", "sentencex"]
     if settings.duplicates == "near":
         load_by_name("rensa", "duplicates")  # a missing library is said before all work

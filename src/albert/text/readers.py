@@ -162,7 +162,6 @@ class CorpusReport:
         self.dropped_bytes[reason] += size
 
     def remarks(self) -> list[str]:
-        """Whatever was left out or noted, for people."""
         lines = [f"{count:,} documents dropped: {reason}" for reason, count in self.dropped.items()]
         for count, what in (
             (self.files_ignored, "files of other kinds, or hidden, ignored"),

@@ -254,7 +254,6 @@ class TokenCorpus:
         return mapped
 
     def lengths(self, shard: int) -> ShardLengths:
-        """The lengths of sentences and documents of a shard, memory-mapped."""
         sentences, documents = (self._path(self._shards[shard], name) for name in (SENTENCES_NAME, DOCUMENTS_NAME))
         return ShardLengths(_mapped_lengths(sentences), _mapped_lengths(documents))
 

@@ -115,7 +115,6 @@ def _foreign_tokens(added: object) -> list[str]:
 
 
 def _character_map(file: Path, normalizer: object) -> bytes:
-    """The map of the first `Precompiled` step, empty if there is none."""
     steps: object = normalizer.get("normalizers", [normalizer]) if isinstance(normalizer, dict) else []
     for step in steps if isinstance(steps, list) else []:
         if isinstance(step, dict) and step.get("type") == "Precompiled":
@@ -157,13 +156,21 @@ def load_tokenizer(
         config["do_lower_case"] = lower_case
     if keep_accents is not None:
         config |= {"keep_accents": keep_accents, "strip_accents": not keep_accents}
-    reference = _reference(config, config_file) if reference is None else reference
+    if reference is None:
+        stated = config.get(PREPROCESSING_KEY, "transformers")
+        if stated not in ("transformers", "reference"):
+            why = f'is {stated!r}, "transformers" or "reference" is expected'
+            raise InvalidConfiguration(f"{config_file}: {PREPROCESSING_KEY}", why)
+        reference = stated == "reference"
     if file.suffix == ".txt":
         return _wordpiece(read_vocabulary(file), file, config, None, reference)
     if file.suffix == ".json":
         content = read_json_object(file)
         model = content.get("model")
-        if isinstance(model, dict) and _is_wordpiece(model):
+        # Old files do not say of which type the model is; byte-pair models have merges beside their pieces.
+        model = model if isinstance(model, dict) else {}
+        kind = model.get("type", "" if "merges" in model else "WordPiece")
+        if kind == "WordPiece" and isinstance(model.get("vocab"), dict):
             pieces = vocabulary_from_json(file, content)
             return _wordpiece(pieces, file, config, content.get("normalizer"), reference)
         return _sentencepiece(model_from_tokenizer_json(file, config), file, config, reference)
@@ -181,28 +188,11 @@ def vocabulary_file(path: Path) -> Path:
     if not path.is_dir():
         return path
     order = [MODEL_NAME, VOCABULARY_NAME, JSON_NAME]
-    if all((path / name).exists() for name in order[:2]) and _names_bert(path / CONFIG_NAME):
+    config = path / CONFIG_NAME
+    both = all((path / name).exists() for name in order[:2]) and config.is_file()
+    if both and read_json_object(config).get("tokenizer_class") in BERT_CLASSES:
         order.remove(MODEL_NAME)
     return next((path / name for name in order if (path / name).exists()), path / MODEL_NAME)
-
-
-def _names_bert(config_file: Path) -> bool:
-    return config_file.is_file() and read_json_object(config_file).get("tokenizer_class") in BERT_CLASSES
-
-
-def _is_wordpiece(model: dict[str, Any]) -> bool:
-    """Old files do not say of which type the model is; byte-pair models have merges beside their pieces."""
-    return model.get("type", "" if "merges" in model else "WordPiece") == "WordPiece" and isinstance(
-        model.get("vocab"), dict
-    )
-
-
-def _reference(config: dict[str, Any], config_file: Path) -> bool:
-    stated = config.get(PREPROCESSING_KEY, "transformers")
-    if stated not in ("transformers", "reference"):
-        why = f'is {stated!r}, "transformers" or "reference" is expected'
-        raise InvalidConfiguration(f"{config_file}: {PREPROCESSING_KEY}", why)
-    return stated == "reference"
 
 
 def _sentencepiece(model: bytes, file: Path, config: dict[str, Any], reference: bool) -> Tokenizer:

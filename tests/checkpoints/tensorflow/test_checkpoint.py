@@ -51,62 +51,43 @@ def changed(writer, checkpoints, tmp_path):
     return make
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_numbers_that_are_not_finite_are_refused(changed, number, dtype):
-    tensor = torch.ones(16, 16, dtype=dtype)
-    tensor[3, 5] = number
-    with pytest.raises(DamagedData, match=f"{KERNEL} holds numbers that are not finite"):
-        read_tensorflow_checkpoint(changed("shared", **{KERNEL: tensor}))
-
-
-def test_whole_numbers_are_refused(changed):
-    with pytest.raises(DamagedData, match=r"query/kernel holds torch.int32"):
-        read_tensorflow_checkpoint(changed("shared", **{KERNEL: torch.ones(16, 16, dtype=torch.int32)}))
+WORDS, GAMMA = "bert/embeddings/word_embeddings", "bert/embeddings/LayerNorm/gamma"
+ANOTHER_SHAPE = "has shape .*, the model asks for"
 
 
 @pytest.mark.parametrize(
-    ("case", "lost", "architecture"),
+    ("case", "variable", "value", "why"),
     [
-        ("shared", KERNEL, "encoder"),
-        ("shared", "bert/embeddings/LayerNorm/beta", "encoder"),
-        ("shared", "bert/pooler/dense/bias", "AlbertForPreTraining"),
-        ("shared", "cls/predictions/transform/dense/bias", "AlbertForPreTraining"),
-        ("shared", "cls/seq_relationship/output_bias", "AlbertForPreTraining"),
-        ("classifier", "output_weights", "AlbertForSequenceClassification"),
-        ("squad_v1", "cls/squad/output_bias", "AlbertForQuestionAnswering"),
+        *(
+            ("shared", KERNEL, (torch.eye(16) * number).to(dtype), f"{KERNEL} holds numbers that are not finite")
+            for number in (float("nan"), float("inf"), -float("inf"))
+            for dtype in (torch.float32, torch.bfloat16)
+        ),
+        ("shared", KERNEL, torch.ones(16, 16, dtype=torch.int32), "query/kernel holds torch.int32"),
+        # a part of a model
+        ("shared", KERNEL, None, "lacks 1 .*encoder"),
+        ("shared", "bert/embeddings/LayerNorm/beta", None, "lacks 1 .*encoder"),
+        ("shared", "bert/pooler/dense/bias", None, "lacks 1 .*AlbertForPreTraining"),
+        ("shared", "cls/predictions/transform/dense/bias", None, "lacks 1 .*AlbertForPreTraining"),
+        ("shared", "cls/seq_relationship/output_bias", None, "lacks 1 .*AlbertForPreTraining"),
+        ("classifier", "output_weights", None, "lacks 1 .*AlbertForSequenceClassification"),
+        ("squad_v1", "cls/squad/output_bias", None, "lacks 1 .*AlbertForQuestionAnswering"),
+        # sizes that nothing shows
+        ("shared", WORDS, None, "lacks albert"),
+        ("shared", f"{LAYER}/ffn_1/intermediate/dense/kernel", None, "lacks albert"),
+        ("shared", WORDS, torch.ones(480), r"has shape \(480,\), a matrix is expected"),
+        # another shape
+        ("shared", KERNEL, torch.ones(16, 17), ANOTHER_SHAPE),
+        ("shared", KERNEL, torch.ones(16, 4, 4), ANOTHER_SHAPE),
+        ("shared", "bert/pooler/dense/kernel", torch.ones(256), ANOTHER_SHAPE),
+        ("shared", GAMMA, torch.ones(9), ANOTHER_SHAPE),
+        ("shared", "cls/predictions/output_bias", torch.ones(61), ANOTHER_SHAPE),
+        ("shared", "cls/seq_relationship/output_weights", torch.ones(3, 16), ANOTHER_SHAPE),
     ],
 )
-def test_a_part_of_a_model_is_refused(changed, case, lost, architecture):
-    with pytest.raises(DamagedData, match=rf"lacks 1 .*{architecture}"):
-        read_tensorflow_checkpoint(changed(case, **{lost: None}))
-
-
-@pytest.mark.parametrize("lost", ["bert/embeddings/word_embeddings", f"{LAYER}/ffn_1/intermediate/dense/kernel"])
-def test_a_model_that_does_not_show_its_sizes_is_refused(changed, lost):
-    with pytest.raises(DamagedData, match="lacks albert"):
-        read_tensorflow_checkpoint(changed("shared", **{lost: None}))
-
-
-@pytest.mark.parametrize(
-    ("variable", "shape"),
-    [
-        (KERNEL, (16, 17)),
-        (KERNEL, (16, 4, 4)),
-        ("bert/pooler/dense/kernel", (256,)),
-        ("bert/embeddings/LayerNorm/gamma", (9,)),
-        ("cls/predictions/output_bias", (61,)),
-        ("cls/seq_relationship/output_weights", (3, 16)),
-    ],
-)
-def test_another_shape_is_refused(changed, variable, shape):
-    with pytest.raises(InvalidConfiguration, match="has shape .*, the model asks for"):
-        read_tensorflow_checkpoint(changed("shared", **{variable: torch.ones(shape)}))
-
-
-def test_embeddings_that_are_no_matrix_are_refused(changed):
-    with pytest.raises(DamagedData, match=r"has shape \(480,\), a matrix is expected"):
-        read_tensorflow_checkpoint(changed("shared", **{"bert/embeddings/word_embeddings": torch.ones(480)}))
+def test_wrong_or_missing_variables_are_refused(changed, case, variable, value, why):
+    with pytest.raises(InvalidConfiguration if why is ANOTHER_SHAPE else DamagedData, match=why):
+        read_tensorflow_checkpoint(changed(case, **{variable: value}))
 
 
 def test_a_head_without_its_half_is_said(changed):
@@ -123,6 +104,8 @@ def test_a_head_without_its_half_is_said(changed):
     assert found.unexpected == {
         f"cls/seq_relationship/output_{part}": "has no place in AlbertModel" for part in ("bias", "weights")
     }
+    without_pooler = {"bert/pooler/dense/kernel": None, "bert/pooler/dense/bias": None}
+    assert read_tensorflow_checkpoint(changed("squad_v2", **without_pooler)).architecture == "AlbertModel"
 
 
 def test_tensors_keep_their_type_or_take_the_one_that_is_asked_for(changed):
@@ -131,11 +114,6 @@ def test_tensors_keep_their_type_or_take_the_one_that_is_asked_for(changed):
     assert read_tensorflow_checkpoint(directory).tensors[name].dtype == torch.float64
     cast = read_tensorflow_checkpoint(directory, dtype=torch.bfloat16).tensors
     assert {tensor.dtype for tensor in cast.values()} == {torch.bfloat16}
-
-
-def test_an_encoder_without_a_pooler_is_one(changed):
-    lost = {"bert/pooler/dense/kernel": None, "bert/pooler/dense/bias": None}
-    assert read_tensorflow_checkpoint(changed("squad_v2", **lost)).architecture == "AlbertModel"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -272,8 +250,6 @@ def test_a_group_that_is_missing_is_refused(writer, checkpoints, tmp_path):
 
 def from_groups(writer, checkpoints, directory, groups: int, leave_out: str = "no such") -> None:
     """The shared model with its one group written out several times."""
-    from albert.checkpoints.tensor_bundle import TensorBundle
-
     bundle = TensorBundle(checkpoints / "classifier" / "model.ckpt-best")
     held = {
         name: bundle.read(name) for name in bundle.entries if not name.endswith(("adam_m", "adam_v", "global_step"))
@@ -306,37 +282,39 @@ def place(tmp_path):
     return make
 
 
-def test_a_release(place):
-    here = place(
-        "model.ckpt-best.index", "model.ckpt-best.meta", f"model.ckpt-best{DATA}", "albert_config.json",
-        "30k-clean.model", "30k-clean.vocab", "._model.ckpt-best.index",
-    )  # fmt: skip
-    found = find_checkpoint(here)
-    assert found.prefix == here / "model.ckpt-best"
-    assert found.config == here / "albert_config.json" and found.tokenizer == here / "30k-clean.model"
+RELEASE = ("model.ckpt-best.index", "model.ckpt-best.meta", f"model.ckpt-best{DATA}")
+OF_A_RUN = ("model.ckpt-7.index", "model.ckpt-7.meta", f"model.ckpt-7{DATA}", "model.ckpt-9.index")
+HUB = ("saved_model.pb", "variables/variables.index", "assets/albert_config.json", "assets/30k-clean.model")
 
 
-def test_the_directory_around_a_release(place):
-    here = place("albert_base/model.ckpt-best.index", "albert_base/albert_config.json", "albert_base/vocab_chinese.txt")
-    found = find_checkpoint(here)
-    assert found.prefix == here / "albert_base" / "model.ckpt-best"
-    assert found.config == here / "albert_base" / "albert_config.json"
-    assert found.tokenizer == here / "albert_base" / "vocab_chinese.txt"
-
-
-def test_a_module_of_tf_hub(place):
-    here = place("saved_model.pb", "variables/variables.index", "assets/albert_config.json", "assets/30k-clean.model")
-    for asked in (here, here / "variables", here / "variables" / "variables"):
-        found = find_checkpoint(asked)
-        assert found.prefix == here / "variables" / "variables"
-        assert found.config == here / "assets" / "albert_config.json"
-        assert found.tokenizer == here / "assets" / "30k-clean.model"
-
-
-@pytest.mark.parametrize("name", ["model.ckpt-7", "model.ckpt-7.index", "model.ckpt-7.meta", f"model.ckpt-7{DATA}"])
-def test_one_of_several_by_its_prefix_or_any_of_its_files(place, name):
-    here = place("model.ckpt-7.index", "model.ckpt-7.meta", f"model.ckpt-7{DATA}", "model.ckpt-9.index")
-    assert find_checkpoint(here / name).prefix == here / "model.ckpt-7"
+@pytest.mark.parametrize(
+    ("names", "asked", "prefix", "config", "tokenizer"),
+    [
+        (
+            (*RELEASE, "albert_config.json", "30k-clean.model", "30k-clean.vocab", "._model.ckpt-best.index"),
+            [""],
+            "model.ckpt-best",
+            "albert_config.json",
+            "30k-clean.model",
+        ),
+        (
+            ("base/model.ckpt-best.index", "base/albert_config.json", "base/vocab_chinese.txt"),
+            [""],
+            "base/model.ckpt-best",
+            "base/albert_config.json",
+            "base/vocab_chinese.txt",
+        ),
+        (HUB, ["", "variables", "variables/variables"], "variables/variables", HUB[2], HUB[3]),
+        (OF_A_RUN, ["model.ckpt-7", *OF_A_RUN[:3]], "model.ckpt-7", None, None),
+    ],
+    ids=["release", "directory around it", "TF-Hub", "one of several"],
+)
+def test_a_checkpoint_is_found_however_people_have_it(place, names, asked, prefix, config, tokenizer):
+    here = place(*names)
+    for name in asked:
+        found = find_checkpoint(here / name)
+        assert found.prefix == here / prefix
+        assert (found.config, found.tokenizer) == (config and here / config, tokenizer and here / tokenizer)
 
 
 def test_the_newest_of_a_run_is_the_one_that_the_state_file_names(place):
@@ -407,31 +385,21 @@ def test_what_an_optimiser_keeps_is_dropped_and_counted():
     assert found.dropped == tuple(slots) and list(found.placed) == ENCODER and not found.unexpected
 
 
-OTHERS = {
-    "brightmart's first": (["bert/encoder/layer_shared/attention/self/key/kernel"], "brightmart.*albert_.*_zh"),
-    "brightmart's embeddings": (["bert/embeddings/word_embeddings_2"], "brightmart"),
-    "BERT": (["bert/encoder/layer_0/attention/self/query/kernel"], "holds a BERT"),
-    "Keras objects": (["model/layer-0/kernel/.ATTRIBUTES/VARIABLE_VALUE"], "Keras objects"),
-}
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-def test_other_models_are_refused_by_name(kind):
-    names, why = OTHERS[kind]
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        ([*ENCODER, "bert/encoder/layer_shared/attention/self/key/kernel"], "brightmart.*albert_.*_zh"),
+        ([*ENCODER, "bert/embeddings/word_embeddings_2"], "brightmart"),
+        ([*ENCODER, "bert/encoder/layer_0/attention/self/query/kernel"], "holds a BERT"),
+        ([*ENCODER, "model/layer-0/kernel/.ATTRIBUTES/VARIABLE_VALUE"], "Keras objects"),
+        ([f"w_{number}" for number in range(9)], "holds no ALBERT: its variables are w_0, w_1, w_2, ..."),
+        (["global_step"], "holds no variables"),
+        ([*ENCODER, "module/bert/pooler/dense/kernel"], "albert.pooler.weight twice: as bert/.* and as module/bert"),
+    ],
+)
+def test_other_models_are_refused_by_name(names, why):
     with pytest.raises(DamagedData, match=why):
-        sort_names([*ENCODER, *names], "model")
-
-
-def test_what_is_no_model_is_refused_with_what_it_holds():
-    with pytest.raises(DamagedData, match="holds no ALBERT: its variables are w_0, w_1, w_2, ..."):
-        sort_names([f"w_{number}" for number in range(9)], "model")
-    with pytest.raises(DamagedData, match="holds no variables"):
-        sort_names(["global_step"], "model")
-
-
-def test_two_variables_in_one_place_are_refused():
-    with pytest.raises(DamagedData, match=r"albert.pooler.weight twice: as bert/.* and as module/bert"):
-        sort_names([*ENCODER, "module/bert/pooler/dense/kernel"], "model")
+        sort_names(names, "model")
 
 
 def test_the_release_of_albert_base_is_a_whole_masked_language_model(shared):
@@ -526,20 +494,19 @@ def test_the_heads_of_pretraining(converted, case):
     assert close(logits.sentence_order.log_softmax(-1), recorded.values["sentence_order_log_probs"])
 
 
-@pytest.mark.parametrize("case", ["classifier", "hub_classifier"])
-def test_the_head_of_a_classifier(converted, case):
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [("classifier", "classification"), ("hub_classifier", "classification"), ("squad_v1", "question_answering")],
+)
+def test_the_head_of_a_task(converted, case, kind):
     directory, recorded = converted(case)
     with torch.inference_mode():
-        logits = open_model(directory, "classification").model(recorded.packed())
-    assert close(logits, recorded.values["logits"])
-
-
-def test_the_head_of_squad(converted):
-    directory, recorded = converted("squad_v1")
-    with torch.inference_mode():
-        start, end = open_model(directory, "question_answering").model(recorded.packed())
-    assert close(start, recorded.values["start_logits"][recorded.real])
-    assert close(end, recorded.values["end_logits"][recorded.real])
+        found = open_model(directory, kind).model(recorded.packed())
+    if kind == "classification":
+        assert close(found, recorded.values["logits"])
+        return
+    for logits, name in zip(found, ("start_logits", "end_logits"), strict=True):
+        assert close(logits, recorded.values[name][recorded.real])
 
 
 @pytest.mark.parametrize("case", PRETRAINED)

@@ -20,7 +20,6 @@ from albert.tasks.answers import (
     best_answers,
     choose_threshold,
     never_answered,
-    normalize_answer,
     open_question_scores,
     span_exact_match,
     span_f1,
@@ -191,13 +190,6 @@ def word_overlap(gold, predicted):
     return 2 * precision * recall / (precision + recall)
 
 
-@given(st.text(max_size=30))
-def test_normalisation_is_idempotent_for_plain_words(text):
-    once = normalize_answer(text)
-    assert "  " not in once
-    assert once == once.strip()
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # SQuAD 2.0's scores by hand, and the threshold between answering and not.
 # Equality with the official script is in `test_official_scores.py`.
@@ -364,17 +356,3 @@ def test_sequences_are_cls_question_sep_context_sep(tokenizer):
         "contexts_in_several_windows": 0,
         "answers_not_aligned": 0,
     }
-
-
-def test_the_best_allowed_span_wins(tokenizer):
-    question = Example("q", "here", ("who", "old sailors sang of storms"))
-    features = span_features([question], tokenizer, 64, 16, 8)
-    n, offset = int(features.sequences.lengths[0]), features.windows[0].offset
-    starts, ends = np.zeros(n), np.zeros(n)
-    starts[0] = ends[0] = 99.0  # [CLS] is no answer
-    starts[offset + 2], ends[offset + 1] = 5.0, 9.0  # an end before its start is no answer
-    starts[offset + 1] = 3.0
-    rows = [np.stack([starts, ends], axis=1)]
-    best = best_answers([question], features, rows, max_answer_tokens=1)[0].candidates[0]
-    assert best.score == 12.0
-    assert (best.start, best.end) == tuple(features.character_spans[0][1])

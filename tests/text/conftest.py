@@ -5,25 +5,8 @@ import random
 import pytest
 
 SYLLABLES = [
-    "ba",
-    "ce",
-    "di",
-    "fo",
-    "gu",
-    "ha",
-    "le",
-    "mi",
-    "no",
-    "pu",
-    "ra",
-    "se",
-    "ti",
-    "vo",
-    "wu",
-    "ing",
-    "er",
-    "tion",
-]
+    "ba", "ce", "di", "fo", "gu", "ha", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "wu", "ing", "er", "tion",
+]  # fmt: skip
 SPECIAL_SENTENCES = [
     'He said: "It costs £3.50 (or €4,000), in 2010, not in 1999,"',
     "A state-of-the-art café – naïve, perhaps – opened at 12,5 o'clock.",

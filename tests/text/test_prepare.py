@@ -61,18 +61,6 @@ def prepared(corpus_file, tokenizer, tmp_path_factory):
     return output, report
 
 
-def test_the_output_does_not_depend_on_the_number_of_workers(prepared, corpus_file, tokenizer, tmp_path):
-    prepare(
-        [corpus_file],
-        tokenizer,
-        tmp_path / "data",
-        workers=2,
-        settings=PreparationSettings(held_out=0.2, shard_bytes=10_000),
-    )
-    assert content(tmp_path / "data") == content(prepared[0])
-    assert len(list((prepared[0] / "train").glob("*.bin"))) > 3
-
-
 def test_tokens_are_those_of_the_sentences(prepared, documents, tokenizer):
     directory, _ = prepared
     expected = {"train": [], "held_out": []}
@@ -240,14 +228,6 @@ def test_a_full_disk_names_the_file_and_what_is_kept(documents, tokenizer, tmp_p
     )
 
 
-def test_nothing_is_left_of_a_preparation_that_finished_nothing(tokenizer, tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text("broken\n")
-    with pytest.raises(DamagedData):
-        prepare([path], tokenizer, tmp_path / "data", workers=1)
-    assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
-
-
 def test_what_a_kill_after_the_last_moment_left_goes_with_the_next_command(corpus_file, tokenizer, tmp_path):
     """The corpus was whole, the work that it was made of half removed."""
     prepare([corpus_file], tokenizer, tmp_path / "data", workers=1)
@@ -283,11 +263,6 @@ def test_a_split_without_documents_is_missing(corpus_file, tokenizer, tmp_path):
     prepare([corpus_file], tokenizer, tmp_path / "data", PreparationSettings(held_out=0.0), workers=1)
     with pytest.raises(MissingInput, match="holds no held_out documents"):
         TokenCorpus.open(tmp_path / "data", "held_out")
-
-
-def test_what_is_no_prepared_corpus_is_missing(tmp_path):
-    with pytest.raises(MissingInput, match="albert prepare"):
-        TokenCorpus.open(tmp_path)
 
 
 @pytest.fixture

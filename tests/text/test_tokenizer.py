@@ -263,11 +263,6 @@ def test_the_sample_of_a_large_corpus_does_not_depend_on_its_order(documents):
     assert set(other) != set(sample)
 
 
-def test_a_vocabulary_larger_than_the_text_supports_names_the_largest(documents):
-    with pytest.raises(InvalidConfiguration, match=r"vocabulary of 90,000 pieces: .* supports [\d,]+ at most"):
-        train_tokenizer(documents, vocab_size=90_000)
-
-
 def test_a_vocabulary_smaller_than_the_characters_names_the_least(documents):
     with pytest.raises(InvalidConfiguration, match=r"characters of this text alone need \d+"):
         train_tokenizer(documents, vocab_size=20)

@@ -9,7 +9,7 @@ import pytest
 
 from albert.cli import data as command
 from albert.cli.data import prepare_main, tokenizer_main
-from albert.runtime.errors import CannotCreate, DamagedData, InvalidConfiguration, MissingInput, UsageError
+from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, UsageError
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -41,24 +41,6 @@ def test_text_becomes_a_vocabulary_and_a_corpus(corpus, tmp_path, capsys):
     assert "data [1] is ready" in said
     opened = TokenCorpus.open(data, "held_out")
     assert opened.tokenizer_fingerprint == load_tokenizer(words).fingerprint
-
-
-def test_an_existing_output_is_refused_before_any_work(corpus, tmp_path):
-    with pytest.raises(CannotCreate):
-        tokenizer_main(["train", str(corpus), "--output", str(tmp_path)])
-
-
-def test_a_refused_vocabulary_leaves_nothing_behind(corpus, tmp_path):
-    with pytest.raises(InvalidConfiguration, match="at most"):
-        tokenizer_main(["train", str(corpus), "--output", str(tmp_path / "words")])
-    assert [path.name for path in tmp_path.iterdir()] == ["my corpus"]
-
-
-@pytest.mark.parametrize("arguments", [["trian"], ["train", "--vocab-szie", "3"], ["train", "x"]])
-def test_what_is_not_understood_is_said_in_one_line(arguments):
-    with pytest.raises(UsageError) as error:
-        tokenizer_main(arguments)
-    assert "\n" not in str(error.value)
 
 
 def test_help_ends_with_an_example(capsys):

@@ -39,11 +39,11 @@ from albert.checkpoints.model_directory import (
     CARD_NAME,
     CONFIG_NAME,
     FINGERPRINT_KEY,
-    ModelCard,
     config_to_json,
     describe_model,
     open_model,
     refuse_foreign_tokenizer,
+    short_card,
     tokenizer_keys,
 )
 from albert.checkpoints.tensorflow import OneOutput, holds_tensorflow, read_albert_config, read_tensorflow_checkpoint
@@ -284,7 +284,9 @@ def _convert(
             pieces.save(directory)
         save_json(directory / CONFIG_NAME, content)
         write_tensors(directory / WEIGHTS_NAME, tensors)
-        write_text(directory / CARD_NAME, source.card or _card(output.name, source, parameters))
+        described = f"Converted from a {source.kind} by `albert convert`."
+        card = source.card or short_card(output.name, source.architecture, source.config, parameters, described)
+        write_text(directory / CARD_NAME, card)
         if source.directory is not None:
             copy_examples(source.directory, directory)
         # They are on the disk now: what is opened is the only copy in memory.
@@ -364,14 +366,3 @@ def _parameters(tensors: Mapping[str, Tensor]) -> dict[str, int]:
         parts = name.removeprefix(BACKBONE_PREFIX).split(".")
         count[_PARTS.get(parts[1], parts[0]) if parts[0] == "encoder" else parts[0]] += tensor.numel()
     return dict(count)
-
-
-def _card(name: str, source: ConversionSource, parameters: Mapping[str, int]) -> str:
-    return ModelCard(
-        name=name,
-        location="path/to/this/directory",
-        architecture=source.architecture,
-        attention_window=source.config.effective_window,
-        description=f"Converted from a {source.kind} by `albert convert`.",
-        parameters={**parameters, "all": sum(parameters.values())},
-    ).render()

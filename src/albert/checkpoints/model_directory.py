@@ -251,7 +251,13 @@ def write_model(
     content = config_to_json(config, named, dtype, labels_written(model), keys)
     save_json(directory / CONFIG_NAME, content)
     write_tensors(directory / WEIGHTS_NAME, tensors)
-    write_text(directory / CARD_NAME, card if card is not None else _short_card(final_name(directory), named, model))
+    if card is None:
+        counts: Counter[str] = Counter()
+        for name, tensor in model.named_parameters():
+            part, *inside = name.removeprefix(BACKBONE_PREFIX).split(".")
+            counts[" ".join((part, *inside[:1])) if part == "encoder" else part] += tensor.numel()
+        card = short_card(final_name(directory), named, config, counts)
+    write_text(directory / CARD_NAME, card)
 
 
 def save_model_directory(
@@ -386,18 +392,17 @@ def tokenizer_keys(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _short_card(name: str, architecture: str, model: nn.Module) -> str:
-    counts: Counter[str] = Counter()
-    for parameter, tensor in model.named_parameters():
-        part, *inside = parameter.removeprefix(BACKBONE_PREFIX).split(".")
-        counts[" ".join((part, *inside[:1])) if part == "encoder" else part] += tensor.numel()
-    parts = {**counts, "all": counts.total()}
+def short_card(
+    name: str, architecture: str, config: AlbertConfig, parameters: Mapping[str, int], description: str = ""
+) -> str:
+    """The card of a model of which no more is known than its configuration and its parameters, by parts."""
     return ModelCard(
         name=name,
         location="path/to/this/directory",
         architecture=architecture,
-        attention_window=_config_of(model).effective_window,
-        parameters=parts,
+        attention_window=config.effective_window,
+        description=description,
+        parameters={**parameters, "all": sum(parameters.values())},
     ).render()
 
 

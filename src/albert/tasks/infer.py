@@ -23,15 +23,17 @@ MOST_CLASSES = 200
 
 
 @dataclass(frozen=True)
-class KindFound:
-    """Why a kind was inferred, and what to say where it is wrong."""
+class Inferred:
+    """One thing that was inferred: what, the value found, why, and the flag that says otherwise."""
 
+    what: str
+    value: str
     why: str
     instead: str
 
 
-def kind_of_label(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, KindFound]:
-    """The kind of task that the values of two columns suggest.
+def kind_of_label(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str, str]:
+    """The kind of task that the values of two columns suggest, why, and what to say where it is wrong.
 
     Lists beside lists are tags of words; lists beside texts are several labels. Numbers are to be predicted when there
     are more than 20 different ones, and also fewer ones with fractions of which hardly any is there twice. All else is
@@ -41,27 +43,26 @@ def kind_of_label(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, Kin
     lists = [isinstance(row.fields.get(label), tuple) for row in rows if label in row.fields]
     if any(lists):
         if any(isinstance(row.fields.get(text), tuple) for row in rows):
-            found = KindFound(f"{text!r} and {label!r} hold lists", "--multi-label")
-            return "token-classification", found
-        return "multi-label", KindFound(f"{label!r} holds lists", "a column of one label a row")
+            return "token-classification", f"{text!r} and {label!r} hold lists", "--multi-label"
+        return "multi-label", f"{label!r} holds lists", "a column of one label a row"
     given = [value for row in rows if label in row.fields and (value := str(row.fields[label]).strip())]
     values = set(given)
     numbers = {number for value in values if (number := as_number(value)) is not None}
     many = f"{len(values):,} different values in {label!r}"
     if any(as_number(value) is None for value in values):
-        return "classification", KindFound(f"{many}, not all of them numbers", "--regression, --multi-label")
+        return "classification", f"{many}, not all of them numbers", "--regression, --multi-label"
     whole = all(number.is_integer() for number in numbers)
     repeated = len(given) >= 2 * len(values)
     if len(values) <= MANY_VALUES and (whole or repeated):
-        return "classification", KindFound(f"{many}, at most {MANY_VALUES}", "--regression, --multi-label")
+        return "classification", f"{many}, at most {MANY_VALUES}", "--regression, --multi-label"
     if not whole:
-        return "regression", KindFound(f"{many}, numbers with fractions", "--classes")
+        return "regression", f"{many}, numbers with fractions", "--classes"
     low, high = min(numbers), max(numbers)
     without_gaps = low in (0, 1) and high - low + 1 == len(numbers)
     if without_gaps and repeated and len(numbers) <= MOST_CLASSES:
         why = f"holds every whole number from {low:.0f} to {high:.0f}, which may be classes or numbers to predict"
         raise UsageError(f"column {label!r}", why, "say --classes or --regression")
-    return "regression", KindFound(f"{many}, whole numbers from {low:.0f} to {high:.0f}", "--classes")
+    return "regression", f"{many}, whole numbers from {low:.0f} to {high:.0f}", "--classes"
 
 
 def as_number(value: str) -> float | None:
@@ -147,16 +148,6 @@ TARGETS = ("label", "tags", "answer", "answer_start")
 """Columns that only tables with answers have."""
 
 
-@dataclass(frozen=True)
-class Inferred:
-    """One thing that was inferred: what, the value found, why, and the flag that says otherwise."""
-
-    what: str
-    value: str
-    why: str
-    instead: str
-
-
 def infer_task(
     asked: TableTask, rows: Rows, source: object, to_learn: bool = True
 ) -> tuple[TableTask, tuple[Inferred, ...]]:
@@ -166,8 +157,7 @@ def infer_task(
         to_learn: whether they are for training; others need no labels, and tell none.
     """
     columns = columns_of(rows)
-    task, kind = _with_kind(asked, rows.rows, columns, source)
-    found = [] if kind is None else [Inferred("task", str(task.kind), kind.why, kind.instead)]
+    task, found = _with_kind(asked, rows.rows, columns, source)
     assert task.kind is not None
     _check_columns(task, task.kind, columns, source, () if to_learn else TARGETS)
     if task.kind in ("classification", "multi-label", "token-classification"):
@@ -183,26 +173,25 @@ def infer_task(
 
 def _with_kind(
     asked: TableTask, rows: Sequence[Row], columns: tuple[str, ...], source: object
-) -> tuple[TableTask, KindFound | None]:
-    """The task with its kind, and why it is that; None where it was said."""
+) -> tuple[TableTask, list[Inferred]]:
     if asked.kind is not None:
-        return _with_tagged_columns(asked, columns), None
-    if asked.options is not None:
-        return replace(asked, kind="multiple-choice"), KindFound("options are named", "leave out --options")
-    if {"question", "context", "answer"} & set(asked.given_columns):
-        why = "a question, its context and an answer are named"
-        return replace(asked, kind="question-answering"), KindFound(why, "name --text and --label")
+        return _with_tagged_columns(asked, columns), []
     tagged = asked.given_columns == () and {WORDS, TAGS} <= set(columns)
-    if tagged or asked.words is not None or asked.tags is not None:
-        task = replace(asked, kind="token-classification")
-        return _with_tagged_columns(task, columns), KindFound("every word has a tag", "name --text and --label")
-    _need(asked, "classification", columns, source)
-    assert asked.text is not None and asked.label is not None
-    _check_columns(replace(asked, kind=None), "classification", columns, source)
-    kind, found = kind_of_label(rows, asked.text, asked.label)
-    if kind == "token-classification":
-        return replace(asked, kind=kind, words=asked.text, tags=asked.label, text=None, label=None), found
-    return replace(asked, kind=kind), found
+    if asked.options is not None:
+        kind, why, instead = "multiple-choice", "options are named", "leave out --options"
+    elif {"question", "context", "answer"} & set(asked.given_columns):
+        kind, why = "question-answering", "a question, its context and an answer are named"
+        instead = "name --text and --label"
+    elif tagged or asked.words is not None or asked.tags is not None:
+        kind, why, instead = "token-classification", "every word has a tag", "name --text and --label"
+    else:
+        _need(asked, "classification", columns, source)
+        assert asked.text is not None and asked.label is not None
+        _check_columns(asked, "classification", columns, source)
+        kind, why, instead = kind_of_label(rows, asked.text, asked.label)
+        if kind == "token-classification":
+            asked = replace(asked, words=asked.text, tags=asked.label, text=None, label=None)
+    return _with_tagged_columns(replace(asked, kind=kind), columns), [Inferred("task", kind, why, instead)]
 
 
 def _with_tagged_columns(task: TableTask, columns: tuple[str, ...]) -> TableTask:

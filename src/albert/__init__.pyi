@@ -95,7 +95,6 @@ def pretrain(
     device: Literal['auto', 'cpu', 'cuda'] = "auto",
     model: AlbertConfig | Mapping[str | os.PathLike[str], Any] = ...,
     sinusoidal_positions: float | None = ...,
-    equal_queries_and_keys: float | None = ...,
     sequences: SequenceRecipe | Mapping[str, Any] = ...,
     masking: MaskingRecipe | Mapping[str, Any] = ...,
     hard_examples: HardExamplesRecipe | Mapping[str, Any] = ...,

@@ -57,15 +57,3 @@ def test_a_seed_gives_the_same_model_and_sinusoids_change_positions_alone():
 def test_a_size_of_nothing_is_refused():
     with pytest.raises(InvalidConfiguration, match="sinusoidal_positions"):
         replace(RECIPE, sinusoidal_positions=0.0)
-
-
-def test_equal_queries_and_keys_score_a_token_s_like_as_asked_and_others_near_nothing(tiny_recipe):
-    model = untrained_model(replace(tiny_recipe, equal_queries_and_keys=3.0))
-    heads, inputs = tiny_recipe.model.num_attention_heads, torch.randn(4000, tiny_recipe.model.hidden_size)
-    inputs = torch.nn.functional.layer_norm(inputs, inputs.shape[1:])
-    block = model.albert.encoder.attentions[0]
-    assert torch.equal(block.query.weight, block.key.weight)
-    queries, keys = (part(inputs).detach().unflatten(1, (heads, -1)) for part in (block.query, block.key))
-    root = queries.shape[-1] ** 0.5
-    assert ((queries * keys).sum(-1) / root).mean() == pytest.approx(3.0, rel=0.25)
-    assert ((queries * keys.roll(1, 0)).sum(-1) / root).mean() == pytest.approx(0.0, abs=0.3)

@@ -104,10 +104,6 @@ class PretrainingRecipe:
     sinusoidal_positions: float | None = None
     """Begin the position embeddings as sinusoids of this root mean square, and learn them from there; None: random
     numbers, as in the paper. A small network finds neighbours sooner so (LOG.md)."""
-    equal_queries_and_keys: float | None = None
-    """Begin the key maps as copies of the query maps, drawn so wide that a token's score for its like is this number
-    on average: attention then finds words that occur twice from the start (after Trockman & Kolter, 2023). None: both
-    at random, as in the paper."""
     sequences: SequenceRecipe = field(default_factory=SequenceRecipe)
     """How the corpus is cut into sequences."""
     masking: MaskingRecipe = field(default_factory=MaskingRecipe)
@@ -223,7 +219,6 @@ class PretrainingRecipe:
             "max_minutes",
             "spike_deviations",
             "sinusoidal_positions",
-            "equal_queries_and_keys",
         ):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise InvalidConfiguration(name, f"is {getattr(self, name)}, a number above 0 is needed")

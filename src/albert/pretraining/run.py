@@ -1,6 +1,5 @@
 """`pretrain`: a prepared corpus and a recipe become a model directory."""
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ from torch.optim import Optimizer
 from albert.checkpoints.loading import WEIGHTS_NAME
 from albert.checkpoints.model_directory import ModelCard, save_model_directory, write_model
 from albert.model.albert import AlbertForPreTraining, set_dropout
-from albert.model.attention import AttentionBlock
 from albert.model.cost import count_parameters, pretraining_flops
 from albert.model.encoder import sinusoids
 from albert.optim.optimizer import build_optimizer
@@ -167,15 +165,6 @@ def untrained_model(recipe: PretrainingRecipe) -> AlbertForPreTraining:
         waves = sinusoids(len(positions), positions.shape[1], recipe.sinusoidal_positions)
         with torch.no_grad():
             positions.copy_(waves)
-    if recipe.equal_queries_and_keys is not None:
-        width, heads = recipe.model.hidden_size, recipe.model.num_attention_heads
-        # A normalised input has a squared length of H; a head adds up H / heads products and divides by their root.
-        deviation = math.sqrt(recipe.equal_queries_and_keys / (width * math.sqrt(width / heads)))
-        with torch.no_grad():
-            for block in model.albert.encoder.attentions:
-                assert isinstance(block, AttentionBlock)
-                block.query.weight.normal_(std=deviation)
-                block.key.weight.copy_(block.query.weight)
     return model
 
 

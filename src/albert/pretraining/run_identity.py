@@ -77,7 +77,6 @@ _SINCE_THE_FIRST_RUNS: dict[str, Any] = {
     "activation_checkpointing": False,
     "schedule.anneal": "steps",
     "schedule.decay_share": 1.0,
-    "equal_queries_and_keys": None,
 }
 """Values that mean what recipes without such a field meant: runs begun before it was there go on."""
 

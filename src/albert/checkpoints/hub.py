@@ -223,6 +223,13 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _REVISION = re.compile(r"(?!.*\.\.)\w[\w./@+-]*")
 
 
+def model_name(path_or_id: str, revision: str | None) -> str:
+    """A model's name in records and cards: a Hub id with its revision, or the last two parts of a path, which say
+    nothing of the machine."""
+    short = "/".join(Path(path_or_id).parts[-2:])
+    return f"{short}@{revision}" if revision else short
+
+
 def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
     """The directory of a model, fetched first when a Hub id is given.
 

@@ -365,6 +365,14 @@ class LoadingReport:
         lines += [f"{what}: {len(names)} ({_abridged(names)})" for what, names in findings if names]
         return [*lines, *self.notes]
 
+    @property
+    def not_used(self) -> str:
+        """A line on what the file holds besides, counted by head; empty where there is nothing."""
+        heads = Counter(name.split(".")[0] for name in self.unexpected)
+        return (
+            f"in the file, not used here: {', '.join(f'{n} of {head}' for head, n in heads.items())}" if heads else ""
+        )
+
     def warn_if_unverified(self) -> None:
         """Log, once a process and model, that there was no manifest; without a handler it is a line on stderr."""
         if not self.verified:

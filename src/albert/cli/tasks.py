@@ -33,7 +33,7 @@ from albert.tasks.task import Option, Pair, Published, QuestionInContext, Single
 
 
 def show_figures(console: Console, figures: Mapping[str, Any]) -> None:
-    """Print how a run learns, before it does; for the figures see `TaskRun.figures`."""
+    """Print how a run learns, before it does; for the figures see `LearningPlan.figures`."""
     factor = figures["rate_factor"]
     workers = f", {figures['workers']} workers" if figures["workers"] > 1 else ""
     why = "" if factor == 1 else f" ({factor:.3g} times the recipe's for H below {FULL_WIDTH})"

@@ -59,11 +59,13 @@ class PublishedSize:
     """A figure that somebody published.
 
     Args:
+        preset: the model that it is of.
         stated: as it is printed, in millions: "12M".
         counted: which of our counts it is, rounded; None when it is none of them.
         why: what else there is to say; where `counted` is None, why it differs.
     """
 
+    preset: str
     stated: str
     where: str
     counted: Counting | None
@@ -73,21 +75,28 @@ class PublishedSize:
     def millions(self) -> int:
         return int(self.stated.removesuffix("M"))
 
-    def exact(self, config: AlbertConfig) -> int:
-        """Our count of the same thing; of the model with its pooler where it is none of ours."""
+    @property
+    def exact(self) -> int:
+        """Our count of the same thing."""
+        return self.count(PRESETS[self.preset])
+
+    def count(self, config: AlbertConfig) -> int:
+        """The same of any model; with its pooler where the figure is none of our counts."""
         return count_parameters(config).by_part()[self.counted or "model"]
 
     @property
     def reason(self) -> str:
         """How to get from our count to the figure, or why one cannot."""
-        said = [COUNTINGS[self.counted]] if self.counted else []
-        return "; ".join([*said, *([self.why] if self.why else [])])
+        return "; ".join(part for part in (COUNTINGS[self.counted] if self.counted else None, self.why) if part)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("stated", "where", "exact", "reason")}
 
 
 _PUBLISHED = tomllib.loads((files("albert.experiments") / "published_sizes.toml").read_text(encoding="utf-8"))
 PUBLISHED_SIZES: dict[str, tuple[PublishedSize, ...]] = {
     preset: tuple(
-        PublishedSize(size["stated"], size["where"], size.get("counted"), size.get("why"))
+        PublishedSize(preset, size["stated"], size["where"], size.get("counted"), size.get("why"))
         for size in _PUBLISHED["size"]
         if preset in size["of"]
     )
@@ -203,16 +212,6 @@ PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatedSize:
-    """A published figure beside our count of the same thing, and how the two go together."""
-
-    stated: str
-    where: str
-    exact: int
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class SizeReport:
     """One architecture.
 
@@ -232,7 +231,7 @@ class SizeReport:
     remark: str | None
     parameters: ParameterCount
     transformers_parameters: int
-    published: list[StatedSize]
+    published: tuple[PublishedSize, ...]
     flops: FlopsPerToken
     memory: dict[tuple[str, str], ActivationMemory]
     training_state: int
@@ -249,7 +248,7 @@ class SizeReport:
             "differs_from_preset": {field: list(values) for field, values in self.differs.items()},
             "remark": self.remark,
             "parameters": {**self.parameters.by_part(), "transformers": self.transformers_parameters},
-            "published": [asdict(size) for size in self.published],
+            "published": [size.to_json() for size in self.published],
             "sequence_length": self.sequence_length,
             "flops_per_token": {
                 **asdict(self.flops),
@@ -275,7 +274,7 @@ def size_report(name: str, config: AlbertConfig, sequence_length: int | None = N
         remark=None if preset is None else REMARKS.get(preset),
         parameters=count_parameters(config),
         transformers_parameters=count_parameters(mapped).model,
-        published=[] if preset is None else _published(preset),
+        published=PUBLISHED_SIZES.get(preset or "", ()),
         flops=count_flops(config, length),
         memory={
             (device, precision): count_activation_memory(config, length, device=device, precision=precision)
@@ -283,13 +282,6 @@ def size_report(name: str, config: AlbertConfig, sequence_length: int | None = N
         },
         training_state=count_training_state(config),
     )
-
-
-def _published(preset: str) -> list[StatedSize]:
-    return [
-        StatedSize(stated=size.stated, where=size.where, exact=size.exact(PRESETS[preset]), reason=size.reason)
-        for size in PUBLISHED_SIZES.get(preset, [])
-    ]
 
 
 @dataclass(frozen=True, kw_only=True)

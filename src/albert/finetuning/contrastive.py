@@ -4,11 +4,10 @@ Each first text of a batch is to find its second one among the second texts of a
 divided by a temperature (InfoNCE; van den Oord et al. 2018, arXiv 1807.03748; the supervised loss of SimCSE, Gao et al.
 2021, arXiv 2104.08821; "MultipleNegativesRankingLoss" of sentence-transformers)."""
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +17,37 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import ModelCard, save_model_directory, weights_fingerprint, write_model
-from albert.finetuning.data import batch_members, pack_members
+from albert.checkpoints.model_directory import ModelCard, save_model_directory, write_model
+from albert.finetuning.data import arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.evaluation import Computing, model_outputs
 from albert.finetuning.model import Start, fit_length, start_model
+from albert.finetuning.objective import TrainingSetup
 from albert.finetuning.options import RecipeBasis, plan_learning
+from albert.finetuning.run import remove_needless, result_of_first_rank, train_by_plan
 from albert.finetuning.run_record import (
     RESULTS_NAME,
     FinetuningResult,
     FinetuningSettings,
     complete_run,
+    decisive_settings,
     optimizer_of,
     recorded_settings,
     refuse_another_run,
+    start_identity,
 )
 from albert.model.albert import PooledEncoder
 from albert.model.packing import PackedSequences
-from albert.optim.optimizer import build_optimizer
-from albert.optim.recipe import warmup_then_linear
 from albert.runtime.devices import describe_machine, finetuning_precision, pick_device
 from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.environment import world
 from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError
-from albert.runtime.files import remove_directory
-from albert.runtime.json_files import fingerprint_of, read_json_object, save_json, to_json
+from albert.runtime.json_files import fingerprint_of, save_json, to_json
 from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_table
 from albert.tasks.examples import Example, Sequences, text_features
 from albert.tasks.table_task import RecipeChanges, columns_of
 from albert.tasks.task import TaskRecipe
 from albert.text.tokenizer import Tokenizer
-from albert.training.logging import TrainingPlan
-from albert.training.loop import train
 from albert.training.run_folder import RunFolder
 from albert.training.update import Batch, Sums
 
@@ -161,6 +159,11 @@ class EncodedPairs:
     def __len__(self) -> int:
         return len(self.texts) // 2
 
+    @property
+    def fingerprint(self) -> str:
+        """Of all that is learnt from them."""
+        return arrays_fingerprint(self.sequences.tokens, self.sequences.starts, self.texts)
+
     def micro_batches(self, step: int, rank: int, world_size: int) -> list[PairBatch]:
         """One process's share of the batch of update number `step`."""
         members = batch_members(len(self), self.batch_size, self.seed, step)[rank::world_size]
@@ -254,13 +257,11 @@ def finetune_contrastive(
             "temperature": temperature,
             "settings": recorded_settings(settings),
         }
-        how = replace(settings, device="auto", workers=0, micro_batch_tokens=1, checkpoint_every=None)
         identity = {
-            "recipe": fingerprint_of({**record, "settings": recorded_settings(how)}),
-            "training data": _fingerprint(data),
-            "development set": _fingerprint(dev),
-            "initial weights": weights_fingerprint(started.model.state_dict()),
-            "tokenizer": started.tokenizer.fingerprint,
+            "recipe": fingerprint_of({**record, "settings": decisive_settings(settings)}),
+            "training data": data.fingerprint,
+            "development set": dev.fingerprint,
+            **start_identity(started),
         }
         if ranks.is_first:  # everything was read: bad input leaves no directory behind
             held.enter_context(run.locked())
@@ -289,33 +290,20 @@ def finetune_contrastive(
             assert isinstance(batch, PairBatch)
             return contrastive_loss(model(batch.packed), batch.texts, temperature)
 
-        before, optimizer = accuracy(), optimizer_of(settings, recipe)
-        result = train(
-            model,
-            build_optimizer(optimizer, model),
-            lambda step, _: warmup_then_linear(step, optimizer.learning_rate, plan.warmup_updates, plan.updates),
-            data,
-            loss,
-            TrainingPlan(
-                total_steps=plan.updates,
-                seed=settings.seed,
-                precision=precision,
-                evaluate_every=settings.evaluate_every,
-                checkpoint_every=settings.checkpoint_every,
-                keep_checkpoints=1,
-                workers=settings.workers,
-            ),
+        before = accuracy()
+        result = train_by_plan(
+            TrainingSetup(model, data, loss),
+            plan,
+            settings,
+            computing,
             run,
-            device=device,
             identity=identity,
             save_model=lambda place: write_model(place, encoder, started.tokenizer_directory, extra=extra),
-            evaluate=(lambda: {ACCURACY: accuracy()}) if settings.evaluate_every else None,
+            evaluate=lambda: {ACCURACY: accuracy()},
             description="Contrastive learning",
         )
         if not ranks.is_first:
-            wait_for_all(ranks)
-            report = read_json_object(output / RESULTS_NAME)
-            return FinetuningResult(report["scores"], report, run.model_path)
+            return result_of_first_rank(run, ranks)
         started_scoring = time.perf_counter()
         scores = {ACCURACY: accuracy()}
         learnt = result.steps * recipe.batch_size
@@ -359,14 +347,6 @@ def finetune_contrastive(
             replace=True,
         )
         save_json(output / RESULTS_NAME, report)
-        if run.checkpoints_path.is_dir():
-            remove_directory(run.checkpoints_path)
+        remove_needless(run)
         wait_for_all(ranks)
         return FinetuningResult(scores, report, run.model_path)
-
-
-def _fingerprint(data: EncodedPairs) -> str:
-    digest = hashlib.sha256()
-    for array in (data.sequences.tokens, data.sequences.starts, data.texts):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

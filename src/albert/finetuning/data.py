@@ -4,6 +4,7 @@ Which examples make up step n is a pure function of the seed and n. Every epoch 
 order; a batch that reaches the end of one epoch goes on with the next. The batch of a step is dealt to the ranks in
 turn and cut into micro-batches of so many tokens, sorted by length, without padding."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -113,6 +114,14 @@ class TaskBatches:
         packed = pack_members(self.sequences, self.sequences_of(members))
         targets = self.targets[self.sequences.places(members) if self.per_token else members]
         return TaskBatch(packed, torch.from_numpy(targets), self.term)
+
+
+def arrays_fingerprint(*arrays: np.ndarray, about: str = "") -> str:
+    """SHA-256 over a text and the bytes of arrays."""
+    digest = hashlib.sha256(about.encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def pack_members(sequences: Sequences, members: np.ndarray) -> PackedSequences:

@@ -65,36 +65,28 @@ class Decisions:
 
 
 def decided_labels(
-    examples: Sequence[Example], target: Choice | Option, gold: np.ndarray, probabilities: np.ndarray
+    examples: Sequence[Example], target: Choice | Option | Labels, gold: np.ndarray, probabilities: np.ndarray
 ) -> Decisions:
-    """The likeliest label, or option: probabilities are [examples, labels], in the task's order."""
-    names = target.labels if isinstance(target, Choice) else target.options
-    predicted = probabilities.argmax(axis=1)
+    """The likeliest label or option, or of several labels every one that is likelier true than not.
+
+    Args:
+        gold: label ids [examples], or which labels are true [examples, labels].
+        probabilities: [examples, labels], in the task's order.
+    """
+    names = np.array(target.options if isinstance(target, Option) else target.labels, object)
+    several = isinstance(target, Labels)
+    predicted = probabilities >= LIKELY if several else probabilities.argmax(axis=1)
+    gold = gold > 0 if several else gold
+
+    def named(labels: Any) -> Any:
+        return names[labels].tolist() if several else names[int(labels)]
+
     entries = [
         {
             "id": example.identifier,
-            "prediction": names[choice],
-            "gold": None if example.target is None else names[int(right)],
+            "prediction": named(said),
+            "gold": None if example.target is None else named(true),
             "probabilities": dict(zip(names, map(float, row), strict=True)),
-        }
-        for example, choice, right, row in zip(examples, predicted, gold, probabilities, strict=True)
-    ]
-    return Decisions(gold, predicted, entries)
-
-
-def decided_label_sets(
-    examples: Sequence[Example], target: Labels, gold: np.ndarray, probabilities: np.ndarray
-) -> Decisions:
-    """Every label that is likelier true than not: probabilities are [examples, labels], in the task's order."""
-    predicted = probabilities >= LIKELY
-    gold = gold > 0
-    names = np.array(target.labels, object)
-    entries = [
-        {
-            "id": example.identifier,
-            "prediction": names[said].tolist(),
-            "gold": None if example.target is None else names[true].tolist(),
-            "probabilities": dict(zip(target.labels, map(float, row), strict=True)),
         }
         for example, said, true, row in zip(examples, predicted, gold, probabilities, strict=True)
     ]
@@ -347,8 +339,6 @@ def _decisions(
         assert isinstance(target, Tags)
         return decided_tags(examples, target, features.words.by_sentence(predicted)), None
     assert not isinstance(target, Tags)
-    if isinstance(target, Labels):
-        return decided_label_sets(examples, target, features.targets, predicted), None
     if isinstance(target, Score):
         return decided_numbers(examples, features.targets, predicted), None
     return decided_labels(examples, target, features.targets, predicted), None

@@ -2,7 +2,6 @@
 
 `start_model` builds it, `open_for_task` opens a fine-tuned model to answer a task."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from albert.checkpoints.hub import find_model
+from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.huggingface import Kind, build_model, kind_of
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import OpenedModel, open_model, read_config, tokenizer_of
@@ -191,7 +190,7 @@ def start_model(
         model.load_state_dict(result.tensors)
         changed, trained = result.notes, result.trained_positions
     if start.keep_head:
-        changed = (*changed, f"the head of {_source(start)} is kept")
+        changed = (*changed, f"the head of {model_name(start.model, start.revision)} is kept")
     notes = (*_loading_notes(opened.loading_report), *changed)
     if trained is not None and trained < min(recipe.max_length, config.max_position_embeddings):
         notes += (f"positions from {trained} on were never trained: --extend-positions makes them of the others",)
@@ -200,7 +199,7 @@ def start_model(
         config=config,
         tokenizer=tokenizer,
         tokenizer_directory=opened.directory,
-        source=_source(start),
+        source=model_name(start.model, start.revision),
         changes=start.changes.asked() | ({"keep_head": True} if start.keep_head else {}),
         changed=changed,
         trained_positions=trained,
@@ -241,21 +240,10 @@ def _open(start: PretrainedEncoder, target: Target | None, recipe: TaskRecipe, p
     return opened
 
 
-def _source(start: PretrainedEncoder) -> str:
-    """A Hub id with its revision, or the last two parts of a path: a card tells what, not where on which machine."""
-    short = "/".join(Path(start.model).parts[-2:])
-    return f"{short}@{start.revision}" if start.revision else short
-
-
 def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
     state = "checked against its manifest" if report.verified else "unverified: it has no manifest"
-    lines = [f"{report.source}: {state}"]
-    if report.newly_initialised:
-        lines.append("new, drawn at random: " + ", ".join(report.newly_initialised))
-    if report.unexpected:
-        heads = Counter(name.split(".")[0] for name in report.unexpected)
-        lines.append("in the file, not used here: " + ", ".join(f"{n} of {head}" for head, n in heads.items()))
-    return (*lines, *report.notes)
+    new = f"new, drawn at random: {', '.join(report.newly_initialised)}" if report.newly_initialised else ""
+    return (f"{report.source}: {state}", *filter(None, (new, report.not_used)), *report.notes)
 
 
 def head_kind(target: Target | None, pairs: PairEncoding = "together") -> Kind:

@@ -1,9 +1,7 @@
 """What a fine-tuned model learns from: the loss of each kind of task, a teacher (distillation), a frozen encoder."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,8 +9,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from albert.checkpoints.hub import model_name
 from albert.checkpoints.model_directory import weights_fingerprint
-from albert.finetuning.data import PreparedSplit, TaskBatch, TaskBatches, encode_split, pack_members, split_by_tokens
+from albert.finetuning.data import (
+    PreparedSplit,
+    TaskBatch,
+    TaskBatches,
+    arrays_fingerprint,
+    encode_split,
+    pack_members,
+    split_by_tokens,
+)
 from albert.finetuning.evaluation import Computing, model_outputs
 from albert.finetuning.model import MultiExitModel, OpenedForTask, exit_weights, open_for_task
 from albert.model.albert import (
@@ -58,9 +65,8 @@ class Distillation:
 
     @property
     def source(self) -> str:
-        """The teacher for a record: the last two parts of a path, or a Hub id with its revision."""
-        short = "/".join(Path(self.teacher).parts[-2:])
-        return f"{short}@{self.revision}" if self.revision else short
+        """The teacher for a record; see `model_name`."""
+        return model_name(self.teacher, self.revision)
 
 
 TeacherLogits = dict[str, Float[np.ndarray, "examples outputs"]]
@@ -94,10 +100,8 @@ class Teacher:
 
     def _question(self, computing: Computing) -> str:
         sequences = self.split.features.sequences
-        digest = hashlib.sha256(f"{self.fingerprint} {computing.precision} {self.opened.label_columns}".encode())
-        for array in (sequences.tokens, sequences.starts, sequences.first_lengths):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        about = f"{self.fingerprint} {computing.precision} {self.opened.label_columns}"
+        return arrays_fingerprint(sequences.tokens, sequences.starts, sequences.first_lengths, about=about)
 
     def _asked(self, computing: Computing) -> Float[np.ndarray, "examples outputs"]:
         features, columns = self.split.features, self.opened.label_columns

@@ -134,7 +134,7 @@ class TaskRun:
         finished = complete_run(self.run.path, self.run.model_path, identity)
         if finished is not None:
             if self.ranks.is_first:
-                self._remove_needless()  # which the call that finished it may not have lived to do
+                remove_needless(self.run)  # which the call that finished it may not have lived to do
             return finished
         self.model.to(self.computing.device)
         best = None
@@ -167,12 +167,23 @@ class TaskRun:
             distillation=self.settings.distillation,
         )
         if self.announce is not None and self.ranks.is_first:
-            self.announce(self.figures)
-        training = self._train(way, identity, evaluate)
+            rate = optimizer_of(self.settings, self.recipe).learning_rate
+            device, precision = self.computing.device.type, self.computing.precision
+            self.announce(self.plan.figures(rate, precision, device, self.batches.workers))
+        training = train_by_plan(
+            way,
+            self.plan,
+            self.settings,
+            self.computing,
+            self.run,
+            identity=identity,
+            save_model=self._save,
+            evaluate=evaluate,
+            description=f"Fine-tuning on {self.task.title}",
+            compute_workers=self.batches.workers,
+        )
         if not self.ranks.is_first:
-            wait_for_all(self.ranks)
-            report = read_json_object(self.run.path / RESULTS_NAME)
-            return FinetuningResult(report["scores"], report, self.run.model_path)
+            return result_of_first_rank(self.run, self.ranks)
         if best is not None:
             self.model.load_state_dict(best.tensors(self.task.target, self.settings.encode_pairs or "together"))
             latest.clear()
@@ -201,12 +212,6 @@ class TaskRun:
         wait_for_all(self.ranks)
         return FinetuningResult(evaluation.scores, report, self.run.model_path)
 
-    @property
-    def figures(self) -> dict[str, Any]:
-        """How the run learns; see `LearningPlan.figures`."""
-        rate = optimizer_of(self.settings, self.recipe).learning_rate
-        return self.plan.figures(rate, self.computing.precision, self.computing.device.type, self.batches.workers)
-
     def _linear_baseline(self) -> dict[str, Any] | None:
         """What a linear model reaches on the same rows, as plain values; None where the task has none."""
         if not self.dev_split.labelled:
@@ -228,35 +233,6 @@ class TaskRun:
         assert isinstance(answers, list)
         held = self.held_out.examples
         return threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
-
-    def _train(
-        self, way: TrainingSetup, identity: dict[str, str], evaluate: Callable[[], dict[str, float]]
-    ) -> TrainingResult:
-        settings, steps, warmup = self.settings, self.plan.updates, self.plan.warmup_updates
-        optimizer = optimizer_of(settings, self.recipe)
-        return train(
-            way.module,
-            build_optimizer(optimizer, way.module),
-            lambda step, _: warmup_then_linear(step, optimizer.learning_rate, warmup, steps),
-            way.source,
-            way.objective,
-            TrainingPlan(
-                total_steps=steps,
-                seed=settings.seed,
-                precision=self.computing.precision,
-                evaluate_every=settings.evaluation_interval,
-                checkpoint_every=settings.checkpoint_every,
-                keep_checkpoints=1,
-                workers=settings.workers,
-            ),
-            self.run,
-            device=self.computing.device,
-            identity=identity,
-            save_model=self._save,
-            evaluate=evaluate if settings.evaluation_interval else None,
-            description=f"Fine-tuning on {self.task.title}",
-            compute_workers=self.batches.workers,
-        )
 
     def _save(self, directory: Path) -> None:
         """Write the model as it stands while it learns, for others to open."""
@@ -298,13 +274,55 @@ class TaskRun:
             replace=True,
         )
         save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
-        self._remove_needless()
+        remove_needless(self.run)
 
-    def _remove_needless(self) -> None:
-        """What only served to go on, or to choose the model."""
-        for needless in (self.run.checkpoints_path, self.run.path / "best"):
-            if needless.is_dir():
-                remove_directory(needless)
+
+def train_by_plan(
+    setup: TrainingSetup,
+    plan: LearningPlan,
+    settings: FinetuningSettings,
+    computing: Computing,
+    run: RunFolder,
+    *,
+    evaluate: Callable[[], dict[str, float]],
+    **options: Any,
+) -> TrainingResult:
+    """Train as planned: the rate rises, then falls linearly; for the rest see `training.loop.train`."""
+    optimizer = optimizer_of(settings, plan.recipe)
+    return train(
+        setup.module,
+        build_optimizer(optimizer, setup.module),
+        lambda step, _: warmup_then_linear(step, optimizer.learning_rate, plan.warmup_updates, plan.updates),
+        setup.source,
+        setup.objective,
+        TrainingPlan(
+            total_steps=plan.updates,
+            seed=settings.seed,
+            precision=computing.precision,
+            evaluate_every=settings.evaluation_interval,
+            checkpoint_every=settings.checkpoint_every,
+            keep_checkpoints=1,
+            workers=settings.workers,
+        ),
+        run,
+        device=computing.device,
+        evaluate=evaluate if settings.evaluation_interval else None,
+        **options,
+    )
+
+
+def result_of_first_rank(run: RunFolder, ranks: Ranks) -> FinetuningResult:
+    """What the first rank wrote, for the others, which wait for it."""
+    wait_for_all(ranks)
+    report = read_json_object(run.path / RESULTS_NAME)
+    return FinetuningResult(report["scores"], report, run.model_path)
+
+
+def remove_needless(run: RunFolder) -> None:
+    """Remove what only served to go on, or to choose the model."""
+    for needless in (run.checkpoints_path, run.path / "best"):
+        if needless.is_dir():
+            remove_directory(needless)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -383,7 +401,7 @@ def finetune(
             that nothing is. For the defaults see `learning_plan`.
         teacher_logits: of earlier runs, which are not computed again; those of this run's teacher are
             added.
-        announce: told rate, batch size, epochs, updates and length before the first update; see `TaskRun.figures`.
+        announce: told rate, batch size, epochs, updates and length before the first update; see `LearningPlan.figures`.
 
     Raises:
         MissingInput, DamagedData: the model or the data cannot be read.

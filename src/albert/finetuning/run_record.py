@@ -7,12 +7,11 @@ from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from albert.checkpoints.huggingface import ARCHITECTURES
 from albert.checkpoints.model_directory import ModelCard, open_model, weights_fingerprint
-from albert.finetuning.data import PreparedSplit, TaskBatches
+from albert.finetuning.data import PreparedSplit, TaskBatches, arrays_fingerprint
 from albert.finetuning.evaluation import Evaluation
 from albert.finetuning.model import Exits, StartedModel, head_kind, n_outputs
 from albert.finetuning.objective import Distillation, Teacher
@@ -228,6 +227,11 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     return decisive(values, (), _SINCE_THE_FIRST_RUNS)
 
 
+def decisive_settings(settings: FinetuningSettings) -> dict[str, Any]:
+    """Settings as plain values, with one value for those that change no result."""
+    return recorded_settings(replace(settings, device="auto", workers=0, micro_batch_tokens=1, checkpoint_every=None))
+
+
 def refuse_another_run(run: RunFolder, record: dict[str, Any]) -> None:
     """See to it that a directory in use holds this very run, before anything in it is touched.
 
@@ -259,16 +263,21 @@ def run_identity(
 ) -> dict[str, str]:
     """Fingerprints of all that decides the result: how, from what, and from which weights is learnt, and what it is
     scored on."""
-    data = hashlib.sha256()
-    for array in (batches.sequences.tokens, batches.sequences.starts, batches.targets):
-        data.update(np.ascontiguousarray(array).tobytes())
+    sequences = batches.sequences
     return {
         "recipe": recipe_fingerprint(task.target, started.changes, recipe, settings),
-        "training data": data.hexdigest(),
+        "training data": arrays_fingerprint(sequences.tokens, sequences.starts, batches.targets),
         "development set": examples_fingerprint(dev_split.examples),
+        **start_identity(started),
+        **({} if teacher is None else {"teacher": teacher.fingerprint}),
+    }
+
+
+def start_identity(started: StartedModel) -> dict[str, str]:
+    """Fingerprints of what a run starts from."""
+    return {
         "initial weights": weights_fingerprint(started.model.state_dict()),
         "tokenizer": started.tokenizer.fingerprint,
-        **({} if teacher is None else {"teacher": teacher.fingerprint}),
     }
 
 
@@ -276,8 +285,7 @@ def recipe_fingerprint(
     target: Target, changes: Mapping[str, Any], recipe: TaskRecipe, settings: FinetuningSettings
 ) -> str:
     """A hash of how is learnt: the same wherever it is computed."""
-    how = replace(settings, device="auto", workers=0, micro_batch_tokens=1, checkpoint_every=None)
-    chosen = {"recipe": to_json(recipe), "settings": recorded_settings(how), "target": to_json(target)}
+    chosen = {"recipe": to_json(recipe), "settings": decisive_settings(settings), "target": to_json(target)}
     return fingerprint_of(chosen | ({"changes": dict(changes)} if changes else {}))
 
 

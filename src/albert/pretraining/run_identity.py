@@ -3,7 +3,6 @@
 Starting from a trained model (`Init`) is here too: weights only, in the recipe's architecture and the corpus's pieces.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import torch
 
-from albert.checkpoints.hub import find_model
+from albert.checkpoints.hub import find_model, model_name
 from albert.checkpoints.model_directory import (
     FINGERPRINT_KEY,
     OpenedModel,
@@ -219,11 +218,9 @@ def warm_start_for_pretraining(
     report = opened.loading_report
     drawn = [*report.newly_initialised, *result.drawn]
     notes += [*result.notes, *([f"new, drawn at random: {', '.join(drawn)}"] if drawn else [])]
-    if report.unexpected:
-        heads = Counter(name.split(".")[0] for name in report.unexpected)
-        notes.append("in the file, not used here: " + ", ".join(f"{n} of {head}" for head, n in heads.items()))
+    notes += filter(None, [report.not_used])
     return StartRecord(
-        source=_name(init),
+        source=model_name(init.model, init.revision),
         weights=weights,
         tokenizer=tokenizer,
         extend_positions=init.extend_positions,
@@ -267,12 +264,6 @@ def _origins(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[Piec
         remedy = "prepare the corpus with the model's tokenizer, or let --resize-vocabulary match the pieces"
         raise InvalidConfiguration(init.model, why, remedy)
     return pieces_by_text(old, opened.config.vocab_size, new), old.fingerprint
-
-
-def _name(init: Init) -> str:
-    """A Hub id with its revision, or the last two parts of a path: a card tells what, not where on which machine."""
-    short = "/".join(Path(init.model).parts[-2:])
-    return f"{short}@{init.revision}" if init.revision else short
 
 
 # --------------------------------------------------------------------------------------------------------------------

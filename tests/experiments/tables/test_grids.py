@@ -67,7 +67,7 @@ def test_at_the_papers_scale_parameters_are_those_of_its_tables():
             assert ours == theirs, (table, row.name)
             for size in PUBLISHED_SIZES[row.preset]:
                 if size.counted is not None and size.stated.endswith("M"):
-                    exact = size.exact(row.arm.recipe.model)
+                    exact = size.count(row.arm.recipe.model)
                     assert round(exact / 1e6) == size.millions
                     counted += 1
     assert counted > 40

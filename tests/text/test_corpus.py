@@ -16,7 +16,7 @@ import pytest
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput, UsageError
 from albert.text import corpus as corpus_module
 from albert.text.corpus import find_corpus_files, read_corpus, read_files
-from albert.text.readers import CorpusReport, Document, Reading, open_corpus_file
+from albert.text.readers import CorpusReport, Reading, open_corpus_file
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which files a corpus consists of, each read once, in order; and the account of what was read.
@@ -559,7 +559,7 @@ def test_a_new_format_is_one_entry(tmp_path, monkeypatch):
 
     def read_upper(file, reading, report, reached):
         with open_corpus_file(file) as (content, _):
-            yield Document(content.read().decode().upper(), file.name)
+            yield "", content.read().upper()
 
     monkeypatch.setattr(corpus_module, "read_upper", read_upper, raising=False)
     monkeypatch.setitem(

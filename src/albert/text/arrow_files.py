@@ -27,15 +27,12 @@ from albert.runtime.json_files import read_json_object
 from albert.runtime.manifest import open_input
 from albert.text.corpus import HUB
 from albert.text.readers import (
-    NULL,
     CorpusFile,
     CorpusReport,
-    Document,
     Reading,
     Record,
+    Values,
     changed,
-    decode,
-    documents_of,
     open_corpus_file,
     similar_name,
     size_and_time,
@@ -64,24 +61,17 @@ def check_column(source: object, columns: Sequence[str], name: str) -> None:
         raise DamagedData(source, f"has no column {name!r}", similar_name(name, columns))
 
 
-def documents_of_column(
-    column: pa.Array | pa.ChunkedArray, first_row: int, path: object, name: str, reading: Reading, report: CorpusReport
-) -> Iterator[Document]:
-    """The documents of some rows."""
+def _values(column: pa.Array | pa.ChunkedArray, first_row: int, path: object, reading: Reading) -> Values:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not any(is_text(kind) for is_text in TEXT_TYPES):
         why = f"column {reading.text_field!r} is {column.type}, text is expected"
         raise DamagedData(path, why, "name another with --text-field")
     for row, data in enumerate(column.cast(pa.large_binary()).to_pylist(), start=first_row):
-        if data is None:
-            report.drop(NULL, 0)
-            continue
         try:
-            text = data.decode("utf-8")
+            value = data if data is None else data.decode("utf-8")
         except UnicodeDecodeError:
-            text = decode(data, f"{path}:{row}", 0, reading, report)
-        if text is not None:
-            yield from documents_of(text, f"{name}:{row}", reading, report)
+            value = data
+        yield f":{row}", value
 
 
 def explained(error: Exception, path: object, kind: str) -> AlbertError:
@@ -97,14 +87,12 @@ def explained(error: Exception, path: object, kind: str) -> AlbertError:
 # Parquet files: one column of a corpus, or all columns of a table.
 
 
-def read_parquet(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> Iterator[Document]:
-    """The documents of a Parquet file (see `albert.text.readers.Reader`); null is no document."""
+def read_parquet(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
+    """The documents of a Parquet file (see `albert.text.readers.Reader`)."""
     row = 0
     for batch, opened in _parquet_batches(file, file.path, ROWS_AT_A_TIME, reading.text_field):
         reached(file.size * (row + batch.num_rows) // opened.metadata.num_rows)
-        yield from documents_of_column(batch.column(0), row + 1, file.path, file.name, reading, report)
+        yield from _values(batch.column(0), row + 1, file.path, reading)
         row += batch.num_rows
 
 
@@ -173,11 +161,11 @@ FILES_OF_DATASETS = ("arrow", "csv", "json", "parquet", "text")
 
 def read_hub_dataset(
     file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> Iterator[Document]:
-    """The documents of a data set of the Hub (see `albert.text.readers.Reader`); null is no document."""
+) -> Values:
+    """The documents of a data set of the Hub (see `albert.text.readers.Reader`)."""
     row = 0
     for column in _hub_batches(file, reading, report):
-        yield from documents_of_column(column, row + 1, file.name, file.name, reading, report)
+        yield from _values(column, row + 1, file.name, reading)
         row += len(column)
     reached(file.size)
 
@@ -230,13 +218,13 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 def read_saved_dataset(
     file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> Iterator[Document]:
-    """The documents of a saved data set (see `albert.text.readers.Reader`); null is no document."""
+) -> Values:
+    """The documents of a saved data set (see `albert.text.readers.Reader`)."""
     row = behind = 0
     for part in _parts(file.path):
         for column, place in _saved_batches(part, reading):
             reached(behind + place)
-            yield from documents_of_column(column, row + 1, file.path, file.name, reading, report)
+            yield from _values(column, row + 1, file.path, reading)
             row += len(column)
         behind += part.stat().st_size
     if size_and_time(file.path) != (file.size, file.modified):

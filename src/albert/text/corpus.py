@@ -18,7 +18,6 @@ from albert.runtime.progress import Position
 from albert.text.readers import (
     AFTER_LONE_RETURN,
     EMPTY,
-    NULL,
     ONE_A_LINE,
     PACKINGS,
     CorpusFile,
@@ -28,6 +27,7 @@ from albert.text.readers import (
     Reader,
     Reading,
     SourceCounts,
+    Values,
     decode,
     decode_from_file,
     documents_of,
@@ -277,12 +277,13 @@ def read_files(
         position = Position(advance)
         module, _, function = FORMATS[file.kind].reader.partition(":")
         read: Reader = getattr(load_by_name(module, FORMATS[file.kind].extra), function)
-        for document in read(file, reading, report, position.reached):
-            if not document.text or document.text.isspace():
-                report.drop(EMPTY, size_in_bytes(document.text))
-                continue
-            report.use(document.text)
-            yield document
+        for place, value in read(file, reading, report, position.reached):
+            for document in documents_of(value, place, file, reading, report):
+                if not document.text or document.text.isspace():
+                    report.drop(EMPTY, size_in_bytes(document.text))
+                    continue
+                report.use(document.text)
+                yield document
         position.reached(file.size)
         after = report.documents_in, report.bytes_in, report.documents, report.bytes
         sources.append(SourceCounts(file.name, file.size, *(b - a for a, b in zip(before, after, strict=True))))
@@ -309,9 +310,7 @@ class Stretch:
     part: int = 1
 
 
-def read_plain_text(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> Iterator[Document]:
+def read_plain_text(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
     """The documents of a text file (see `albert.text.readers.Reader`)."""
     divide = {"file": _whole, "blank-line": _blocks, "line": _filled_lines}[reading.documents]
     with open_corpus_file(file) as (content, raw):
@@ -320,7 +319,7 @@ def read_plain_text(
             report.cuts += stretch.part > 1
             if text is not None:
                 line = "" if reading.documents == "file" else f":{stretch.line}"
-                yield Document(text, file.name + line + (f"#{stretch.part}" if stretch.part > 1 else ""))
+                yield line + (f"#{stretch.part}" if stretch.part > 1 else ""), text
             reached(raw.tell())
 
 
@@ -384,9 +383,7 @@ def _lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:
 # A header names the columns; every row is a document.
 
 
-def read_delimited(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> Iterator[Document]:
+def read_delimited(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
     """The documents of a table (see `albert.text.readers.Reader`)."""
     with open_corpus_file(file) as (content, raw):
         rows = (quoted_rows if file.kind == "CSV" else unquoted_rows)(content, file.path, reading.max_record_bytes)
@@ -398,9 +395,7 @@ def read_delimited(
                 continue
             if len(fields) != columns:
                 raise DamagedData(place, f"has {len(fields)} fields where the header has {columns}")
-            text = decode(fields[column], place, 0, reading, report)
-            if text is not None:
-                yield from documents_of(text, f"{file.name}:{line}", reading, report)
+            yield f":{line}", fields[column]
             reached(raw.tell())
 
 
@@ -418,9 +413,7 @@ def _column(header: list[bytes], file: CorpusFile, place: str, name: str) -> int
     raise DamagedData(place, f"has no column {name!r}", similar_name(name, names))
 
 
-def read_json_lines(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> Iterator[Document]:
+def read_json_lines(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
     """The documents of a file of JSON lines (see `albert.text.readers.Reader`)."""
     offset, limit = 0, reading.max_record_bytes
     with open_corpus_file(file) as (content, raw):
@@ -430,19 +423,11 @@ def read_json_lines(
             offset += len(line)
             if text is None or not text or text.isspace():
                 continue  # an empty line between records is no record
-            value = _field(text, reading.text_field, place)
-            if value is None:
-                report.drop(NULL, 0)
-            else:
-                yield from documents_of(repair(value, report), f"{file.name}:{number}", reading, report)
+            record, name = json_object(text, place), reading.text_field
+            if name not in record:
+                raise DamagedData(place, f"has no field {name!r}", similar_name(name, record))
+            value = record[name]
+            if value is not None and not isinstance(value, str):
+                raise DamagedData(place, f"field {name!r} is {type(value).__name__}, text is expected")
+            yield f":{number}", value if value is None else repair(value, report)
             reached(raw.tell())
-
-
-def _field(line: str, name: str, place: str) -> str | None:
-    record = json_object(line, place)
-    if name not in record:
-        raise DamagedData(place, f"has no field {name!r}", similar_name(name, record))
-    value = record[name]
-    if value is not None and not isinstance(value, str):
-        raise DamagedData(place, f"field {name!r} is {type(value).__name__}, text is expected")
-    return value

@@ -184,17 +184,24 @@ def add_counts(total: Any, part: Any) -> None:
             setattr(total, each.name, value + more)
 
 
+Values = Iterator[tuple[str, str | bytes | None]]
+"""The documents of a file as it holds them: where each stands (":12", "" of the file as a whole), and its text, in
+UTF-8 if it was not decoded yet, or null."""
+
+
 @runtime_checkable
 class Reader(Protocol):
-    """What the module of every kind of file offers as `read`."""
+    """What reads a kind of file."""
 
     def __call__(
         self, file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-    ) -> Iterator[Document]:
+    ) -> Values:
         """The documents of a file in their order; those without text included.
 
         Args:
-            report: to count what is dropped or noted here; documents that are yielded are counted by the caller.
+            report: to count what is dropped or noted here; what is yielded is decoded, divided and counted by
+                `albert.text.corpus.read_files`.
+            reached: to be told the place in the file, in bytes.
 
         Raises:
             MissingInput: it cannot be read.
@@ -297,9 +304,18 @@ def place_to_cut(data: bytes, limit: int) -> int:
     return starts[0] if starts else limit
 
 
-def documents_of(text: str, source: str, reading: Reading, report: CorpusReport) -> Iterator[Document]:
-    """A document, or its pieces if it is longer than `reading.max_document_bytes`."""
-    limit = reading.max_document_bytes
+def documents_of(
+    value: str | bytes | None, place: str, file: CorpusFile, reading: Reading, report: CorpusReport
+) -> Iterator[Document]:
+    """The document that a value is, or its pieces if it is longer than `reading.max_document_bytes`; null is none."""
+    if value is None:
+        report.drop(NULL, 0)
+        return
+    subject = file.name if file.kind == "Hub dataset" else file.path
+    text = value if isinstance(value, str) else decode(value, f"{subject}{place}", 0, reading, report)
+    if text is None:
+        return
+    source, limit = file.name + place, reading.max_document_bytes
     if len(text) <= limit // 4 or size_in_bytes(text) <= limit:
         yield Document(text, source)
         return

@@ -18,9 +18,8 @@ from albert.text.readers import (
     CHUNK,
     CorpusFile,
     CorpusReport,
-    Document,
     Reading,
-    documents_of,
+    Values,
     open_corpus_file,
     size_in_bytes,
 )
@@ -124,9 +123,7 @@ REDIRECT, OTHER_NAMESPACE, NO_WIKITEXT, MARKUP = "redirect", "not an article", "
 _FILE, _CATEGORY, _MEDIA = "6", "14", "-2"
 
 
-def read(
-    file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-) -> Iterator[Document]:
+def read(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
     """The articles of a dump (see `albert.text.readers.Reader`); the source of each ends with its title."""
     namespaces: set[str] = set(FILES_AND_CATEGORIES)
     with open_corpus_file(file) as (content, raw):
@@ -135,7 +132,7 @@ def read(
             if name == "namespace" and element.get("key") in (_FILE, _CATEGORY, _MEDIA):
                 namespaces.add((element.text or "").lower())
             elif name == "page":
-                yield from _article(element, namespaces, file, reading, report)
+                yield from _article(element, namespaces, file, report)
                 reached(raw.tell())
 
 
@@ -165,9 +162,7 @@ def _elements(read_bytes: Callable[[int], bytes], file: CorpusFile, limit: int) 
         raise DamagedData(file.path, f"damaged XML ({error})", "fetch it again") from error
 
 
-def _article(
-    page: Element, namespaces: set[str], file: CorpusFile, reading: Reading, report: CorpusReport
-) -> Iterator[Document]:
+def _article(page: Element, namespaces: set[str], file: CorpusFile, report: CorpusReport) -> Values:
     children: dict[str, list[Element]] = {}
     for child in page:
         children.setdefault(_name(child), []).append(child)
@@ -188,7 +183,7 @@ def _article(
     else:
         text = plain_text(markup, namespaces)
         report.drop(MARKUP, max(size - size_in_bytes(text), 0), documents=0)
-        yield from documents_of(text, f"{file.name}:{title}", reading, report)
+        yield f":{title}", text
 
 
 def _name(element: Element) -> str:

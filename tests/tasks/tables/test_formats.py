@@ -128,8 +128,3 @@ def test_what_is_damaged_is_one_line_with_the_place(tmp_path, name, content, kin
     with pytest.raises(AlbertError, match=message) as error:
         read_table(tmp_path / name)
     assert type(error.value) is kind and "\n" not in str(error.value)
-
-
-def test_a_table_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(MissingInput, match="No such file"):
-        read_table(tmp_path / "x.parquet")

@@ -1,6 +1,7 @@
 """What a table asks is inferred where that is possible, refused where it is not, and kept where it was said."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -83,29 +84,18 @@ def test_answers_are_placed_counted_and_may_be_absent(tmp_path):
     assert read.task.target == Span(may_be_absent=True, head="joint")
     rows = sorted((row for part in read.tables.values() for row in part.rows), key=lambda row: int(row.identifier))
     assert [[answer.start for answer in row.answers or ()] for row in rows] == [[6], [None], [6], []]
-    counts = read.tables["train"].counts
-    assert [counts[name] for name in ("answers", "answers_relocated", "answers_not_found", "unanswerable")] == [
-        3,
-        1,
-        1,
-        1,
-    ]
+    counts = {"answers": 3, "answers_relocated": 1, "answers_not_found": 1, "unanswerable": 1}
+    assert counts.items() <= read.tables["train"].counts.items()
 
 
-def options(labels: list[str]) -> list[Row]:
+def options(labels: Iterable[str]) -> list[Row]:
     texts = {"x": "red", "y": "blue", "z": "B"}
     return [Row(str(n), f"f:{n}", {**texts, "l": label}) for n, label in enumerate(labels)]
 
 
 @pytest.mark.parametrize(
     ("labels", "kind"),
-    [
-        (["x", "z"], "name"),
-        (["a", "C"], "letter"),
-        (["0", "1"], "from-0"),
-        (["3", "1"], "from-1"),
-        (["red", "blue"], "text"),
-    ],
+    [("xz", "name"), ("aC", "letter"), ("01", "from-0"), ("31", "from-1"), (["red", "blue"], "text")],
 )
 def test_an_option_is_meant_in_one_way(labels, kind):
     assert infer_option_labels(options(labels), ("x", "y", "z"), "l") == kind
@@ -184,43 +174,27 @@ def test_labels_are_sorted_as_numbers_when_they_are_numbers():
     assert sort_labels({"b", "a"}) == ("a", "b")
 
 
+TWO = labelled([1, 2])
+
+
 @pytest.mark.parametrize(
     ("asked", "rows", "kind", "message"),
     [
-        ({"text": "t"}, labelled([1, 2]), UsageError, r"--label must be said for classification; .+ columns t, y"),
-        ({"text": "tt", "label": "y"}, labelled([1, 2]), DamagedData, "has no column 'tt'; did you mean 't'"),
-        ({"text": "t", "label": "y"}, labelled([1, 2, "", ""]), DamagedData, "l:3: empty label in .+; 1 more row like"),
-        ({"text": "t", "label": "y"}, [*labelled([1, 2]), {"t": ["x"], "y": 1}], DamagedData, "a list in column 't'"),
-        (
-            {"text": "t", "label": "y", "kind": "regression"},
-            labelled([1, float("nan")]),
-            DamagedData,
-            "not a finite num",
-        ),
-        ({"text": "t", "label": "y", "id": "t"}, labelled([1, 2])[:1] * 2, InvalidConfiguration, "every row has the"),
-        ({"text": "t", "label": "y", "id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),
-        (
-            {"text": "t", "label": "y", "answer_start": "t", "kind": "classification"},
-            labelled([1, 2]),
-            UsageError,
-            "answer-start: does not go",
-        ),
-        (
-            {"text": "t", "label": "y", "metrics": ("f2",)},
-            labelled([1, 2]),
-            InvalidConfiguration,
-            "metric f2: does not go",
-        ),
-        ({"text": "t", "label": "y", "labels": ("1",)}, labelled([1, 2]), DamagedData, "unknown label '2'"),
-        (
-            {"text": "t", "label": "y", "options": ("t",)},
-            labelled([1, 2]),
-            UsageError,
-            "--options: 't' has no lists of options",
-        ),
+        ({"label": None}, TWO, UsageError, r"--label must be said for classification; .+ columns t, y"),
+        ({"text": "tt"}, TWO, DamagedData, "has no column 'tt'; did you mean 't'"),
+        ({}, labelled([1, 2, "", ""]), DamagedData, "l:3: empty label in .+; 1 more row like"),
+        ({}, [*TWO, {"t": ["x"], "y": 1}], DamagedData, "a list in column 't'"),
+        ({"kind": "regression"}, labelled([1, float("nan")]), DamagedData, "not a finite num"),
+        ({"id": "t"}, TWO[:1] * 2, InvalidConfiguration, "every row has the"),
+        ({"id": "y"}, labelled([1, 2, 2]), DamagedData, "l:3: a second row has the id '2'"),
+        ({"answer_start": "t", "kind": "classification"}, TWO, UsageError, "answer-start: does not go"),
+        ({"metrics": ("f2",)}, TWO, InvalidConfiguration, "metric f2: does not go"),
+        ({"labels": ("1",)}, TWO, DamagedData, "unknown label '2'"),
+        ({"options": ("t",)}, TWO, UsageError, "--options: 't' has no lists of options"),
     ],
 )
 def test_mistakes_are_one_line_and_counted(asked, rows, kind, message, tmp_path):
+    task = TableTask(**{"train": table(tmp_path, rows), "text": "t", "label": "y", **asked})
     with pytest.raises(AlbertError, match=message) as error:
-        read_task(TableTask(train=table(tmp_path, rows), **asked), hold_out=False).check()
+        read_task(task, hold_out=False).check()
     assert type(error.value) is kind and "\n" not in str(error.value)

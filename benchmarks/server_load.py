@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> None:
     asked = parse(Load, arguments, "server_load.py")
     torch.set_num_threads(asked.threads)
     with tempfile.TemporaryDirectory() as folder:
-        model = asked.model or _random_classifier(Path(folder), asked.preset)
+        model = asked.model or random_classifier(Path(folder), asked.preset)
         texts = unique_texts()
         predictor = Predictor.open(model, "cpu", precision=asked.precision)
         bare = 0.0
@@ -335,7 +335,8 @@ def unique_texts() -> Texts:
     return Texts()
 
 
-def _random_classifier(folder: Path, preset: str) -> Path:
+def random_classifier(folder: Path, preset: str) -> Path:
+    """The directory of a classifier of random weights, with a vocabulary of the sample."""
     torch.manual_seed(0)
     tokenizer = train_tokenizer([chapter.text for chapter in load_chapters()], vocab_size=8_000)
     tokenizer.save(folder / "tokenizer")

@@ -40,6 +40,7 @@ SYSTEMS = ("albert bf16", "albert fp32", "onnxruntime fp32", "onnxruntime int8",
 PERCENTILES = (50, 95, 99)
 COLUMNS = ("model", "system", "threads", "clients", "answers", "texts_per_second", "p50_ms", "p95_ms", "p99_ms")
 HERE = Path(__file__).parent
+Found = tuple[dict[tuple[str, int], list[float]], dict[tuple[str, int], float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +72,11 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place, ExitStack() as running:
         model = asked.model or random_classifier(Path(place), asked.preset)
         ports = {system: _start(system, model, Path(place), asked.threads, running) for system in asked.systems}
-        found = asyncio.run(_measure(asked, ports))
+        found, spent = asyncio.run(_measure(asked, ports))
     name = "/".join(asked.model.parts[-2:]) if asked.model else f"{asked.preset}, random"
     rows = [
         [name, system, asked.threads, clients, len(seconds),
-         f"{len(seconds) / (asked.rounds * asked.seconds):.1f}",
+         f"{len(seconds) / spent[system, clients]:.1f}",
          *(f"{1000 * np.percentile(seconds, share):.1f}" for share in PERCENTILES)]
         for clients in asked.clients for system in asked.systems for seconds in [found[system, clients]]
     ]  # fmt: skip
@@ -122,17 +123,21 @@ def _start(system: str, model: Path, folder: Path, threads: int, running: ExitSt
     return port
 
 
-async def _measure(asked: Latency, ports: dict[str, int]) -> dict[tuple[str, int], list[float]]:
+async def _measure(asked: Latency, ports: dict[str, int]) -> Found:
+    """The seconds of every answer, and of all turns, by system and number of clients."""
     found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    spent: dict[tuple[str, int], float] = defaultdict(float)
     turns = [(system, clients) for system in ports for clients in asked.clients]
     with progress("Asking", asked.rounds * len(turns), "turns") as bar:
         for system, clients in turns:  # warms up
             await _ask(ports[system], clients, min(2.0, asked.seconds), unique_texts())
         for number in range(asked.rounds):
             for system, clients in random.Random(number).sample(turns, len(turns)):
+                began = time.perf_counter()
                 found[system, clients] += await _ask(ports[system], clients, asked.seconds, unique_texts())
+                spent[system, clients] += time.perf_counter() - began
                 bar.advance()
-    return found
+    return found, spent
 
 
 async def _ask(port: int, clients: int, seconds: float, texts: Texts) -> list[float]:

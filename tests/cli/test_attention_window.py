@@ -27,11 +27,3 @@ def test_a_dense_model_goes_on_with_a_window_over_longer_sequences(scene, tmp_pa
     assert told["configuration"]["attention_window"] == 40
     # two layers, width 32: 2·2·2·32 for each token that is seen
     assert told["flops_per_token"]["attention_scores"] < 2 * 2 * 2 * 32 * (2 * 40 + 1 + 2)
-
-
-def test_a_window_of_nothing_is_refused_in_one_line(scene, tmp_path, capsys):
-    place = ["--data", str(scene.corpus), "--output", str(tmp_path / "run")]
-    assert run(["pretrain", "quickstart", "--model.attention-window", "0", *place]) == 78
-    said = capsys.readouterr().err
-    assert "attention_window: is 0, at least 1 is needed" in said and said.count("\n") == 1
-    assert not (tmp_path / "run").exists()

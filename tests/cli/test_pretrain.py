@@ -14,7 +14,6 @@ from albert.experiments.quickstart import load_chapters
 from albert.model.packing import pack
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import load_json, read_journal
-from albert.text.tokenizer_loading import load_tokenizer
 
 TINY = shlex.split(
     "--model.hidden-size 32 --model.embedding-size 16 --model.num-hidden-layers 2 --model.intermediate-size 64 "
@@ -125,49 +124,6 @@ def test_the_model_is_evaluated_by_its_own_command(finished, corpus, tmp_path, c
         assert last[f"sentence_order_{kind}"] == pytest.approx(found["scores"]["sentence_order"][kind], rel=1e-5)
 
 
-def test_a_corpus_of_another_tokenizer_is_refused_when_evaluating(finished, tmp_path, capsys):
-    other = prepared(tmp_path, 380)
-    capsys.readouterr()
-    assert run(["evaluate", "pretraining", "--model", str(finished), "--data", str(other)]) == 78
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    ours, theirs = (load_tokenizer(place).fingerprint[:12] for place in (finished / "model", other))
-    assert f"has tokenizer {ours}, {other} was prepared with {theirs}" in " ".join(said.split())
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (["smal"], 2, "recipe smal: neither a known recipe nor a file; did you mean 'small'?"),
-        (["nothing.json"], 2, "recipe nothing.json: neither a known recipe nor a file"),
-        (["small", "--total-step", "3"], 2, "albert pretrain small: --total-step: unknown option; did you mean '--"),
-        (["small", "--schedule.total-stps", "3"], 2,
-         "albert pretrain small: --schedule.total-stps: unknown option; did you mean '--schedule.total-steps'?"),
-        (["--data", "x"], 2, "albert pretrain: the first word is a recipe; one of quickstart, small, two-cores"),
-        (["small", "--batch-size", "many"], 2, "albert pretrain small: "),
-        (["small", "--batch-size", "0"], 78, "batch_size: is 0, at least 1 is needed"),
-        (["small", "--optimizer.beta1", "1.5"], 78, "beta1: is 1.5, a value from 0 to below 1 is needed"),
-        (["small", "--model.num-attention-heads", "7"], 78, "num_attention_heads: 7 heads do not divide"),
-        (["small", "--sequences.max-length", "1024"], 78, "sequences.max_length: 1024 is more than"),
-        (["small", "--max-minutes", "0"], 78, "max_minutes: is 0.0, a number above 0 is needed"),
-        (["small", "--on-divergence", "ignore"], 2, "albert pretrain small: "),
-        (["base", "--scale-batch", "half"], 2, "--scale-batch: is half, a number of sequences from 1 is needed"),
-        (["base", "--scale-batch=0"], 2, "--scale-batch: is 0, a number of sequences from 1 is needed"),
-    ],
-)  # fmt: skip
-def test_a_mistaken_command_is_one_line(refused, corpus, tmp_path, words, code, message):
-    if words[0] != "--data":
-        words = [*words, "--data", corpus, "--output", tmp_path / "out"]
-    found, said = refused(*words)
-    assert (found, said[: len(message)]) == (code, message)
-
-
-def test_a_missing_corpus_is_one_line_and_leaves_nothing(refused, tmp_path):
-    code, said = refused("small", "--data", tmp_path / "absent", "--output", tmp_path / "out")
-    assert code == 66
-    assert said.startswith(f"{tmp_path / 'absent'}: holds no corpus.json")
-
-
 def test_a_single_document_for_next_sentence_prediction_leaves_nothing(refused, corpus, tmp_path):
     (tmp_path / "one.txt").write_text("It was one day. And it was another one. Then it was night.", encoding="utf-8")
     alone = tmp_path / "alone"
@@ -176,24 +132,6 @@ def test_a_single_document_for_next_sentence_prediction_leaves_nothing(refused, 
     words = ["--data", alone, "--output", tmp_path / "out", "--sequences.objective", "nsp"]
     code, said = refused("quickstart", *words, *TINY)
     assert code == 78 and '"nsp" needs a second train document' in said
-
-
-@pytest.mark.parametrize(
-    ("change", "code", "message"),
-    [
-        (lambda tree: tree | {"batchsize": 3}, 78, "batchsize: unknown key; did you mean 'batch_size'?"),
-        (lambda tree: tree | {"model": tree["model"] | {"hiden_size": 3}}, 78, "did you mean 'hidden_size'?"),
-        (lambda tree: tree | {"batch_size": "eight"}, 78, "batch_size: is a string, int is expected"),
-        (lambda tree: tree | {"precision": "fp16"}, 78, "precision: 'fp16' is not a choice"),
-        (lambda tree: [tree], 65, "holds a list, an object is expected"),
-    ],
-)
-def test_a_mistaken_recipe_file_is_one_line(refused, finished, corpus, tmp_path, change, code, message):
-    tree = json.loads((finished / "recipe.json").read_text(encoding="utf-8"))
-    path = tmp_path / "recipe.json"
-    path.write_text(json.dumps(change(tree)), encoding="utf-8")
-    found, said = refused(path, "--data", corpus, "--output", tmp_path / "out")
-    assert found == code and str(path) in said and message in said
 
 
 def test_a_scaled_batch_shows_how_its_learning_rate_came_about(corpus, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """`albert quantize` on models without a projection between embeddings and layers: reopened, they answer as before."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +44,21 @@ def test_a_classifier_made_of_it_is_quantised_or_converted_with_its_examples_and
     for before, after in zip(whole.classify_batch(TEXTS), small.classify_batch(TEXTS), strict=True):
         expected = {answer["label"]: answer["score"] for answer in before}
         assert {answer["label"]: answer["score"] for answer in after} == pytest.approx(expected, abs=0.02)
+
+
+def test_a_damaged_quantised_directory_is_refused(scene, tmp_path: Path, capsys):
+    assert run(["quantize", str(scene.pretrained), "--output", str(tmp_path / "int8")]) == 0
+    with open(tmp_path / "int8/model.int8.safetensors", "r+b") as file:
+        file.seek(-10, 2)
+        file.write(b"\xff")
+    capsys.readouterr()
+    for command in (["info", str(tmp_path / "int8")], ["verify", str(tmp_path / "int8")]):
+        assert run(command) == 65
+        assert "SHA-256 differs" in capsys.readouterr().err
+
+
+def test_an_onnx_directory_is_no_model_to_predict_with(scene, tmp_path: Path, capsys):
+    assert run(["export", "onnx", str(scene.classifier), "--output", str(tmp_path / "onnx")]) == 0
+    capsys.readouterr()
+    assert run(["predict", str(tmp_path / "onnx"), "--classify", "It was a day."]) == 66
+    assert "holds no model.safetensors" in capsys.readouterr().err

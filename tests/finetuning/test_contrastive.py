@@ -134,18 +134,3 @@ def test_what_cannot_be_is_said_on_one_line(more, message, table, pretrained, tm
     assert run([*command(table, pretrained, tmp_path / "no", "--steps", "1"), *more]) != 0
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
     assert not (tmp_path / "no").exists()
-
-
-def test_a_temperature_without_the_objective_is_refused(table, pretrained, tmp_path, capsys):
-    arguments = [
-        "finetune",
-        "--train",
-        str(table),
-        *COLUMNS,
-        "--model",
-        str(pretrained),
-        "--output",
-        str(tmp_path / "n"),
-    ]
-    assert run([*arguments, "--temperature", "0.1"]) == 2
-    assert "--temperature: goes with --objective contrastive" in capsys.readouterr().err

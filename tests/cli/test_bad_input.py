@@ -295,7 +295,7 @@ MODELS = [
         "corpus of another tokenizer",
         "evaluate pretraining --model {pretrained} --data {other_corpus}",
         78,
-        "{pretrained}: has tokenizer v2:[0-9a-f]+, {other_corpus} was prepared with v2:[0-9a-f]+; prepare the corpus again",
+        "{pretrained}: has tokenizer v2:[0-9a-f]+, {other_corpus} was prepared with v2:[0-9a-f]+; prepare the corpus",
     ),
     Case("missing model", "predict {here}/none --classify x", 66, "{here}/none: no such directory"),
     Case("missing model, by a name", "predict nobody/none --classify x", 69, "nobody/none: no such directory here"),

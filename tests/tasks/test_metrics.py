@@ -245,7 +245,7 @@ def test_another_order_of_labels_or_sentences_gives_the_same_score(gold, randomn
 SQUAD, MRPC = DECLARED["squad-1.1"], DECLARED["mrpc"]
 NUMBERS = replace(DECLARED["sts-b"], metrics=(pearson, mean_absolute_error))
 NO_ENTITY = dict.fromkeys(("entity_f1", "entity_precision", "entity_recall"), 0.0)
-SAID_TWICE = [("the two", "two", "Two."), ("two",), ("red ships", "red"), ("old ships",)]  # counts once for a question
+SAID_TWICE = [("the two", "two", "Two."), ("red",), ("red ships", "red"), ("old ships",)]  # counts once for a question
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,36 @@ def test_the_inference_rates_were_measured():
             assert float(theirs.replace(",", "")) == round(float(peer["milliseconds"]), 1)
 
 
+def _rows_of(name: str) -> list[dict[str, str]]:
+    with open(ROOT / "results" / name, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_times_of_single_texts_more_peers_and_latencies_were_measured():
+    alone: dict[tuple[str, str], float] = {}
+    for row in _rows_of("benchmark-inference-alone.csv"):
+        key, took = (row["load"].removeprefix("single-"), row["system"]), float(row["milliseconds"])
+        alone[key] = min(took, alone.get(key, took))
+    systems = [f"albert {kind}" for kind in ("fp32", "bf16", "int8")]
+    systems += ["openvino fp32", "openvino bf16", "onnxruntime fp32", "onnxruntime int8"]
+    more = {
+        (row["load"], row["system"]): float(row["milliseconds"])
+        for row in _rows_of("benchmark-inference-more-peers.csv")
+    }
+    peers = {"fp32": "transformers compiled fp32", "bf16": "transformers compiled bf16", "int8": "openvino int8"}
+    lines = [f"| {n} | " + " | ".join(f"{alone[n, name]:.1f}" for name in systems) + " |" for n in ("32", "128")]
+    for load in dict.fromkeys(load for load, _ in more):
+        cells = (f"{more[load, f'albert {kind}']:,.1f} / {more[load, peer]:,.1f}" for kind, peer in peers.items())
+        lines.append(f"| {load} | " + " | ".join(cells) + " |")
+    latencies = {(row["system"], row["clients"]): row for row in _rows_of("benchmark-latency.csv")}
+    for system in dict.fromkeys(system for system, _ in latencies):
+        rows = [latencies[system, clients] for clients in ("1", "4", "16")]
+        cells = (" / ".join(f"{float(row[f'p{part}_ms']):,.0f}" for part in (50, 95, 99)) for row in rows)
+        lines.append(f"| {system} | " + " | ".join((*cells, rows[-1]["texts_per_second"])) + " |")
+    assert len(lines) == 12
+    assert [line for line in lines if line not in PERFORMANCE] == []
+
+
 def test_the_rates_beside_a_busy_core_were_measured():
     with open(ROOT / "results" / "benchmark-inference-amx.csv", newline="", encoding="utf-8") as file:
         found = {(row["busy"], row["load"], row["system"]): float(row["milliseconds"]) for row in csv.DictReader(file)}

@@ -135,8 +135,9 @@ DIFFERENT_VALUES = {
     "--optimizer",
     "--words",
     "--objective",
+    "--pooling",
 }
-"""Precisions that a command has, and the like."""
+"""Precisions that a command has, poolings that sentence-transformers has, and the like."""
 
 
 def test_help_shows_the_defaults_of_the_recipe_that_is_named(capsys):

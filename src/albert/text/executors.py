@@ -279,7 +279,7 @@ def _is_there(notes: Any, directory: Path) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A batch of documents to the files of one shard, whoever does it.
+# Encoding: from a batch of documents to the files of one shard, in whichever process.
 
 KEYS = 2**64
 

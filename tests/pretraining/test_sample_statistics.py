@@ -1,14 +1,14 @@
 """Samples are what theory says, under every combination of options; and the figures notice when they are not."""
 
-import importlib
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
+from albert.pretraining.sampling import CorpusBlocks, PretrainingSamples, SequenceRecipe, pack_documents
 from albert.pretraining.segments import NO_LABEL
 from albert.pretraining.statistics import Figure, measure, tokens_cut
 
@@ -57,9 +57,22 @@ def test_masked_spans_are_shorter_than_drawn_where_budgets_and_segments_are_smal
     assert one + two + three == pytest.approx(1)
 
 
-def test_short_sequences_are_as_many_as_asked(corpus, checkout, monkeypatch):
-    monkeypatch.syspath_prepend(str(checkout / "benchmarks"))
-    short_sequences = importlib.import_module("sample_statistics").short_sequences
+def short_sequences(samples, seed):
+    """How many sequences of epoch 0 are halves of a longer one that would have fitted."""
+    asked, eligible, whole, cut = samples.recipe.short_probability, 0, 0, 0
+    blocks = CorpusBlocks(samples.corpus)
+    for documents in map(blocks.documents, range(len(blocks))):
+        longest = pack_documents(replace(samples.recipe, short_probability=0.0), seed, documents, 0)
+        begin, end = (np.searchsorted(documents.sentence_starts, place) for place in (longest.begin, longest.end))
+        eligible += int((end - begin > 1).sum())
+        whole += len(longest)
+        cut += len(pack_documents(samples.recipe, seed, documents, 0)) - len(longest)
+    chance, total = asked / (2 - asked), whole + cut
+    deviation = 2 * math.sqrt(eligible * chance * (1 - chance)) / total
+    return Figure("cut short, of all", 2 * cut / total, 2 * eligible * chance / total, deviation)
+
+
+def test_short_sequences_are_as_many_as_asked(corpus):
     for share in (0.0, 0.1, 0.5):
         samples = PretrainingSamples(corpus, SequenceRecipe(max_length=64, short_probability=share), MaskingRecipe(), 0)
         figure = short_sequences(samples, 0)

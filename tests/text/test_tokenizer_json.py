@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import pickle
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -258,10 +259,17 @@ def test_the_released_vocabulary_through_transformers(shared, tmp_path, document
 DIGIT_COMMA = ["▁1,", "0,", "00,", "▁2010,", "10"]
 
 
-@pytest.fixture(scope="module")
-def equality(script):
-    """The benchmark that compares on large corpora; the reference's steps are written there a second time."""
-    return script("tokenizer_equality")
+def original_ids(text, processor):
+    """`preprocess_text` and `encode_pieces` of the reference under Python 3, written a second time."""
+    text = unicodedata.normalize("NFKD", " ".join(text.strip().split()))
+    text = "".join(character for character in text if not unicodedata.combining(character)).lower()
+    pieces = []
+    for piece in processor.encode(text, out_type=str):
+        if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
+            pieces += [*processor.encode(piece[:-1].replace("▁", ""), out_type=str), ","]
+        else:
+            pieces.append(piece)
+    return [processor.piece_to_id(piece) for piece in pieces]
 
 
 @pytest.fixture(scope="module")
@@ -287,10 +295,9 @@ def kept(model):
 @given(text=texts)
 @example(text="bating 2010, 1,000, x100,, 00, ``foha'' ΟΔΟΣ ½")
 @example(text="５００， ΑΣ́ İΣ")
-def test_ids_are_those_of_the_original_steps(equality, model, reference, text):
+def test_ids_are_those_of_the_original_steps(model, reference, text):
     text = "".join(character for character in text if not "\ud800" <= character <= "\udfff")
-    original = equality.ReferenceSteps().ids(text, SentencePieceProcessor(model_proto=model), None)
-    assert reference.encode(text) == original
+    assert reference.encode(text) == original_ids(text, SentencePieceProcessor(model_proto=model))
 
 
 @given(text=texts)

@@ -1,4 +1,4 @@
-"""A small writer of TensorFlow's checkpoint format, for tests and benchmarks.
+"""A small writer of TensorFlow's checkpoint format, for tests.
 
 It follows the format, not the reader: messages and tables are put together byte by byte.
 """

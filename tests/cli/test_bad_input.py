@@ -2,11 +2,13 @@
 
 import gzip
 import importlib
+import json
 import os
 import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +25,7 @@ TINY = (
     "--model.intermediate-size 64 --sequences.max-length 32 --batch-size 2 --micro-batch-size 2 "
     "--evaluation-sequences 4 --schedule.total-steps 1 --schedule.warmup-steps 0 --precision fp32 --device cpu"
 )
-PROGRESS = re.compile(r"(Reading|Preparing|Pre-training|Evaluating|Fine-tuning)\b.*/s\b")
+PROGRESS = re.compile(r"(Reading|Preparing|Pre-training|Evaluating|Fine-tuning)\b.*/s\b|albert serve: listening")
 """A line that a slow machine may see before the error; it is no part of it."""
 
 TRAIN = "tokenizer train {here}/text --output {here}/out --vocab-size 300"
@@ -428,7 +430,190 @@ EXPORTS = [
     Case("quantised output exists", "quantize {pretrained} --output {here}", 73, "exists already"),
 ]
 
-ALL = [*TEXT, *PRETRAINING, *PLACES, *MODELS, *TASKS, *EXPORTS]
+ROWS_OF_MINE = "review,stars\n" + "".join(f"it was {n},{n % 3 + 1}\n" for n in range(24))
+SCORED = "evaluate --model {classifier} --dev {tables}/dev.csv --text review --label stars --device cpu"
+BAD_RECIPES = {
+    "batch_sise = 3": (78, "batch_sise: unknown key; did you mean 'batch_size'\\?"),
+    "learning_rate = 3": (78, "learning_rate: unknown key; did you mean 'optimizer.learning_rate'\\?"),
+    "[model]\nhidden_sise = 3": (78, "model: hidden_sise: unknown key; did you mean 'hidden_size'\\?"),
+    "batch_size = '3'": (78, "batch_size: is a string, int is expected"),
+    "batch_size = 2020-01-01": (78, "batch_size: is date "),
+    "batch_size =": (65, "is not TOML \\(Invalid value"),
+    "\xff": (65, "is not UTF-8"),
+}
+BAD_TASK_FILES = {
+    "": ({"txt": "review"}, 78, "{here}/ask.json: txt: unknown key; did you mean 'text'"),
+    " --device cpu": ({"text": "review", "label": "stars", "held_out": {"share": 2}}, 78, "held-out share: is 2"),
+    " --seed 1": ({"text": "review", "label": "stars", "kind": "class"}, 78, "kind: 'class' is not a choice"),
+    " --classes --regression": ({"text": "review", "label": "stars"}, 2, "contradict each other"),
+    " --metrics f7": ({"text": "review", "label": "stars"}, 78, "metric f7: does not go with classification"),
+}
+FILES = [
+    *(
+        Case(
+            f"recipe {text!r}",
+            "pretrain small --recipe {here}/bad.toml --data nowhere --output {here}/out",
+            code,
+            r"bad\.toml: (.*: )?" + says,
+            {"bad.toml": text.encode("latin-1")},
+        )
+        for text, (code, says) in BAD_RECIPES.items()
+    ),
+    *(
+        Case(
+            f"task file, {says}",
+            "finetune --task-file {here}/ask.json --model {pretrained} --output {here}/out" + flags,
+            code,
+            says,
+            {"ask.json": json.dumps({"train": "my.csv", **content}), "my.csv": ROWS_OF_MINE},
+        )
+        for flags, (content, code, says) in BAD_TASK_FILES.items()
+    ),
+    Case(
+        "options of finetune with an unknown one",
+        "finetune --recipe {here}/bad.toml --model tiny --output out",
+        78,
+        "bad.toml: learning_rat: unknown key; did you mean 'learning_rate'\\?",
+        {"bad.toml": "learning_rat = 3\n"},
+    ),
+]
+
+LINES = {
+    "info": [
+        ("albert-base --max-length 0", 2, "--max-length: is 0, at least 1 is needed"),
+        ("albert-base --batch-size 0 --measure", 2, "--batch-size: is 0, at least 1 is needed"),
+        ("albert-base --batch-size 4", 2, "--batch-size: requires --measure or --memory; add one of them"),
+        ("albert-base --memory-limit 8GB", 2, "--memory-limit: requires --memory; add --memory"),
+        ("albert-base --memory --memory-limit 8", 2, "--memory-limit: '8' is not a valid size; write it as 24GB or 8"),
+        ("albert-base --memory --max-length 513", 2, "--max-length: is 513, the model has 512 positions"),
+        ("albert-base --memory --compare bert-base", 2, "--memory: cannot be combined with --compare; leave out --com"),
+        ("{corpus} --memory", 2, "--memory: goes with a model, {corpus} is a corpus"),
+        ("--memory", 2, "--memory: needs a model or preset before it"),
+        ("albert-base --measure --max-length 513", 2, "--max-length: is 513, the model has 512 positions"),
+        ("albert-base --self-check", 2, "--self-check: goes with a model, albert-base is a preset"),
+        ("albert-base --revision main", 2, "--revision: goes with a model, albert-base is a preset"),
+        ("{corpus} --compare albert-base", 2, "--compare: goes with a model, {corpus} is a corpus"),
+        ("{tokenizer} --measure", 2, "--measure: goes with a model, {tokenizer} is a tokenizer"),
+        ("albert-base --compare {corpus}", 2, "--compare: {corpus} is a corpus, an architecture is needed"),
+        ("--compare albert-base", 2, "--compare: needs a model or preset before it"),
+        ("--measure", 2, "--measure: needs a model or preset before it"),
+        ("{pretrained} --revision main", 2, "revision: 'main' of {pretrained}, which is a directory"),
+    ],
+    "show": [
+        ("{corpus} --first -1", 2, "--first: is -1, at least 0 is needed"),
+        ("{corpus} --first 100000", 2, "--first: is 100000, the epoch has"),
+        ("{corpus} --max-length 4", 78, "sequences.max_length: is 4"),
+        ("{corpus} --split held_out --objectiv sop", 2, "did you mean '--objective'"),
+        ("{here}/nothing", 66, r"{here}/nothing: holds no corpus\.json"),
+    ],
+    "verify": [
+        ("{here}", 66, r"{here}: holds no MANIFEST\.json"),
+        ("{here}/nowhere", 66, "{here}/nowhere: no such directory"),
+    ],
+    "completion": [("ksh", 2, "ksh")],
+    "analyze layers": [
+        ("", 2, "no model is named"),
+        ("{pretrained} --output layers.pdf", 2, "must end in .png"),
+        ("{pretrained} --words 0", 2, "--words: is 0"),
+        ("{pretrained} --text nowhere.txt", 66, "no such file"),
+        ("nowhere/at/all", 66, "nowhere/at/all"),
+    ],
+    "serve": [
+        ("./no-such-model --port 0", 66, "no-such-model"),
+        ("m --port 70000", 78, "port 70000"),
+        ("m --limits.queue-texts 0", 78, r"limits\.queue_texts 0"),
+        ("m --limits.texts 300", 78, "would never find room"),
+        ("m --drain-timeout 0", 78, "above zero"),
+        ("m --host 192.0.2.1", 69, r"192\.0\.2\.1:8000"),
+        ("m --depth deep", 2, "--depth"),
+    ],
+    "tables": [
+        ("run 5 --output {here}/out", 2, "--data: is needed: what `albert prepare` wrote"),
+        ("run 5 --output {here}/out --data {here}/absent", 66, "{here}/absent: "),
+        ("run 55 --output {here}/out --data {corpus}", 2, r"table 55: unknown; did you mean '5'\?"),
+        ("run --output {here}/out --data {corpus}", 2, "albert tables: no table is named"),
+        ("run 5 --output {here}/out --data {corpus} --glue-data {here}/absent", 66, "{here}/absent: is not a folder"),
+        ("plan 5 --output {here}/out --data {corpus} --files sst-2", 2, "--files: 'sst-2' is not TASK/SPLIT=FILE"),
+        ("plan 5 --output {here}/out --data {corpus} --threads 0", 2, "--threads: is 0, at least 1 is needed"),
+        ("export {here}/copy --output {here}/out", 66, r"{here}/out/study\.json: no tables were run here"),
+        ("runs", 2, r"albert tables: runs: no such command; did you mean 'run'\?"),
+    ],
+    "pretrain": [
+        *(
+            (f"{words} --data {{corpus}} --output {{here}}/out", code, says)
+            for words, code, says in (
+                ("continue", 2, "albert pretrain continue: no model to continue with; albert pretrain continue --init"),
+                ("continue --init {here}/absent", 66, "{here}/absent: no such directory"),
+                ("continue --init {tokenizer}", 66, "{tokenizer}/config.json: "),
+                ("continue --init {run} --revision main", 2, "revision: 'main' of {run}, which is a directory"),
+                ("quickstart --resize-vocabulary", 2, "--resize-vocabulary: goes with --init MODEL"),
+                ("quickstart --extend-positions tile", 2, "--extend-positions: goes with --init MODEL"),
+                ("quickstart --drop-heads masked_tokens", 2, "--drop-heads: goes with --init MODEL"),
+                ("quickstart --revision main", 2, "--revision: goes with --init MODEL"),
+                ("continue --init {run} --drop-heads both", 2, "albert pretrain continue: "),
+                ("continue --init {run} --extend-positions cut", 2, "albert pretrain continue: "),
+                ("quickstart --init {run}", 78, "embedding_size: is 16 in the trained model and 64 here"),
+                ("continue --init {run} --model.intermediate-size 96", 78, "intermediate_size: is 64 in the"),
+                ("quickstart --change-dropout 0.1", 78, "--change-dropout: {here}/out has no checkpoint to go on from"),
+                ("quickstart --change-dropout 1.5", 78, "--change-dropout: {here}/out has no checkpoint to go on from"),
+                ("quickstart --dropout-changes 5 0.1 2 0", 78, r"dropout_changes: are at updates \[5, 2\]"),
+            )
+        ),
+        ("small --data d --output o --num-train-epochs 3", 2, "pre-training counts updates: --steps"),
+        ("small --data d --output o --warmup-ratio 0.1", 2, "pre-training counts updates: --warmup-steps"),
+        ("small --data d --output o --hiden-size 3", 2, r"unknown option; did you mean '--hidden-size'\?"),
+        ("small --lr-scheduler-type linear", 2, "leave it out; the rate rises, then falls linearly to 0"),
+        ("small --fsdp full_shard", 2, "--parallelism sharded divides the model over processes"),
+        ("small", 2, "--data: is missing; it is what `albert prepare` wrote"),
+    ],
+    "finetune": [
+        ("--model m --lernrate 1", 2, r"--lernrate: unknown option; did you mean '--learning-rate'\?"),
+        ("--model m --num-epoch 1", 2, r"--num-epoch: unknown option; did you mean '--epochs'\?"),
+        ("--model m --max_sequence_len 1", 2, r"unknown option; did you mean '--max-length'\?"),
+        ("--model m --fp16", 2, "--fp16: unknown option; --precision bf16"),
+        ("--model m --gradient_accumulation_steps 2", 2, r"--micro-batch-tokens \(finetune\)"),
+        ("--model m --max-eval-samples 3", 2, "leave it out; an evaluation takes all rows of its file"),
+        ("--model m --resume-from-checkpoint c", 2, "the same command goes on from the last checkpoint"),
+        ("--model m --tokenizer-name t", 2, "leave it out; the tokenizer lies in the directory of --model"),
+        ("--model m --report-to none", 2, "leave it out; the run's folder holds TensorBoard events"),
+        ("--model m --push-to-hub", 2, "albert push MODEL USER/NAME does that"),
+        ("sst-2", 2, "--model: is missing; it is a model directory, a run that made one, or a Hub id; see albert "),
+    ],
+    "quantize": [
+        ("m --output o --fp16", 2, "--fp16: unknown option; --help shows the usual options"),
+        ("m --OUTPUT o", 2, r"did you mean '--output'\?"),
+        ("m --output o --zzz", 2, "unknown option; --help shows the usual options"),
+        ("m --output o --lr 1", 2, "albert quantize: --lr: unknown option"),
+    ],
+    "predict": [
+        ("--classify x", 2, "albert predict: MODEL is missing; see albert predict --help"),
+        ("{classifier} --classify a --revision v1", 2, "is a directory; it goes with a Hub id"),
+    ],
+    "evaluate": [
+        ("sst-2 --data x --model {classifier} --revision v1", 2, "is a directory; it goes with a Hub id"),
+        ("pretraining --model {pretrained} --data {corpus} --max-ngram 0", 78, "masking.max_ngram: is 0, at least 1"),
+        ("--text review --label stars --dev {tables}/dev.csv --model", 2, "--model: names no model"),
+    ],
+    SCORED: [
+        ("--json", 2, "--json: goes with pretraining"),
+        ("--csv", 2, "--csv: goes with pretraining"),
+        ("--precision fp32 bf16 --predictions {here}/out.jsonl", 2, "--predictions: goes with one precision"),
+        ("--precision fp32 bf16 --tolerance -1", 78, "tolerance: is -1.0, a number of points from 0 on is needed"),
+        ("--depth 2 99", 78, "depth: is 99, the model has 2 layers"),
+        ("--depth 0", 78, "depth: is 0"),
+        ("--patience 2", 78, "learnt to answer after its last layer alone"),
+        ("--depth 1 2 --predictions {here}/p.jsonl", 2, "--predictions: requires a single --depth"),
+        ("--depth 1 2 --rounds 0", 2, "--rounds: is 0"),
+    ],
+}
+"""Command -> what may follow it, the exit code, and what is said."""
+
+ALL = [*TEXT, *PRETRAINING, *PLACES, *MODELS, *TASKS, *EXPORTS, *FILES]
+ALL += [
+    Case(f"{command} {words}", f"{command} {words}", code, says)
+    for command, lines in LINES.items()
+    for words, code, says in lines
+]
 
 
 def everything_below(folder: Path) -> dict[str, bytes]:
@@ -476,6 +661,12 @@ def test_one_line_its_code_and_nothing_left(case, scene, here, capfd):
     assert re.search(expected(case, scene, here), said), said
     assert code == case.code, said
     assert everything_below(here) == before
+
+
+def test_a_port_in_use_is_said(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert run(["serve", "m", "--port", str(taken.getsockname()[1])]) == 69
+    assert "in use" in capsys.readouterr().err
 
 
 PIPES = [

@@ -173,21 +173,6 @@ def test_masks_are_those_that_are_asked_for_and_the_same_for_any_model(scene, ch
     assert found[1]["models"][0]["scores"]["masked_tokens"] != found[3]["models"][0]["scores"]["masked_tokens"]
     assert run([*asked(scene, scene.pretrained), "--max-ngram", "1"]) == 0
     assert "single words masked" in capsys.readouterr().out
-    assert run([*asked(scene, scene.pretrained), "--max-ngram", "0"]) == 78
-    assert "masking.max_ngram: is 0, at least 1 is needed" in capsys.readouterr().err
-
-
-def test_tables_for_programs_go_with_pretraining_alone(scene, capsys):
-    model = str(scene.classifier)
-    for flags, message in {
-        ("--model", model, "--json"): "--json: goes with pretraining",
-        ("--model", model, "--csv"): "--csv: goes with pretraining",
-        ("--model",): "--model: names no model",
-    }.items():
-        assert run([*DEV, "--dev", str(scene.tables / "dev.csv"), *flags]) == 2
-        assert message in capsys.readouterr().err
-    assert run([*asked(scene, scene.pretrained), "--json", "--csv"]) == 2
-    assert "--csv: goes without --json" in capsys.readouterr().err
 
 
 def test_a_classifier_on_a_random_pooler_is_not_scored(scene, changed, capsys):
@@ -207,10 +192,3 @@ def test_a_foreign_tokenizer_is_not_scored(scene, changed, capsys):
     model = changed(scene.classifier, tokenizer_fingerprint="pieces-0")
     assert run([*DEV, "--dev", str(scene.tables / "dev.csv"), "--model", str(model)]) == 65
     assert "the model was trained with pieces-0" in capsys.readouterr().err
-
-
-def test_a_revision_goes_with_a_hub_id(scene, capsys):
-    for command in (["evaluate", "sst-2", "--data", "x", "--model", str(scene.classifier)],
-                    ["predict", str(scene.classifier), "--classify", "a"]):  # fmt: skip
-        assert run([*command, "--revision", "v1"]) == 2
-        assert "is a directory; it goes with a Hub id" in capsys.readouterr().err

@@ -64,14 +64,6 @@ def test_a_score_that_moves_is_not_claimed() -> None:
     check_precisions(found[:2], 0.5)
 
 
-def test_what_goes_with_one_precision_is_said(scene, tmp_path, capsys) -> None:
-    flags = ("--precision", "fp32", "bf16", "--predictions", str(tmp_path / "out.jsonl"))
-    assert run(command(scene, *flags)) == 2
-    assert "--predictions: goes with one precision" in capsys.readouterr().err
-    assert run(command(scene, "--precision", "fp32", "bf16", "--tolerance", "-1")) != 0
-    assert "tolerance: is -1.0, a number of points from 0 on is needed" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("capabilities", "precision"), [({"avx512_bf16": True}, "bf16"), ({"avx2": True}, "fp32")])
 def test_by_default_a_model_is_scored_as_predict_answers(
     scene, tmp_path, capsys, monkeypatch, capabilities, precision

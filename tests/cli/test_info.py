@@ -252,34 +252,3 @@ def test_a_misspelt_preset_is_corrected(refused) -> None:
     assert code == 69 and "did you mean" in said
     code, said = refused("xyz")
     assert code == 69 and "`albert info` lists the presets" in said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("albert-base --max-length 0", "--max-length: is 0, at least 1 is needed"),
-        ("albert-base --batch-size 0 --measure", "--batch-size: is 0, at least 1 is needed"),
-        ("albert-base --batch-size 4", "--batch-size: requires --measure or --memory; add one of them"),
-        ("albert-base --memory-limit 8GB", "--memory-limit: requires --memory; add --memory"),
-        ("albert-base --memory --memory-limit 8", "--memory-limit: '8' is not a valid size; write it as 24GB or 800MB"),
-        ("albert-base --memory --max-length 513", "--max-length: is 513, the model has 512 positions"),
-        (
-            "albert-base --memory --compare bert-base",
-            "--memory: cannot be combined with --compare; leave out --compare",
-        ),
-        ("{corpus} --memory", "--memory: goes with a model, {corpus} is a corpus"),
-        ("--memory", "--memory: needs a model or preset before it"),
-        ("albert-base --measure --max-length 513", "--max-length: is 513, the model has 512 positions"),
-        ("albert-base --self-check", "--self-check: goes with a model, albert-base is a preset"),
-        ("albert-base --revision main", "--revision: goes with a model, albert-base is a preset"),
-        ("{corpus} --compare albert-base", "--compare: goes with a model, {corpus} is a corpus"),
-        ("{tokenizer} --measure", "--measure: goes with a model, {tokenizer} is a tokenizer"),
-        ("albert-base --compare {corpus}", "--compare: {corpus} is a corpus, an architecture is needed"),
-        ("--compare albert-base", "--compare: needs a model or preset before it"),
-        ("--measure", "--measure: needs a model or preset before it"),
-        ("{pretrained} --revision main", "revision: 'main' of {pretrained}, which is a directory"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(arguments: str, message: str, scene, refused, tmp_path) -> None:
-    code, said = refused(*scene.fill(arguments, tmp_path).split())
-    assert code == 2 and said.startswith(f"albert: error: {scene.fill(message, tmp_path)}")

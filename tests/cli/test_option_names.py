@@ -92,41 +92,6 @@ def test_options_inside_of_others_have_a_short_name():
 
 
 @pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        ("finetune --model m --lernrate 1", "--lernrate: unknown option; did you mean '--learning-rate'?"),
-        ("finetune --model m --num-epoch 1", "--num-epoch: unknown option; did you mean '--epochs'?"),
-        ("finetune --model m --max_sequence_len 1", "unknown option; did you mean '--max-length'?"),
-        ("pretrain small --data d --output o --num-train-epochs 3", "pre-training counts updates: --steps"),
-        ("pretrain small --data d --output o --warmup-ratio 0.1", "pre-training counts updates: --warmup-steps"),
-        ("quantize m --output o --fp16", "--fp16: unknown option; --help shows the usual options"),
-        ("finetune --model m --fp16", "--fp16: unknown option; --precision bf16"),
-        ("finetune --model m --gradient_accumulation_steps 2", "--micro-batch-tokens (finetune)"),
-        ("pretrain small --data d --output o --hiden-size 3", "unknown option; did you mean '--hidden-size'?"),
-        ("quantize m --OUTPUT o", "did you mean '--output'?"),
-        ("finetune --model m --max-eval-samples 3", "leave it out; an evaluation takes all rows of its file"),
-        ("finetune --model m --resume-from-checkpoint c", "the same command goes on from the last checkpoint"),
-        ("finetune --model m --tokenizer-name t", "leave it out; the tokenizer lies in the directory of --model"),
-        ("pretrain small --lr-scheduler-type linear", "leave it out; the rate rises, then falls linearly to 0"),
-        ("pretrain small --fsdp full_shard", "--parallelism sharded divides the model over processes"),
-        ("finetune --model m --report-to none", "leave it out; the run's folder holds TensorBoard events"),
-        ("finetune --model m --push-to-hub", "albert push MODEL USER/NAME does that"),
-        ("quantize m --output o --zzz", "unknown option; --help shows the usual options"),
-        (
-            "finetune sst-2",
-            "--model: is missing; it is a model directory, a run that made one, or a Hub id; see albert ",
-        ),
-        ("predict --classify x", "albert predict: MODEL is missing; see albert predict --help"),
-        ("pretrain small", "--data: is missing; it is what `albert prepare` wrote"),
-    ],
-)
-def test_what_is_wrong_is_answered_with_the_right_option(words, line, capsys):
-    assert run(words.split()) == 2
-    said = capsys.readouterr().err
-    assert line in said and said.count("\n") == 1
-
-
-@pytest.mark.parametrize(
     ("words", "expected"),
     [
         ([], None),
@@ -176,8 +141,3 @@ def test_earlier_names_work_and_say_the_present_one(capsys):
     assert said == (
         "albert: note: --ask is now called --task\nalbert: note: --second-release is now called --v2-recipe\n"
     )
-
-
-def test_a_name_that_no_option_has_is_still_refused(capsys):
-    assert run(["quantize", "m", "--output", "o", "--lr", "1"]) == 2
-    assert "albert quantize: --lr: unknown option" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import re
 import shutil
 
 import pytest
+from tests.cli.conftest import TINY
 
 from albert.cli.main import run
 
@@ -17,6 +18,9 @@ COMMANDS = [
     "prepare {scene}/text --tokenizer {scene}/tokenizer --output {scene}/prepared --workers 1 --plan",
     "tokenizer encode --tokenizer {scene}/tokenizer bada",
     "predict {scene}/classifier --classify bada",
+    f"pretrain quickstart --data {{scene}}/corpus --output {{scene}}/run {' '.join(TINY)}",
+    "convert {scene}/pretrained --output {scene}/converted --replace",
+    "quantize {scene}/classifier --output {scene}/int8 --replace",
     "evaluate --model {scene}/classifier --dev {scene}/tables/dev.csv --device cpu --text review --label stars",
     "tables list",
     "pretrain --help",
@@ -47,8 +51,18 @@ def shown(command, place, capsys):
 def test_what_is_printed_is_the_same_at_any_width(command, long_scene, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     expected = shown(command, long_scene, capsys)
+    assert not [line for line in expected[0].splitlines() if line.endswith(" ")]
     for width in ("40", "200"):
         monkeypatch.setenv("COLUMNS", width)
         assert shown(command, long_scene, capsys) == expected
     if str(long_scene) in command.format(scene=long_scene) and expected[0].count("/") > 1:
         assert "long-name-/" not in "".join(expected).replace(str(long_scene), "")
+
+
+def test_on_a_terminal_a_recipe_is_wrapped_at_its_width_and_no_line_ends_in_blanks(scene, capsys, terminal):
+    terminal(64)
+    assert run(["pretrain", "quickstart", "--data", str(scene.corpus), "--output", str(scene.run), *TINY]) == 0
+    lines = capsys.readouterr().out.partition("going on with")[0].splitlines()
+    assert "max_position_embeddings 128" in " ".join(" ".join(lines).split())
+    assert 50 < max(map(len, lines)) <= 64
+    assert not [line for line in lines if line.endswith(" ")]

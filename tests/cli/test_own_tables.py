@@ -60,22 +60,3 @@ def test_a_narrow_model_learns_at_a_rate_for_its_width_unless_told_otherwise(
     said = capsys.readouterr().out
     assert f"learning rate {rate:.3g}" in said
     assert (f"{rate_for_width(2e-5, WIDTH) / 2e-5:.3g} times the recipe's for H below 768" in said) == (not flags)
-
-
-@pytest.mark.parametrize(
-    ("content", "flags", "code", "message"),
-    [
-        ({"txt": "review"}, [], 78, "ask.json: txt: unknown key; did you mean 'text'"),
-        ({"text": "review", "label": "stars", "held_out": {"share": 2}}, [], 78, "held-out share: is 2"),
-        ({"text": "review", "label": "stars", "kind": "class"}, [], 78, "kind: 'class' is not a choice"),
-        ({"text": "review", "label": "stars"}, ["--classes", "--regression"], 2, "contradict each other"),
-        ({"text": "review", "label": "stars"}, ["--metrics", "f7"], 78, "metric f7: does not go with classification"),
-    ],
-)
-def test_a_task_file_is_read_strictly(scene, reviews, tmp_path, capsys, content, flags, code, message):
-    (tmp_path / "ask.json").write_text(json.dumps({"train": "my.csv", **content}))
-    command = ["finetune", "--task-file", str(tmp_path / "ask.json"), "--model", str(scene.pretrained)]
-    assert run([*command, "--output", str(tmp_path / "run"), *flags]) == code
-    said = capsys.readouterr().err.strip()
-    assert message in said and "\n" not in said
-    assert not (tmp_path / "run").exists()

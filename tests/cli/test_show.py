@@ -91,23 +91,3 @@ def test_samples_are_counted_beside_what_is_expected(corpus, capsys):
     out = shown(capsys, corpus, "--number", "0", "--count", "50", "--max-length", "64")
     assert "50 samples, counted" in out and "sample 0" not in out
     assert re.search(r"padding, of all tokens computed +0\.0000 +0\.0000 +exact", out)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--first", "-1"], "--first: is -1, at least 0 is needed"),
-        (["--first", "100000"], "--first: is 100000, the epoch has"),
-        (["--max-length", "4"], "sequences.max_length: is 4"),
-        (["--split", "held_out", "--objectiv", "sop"], "did you mean '--objective'"),
-    ],
-)
-def test_what_cannot_be_shown_is_said_in_one_line(corpus, capsys, arguments, message):
-    assert run(["show", str(corpus), *arguments]) in (2, 78)
-    said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1
-
-
-def test_a_corpus_that_is_not_there_is_missed(tmp_path, capsys):
-    assert run(["show", str(tmp_path / "nothing")]) == 66
-    assert "holds no corpus.json" in capsys.readouterr().err

@@ -154,28 +154,6 @@ def test_a_table_without_runs_is_shown_with_the_papers_figures(tmp_path, capsys)
     assert "not known yet" in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "line"),
-    [
-        (["run", "5"], 2, "--data: is needed: what `albert prepare` wrote"),
-        (["run", "5", "--data", "{here}/absent"], 66, "{here}/absent: "),
-        (["run", "55", "--data", "{corpus}"], 2, "table 55: unknown; did you mean '5'?"),
-        (["run", "--data", "{corpus}"], 2, "albert tables: no table is named"),
-        (["run", "5", "--data", "{corpus}", "--glue-data", "{here}/absent"], 66, "{here}/absent: is not a folder"),
-        (["plan", "5", "--data", "{corpus}", "--files", "sst-2"], 2, "--files: 'sst-2' is not TASK/SPLIT=FILE"),
-        (["plan", "5", "--data", "{corpus}", "--threads", "0"], 2, "--threads: is 0, at least 1 is needed"),
-        (["export", "{here}/copy"], 66, "{here}/root/study.json: no tables were run here"),
-        (["runs"], 2, "albert tables: runs: no such command; did you mean 'run'?"),
-    ],
-)
-def test_what_is_missing_is_said_in_one_line(arguments, code, line, scene, tmp_path, capsys):
-    words = [scene.fill(word, tmp_path) for word in arguments]
-    assert run(["tables", *words, *(["--output", str(tmp_path / "root")] if len(words) > 1 else [])]) == code
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1].startswith(f"albert: error: {scene.fill(line, tmp_path)}")
-    assert not (tmp_path / "root").exists()
-
-
 def test_another_corpus_below_the_same_root_is_refused(finished, scene, sentences, capsys):
     arguments = ["tables", "run", "5", "--data", str(scene.other_corpus), "--output", str(finished)]
     assert run(arguments) == 78

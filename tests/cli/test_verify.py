@@ -35,9 +35,3 @@ def test_a_flipped_bit_is_found_and_the_others_still_checked(written, capsys, pl
     assert printed.out.count(" whole ") == 2
     assert "1 of 3 directories are damaged" in printed.err
     assert damaged.name in printed.err
-
-
-def test_a_place_without_a_manifest_is_refused(tmp_path, capsys):
-    assert run(["verify", str(tmp_path)]) == 66
-    assert "holds no MANIFEST.json" in capsys.readouterr().err
-    assert run(["verify", str(tmp_path / "nowhere")]) == 66

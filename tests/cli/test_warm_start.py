@@ -73,30 +73,3 @@ def test_dropout_changes_by_one_flag_on_a_run_that_goes_on(scene, pretrain, tmp_
     kept = load_json(PretrainingRecipe, tmp_path / "run/recipe.json")
     assert kept.dropout_changes == ((2, 0.1),)
     assert json.loads((tmp_path / "run/model/config.json").read_text())["attention_probs_dropout_prob"] == 0.1
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (["continue"], 2, "albert pretrain continue: no model to continue with; albert pretrain continue --init MODEL"),
-        (["continue", "--init", "{here}/absent"], 66, "{here}/absent: no such directory"),
-        (["continue", "--init", "{tokenizer}"], 66, "{tokenizer}/config.json: "),
-        (["continue", "--init", "{run}", "--revision", "main"], 2, "revision: 'main' of {run}, which is a directory"),
-        (["quickstart", "--resize-vocabulary"], 2, "--resize-vocabulary: goes with --init MODEL"),
-        (["quickstart", "--extend-positions", "tile"], 2, "--extend-positions: goes with --init MODEL"),
-        (["quickstart", "--drop-heads", "masked_tokens"], 2, "--drop-heads: goes with --init MODEL"),
-        (["quickstart", "--revision", "main"], 2, "--revision: goes with --init MODEL"),
-        (["continue", "--init", "{run}", "--drop-heads", "both"], 2, "albert pretrain continue: "),
-        (["continue", "--init", "{run}", "--extend-positions", "cut"], 2, "albert pretrain continue: "),
-        (["quickstart", "--init", "{run}"], 78, "embedding_size: is 16 in the trained model and 64 here"),
-        (["continue", "--init", "{run}", "--model.intermediate-size", "96"], 78, "intermediate_size: is 64 in the"),
-        (["quickstart", "--change-dropout", "0.1"], 78, "--change-dropout: {here}/run has no checkpoint to go on from"),
-        (["quickstart", "--change-dropout", "1.5"], 78, "--change-dropout: {here}/run has no checkpoint to go on from"),
-        (["quickstart", "--dropout-changes", "5", "0.1", "2", "0"], 78, "dropout_changes: are at updates [5, 2]"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_one_line_and_leave_nothing(scene, pretrain, tmp_path, words, code, message):
-    found, _, said = pretrain(*(scene.fill(word, tmp_path) for word in words))
-    expected = "albert: error: " + scene.fill(message, tmp_path)
-    assert (found, said[: len(expected)]) == (code, expected)
-    assert said.count("\n") == 1 and not (tmp_path / "run").exists()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.main import dispatch, run
+from albert.cli.main import dispatch
 from albert.experiments.layers import depth_curve
 from albert.finetuning.evaluation import evaluate_directory
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
@@ -111,20 +111,5 @@ def test_the_table_and_its_curve_from_the_command_line(any_depth, data, tmp_path
         assert float(row["accuracy"]) == pytest.approx(point["scores"]["accuracy"], abs=1e-3)
     assert dispatch([*evaluate, "--depth", "2"]) == 0
     assert "run at depth 2 of 4" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message", "code"),
-    [
-        (["--depth", "2", "99"], "depth: is 99, the model has 4 layers", 78),
-        (["--depth", "0"], "depth: is 0", 78),
-        (["--patience", "0"], "patience: is 0", 78),
-        (["--depth", "1", "2", "--predictions", "p.jsonl"], "--predictions: requires a single --depth", 2),
-        (["--depth", "1", "2", "--rounds", "0"], "--rounds: is 0", 2),
-    ],
-)
-def test_mistakes_are_told_in_a_line(any_depth, data, capsys, wrong, message, code):
-    evaluate = ["evaluate", "sst-2", "--model", any_depth, "--data", str(data), "--device", "cpu"]
-    assert run([*evaluate, *wrong]) == code
-    said = capsys.readouterr().err
-    assert message in said and len(said.strip().splitlines()) == 1
+    with pytest.raises(InvalidConfiguration, match="patience: is 0"):
+        dispatch([*evaluate, "--patience", "0"])

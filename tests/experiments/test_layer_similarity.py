@@ -103,20 +103,3 @@ def test_models_are_drawn_side_by_side_and_written_as_a_table(models, tmp_path, 
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     assert [row["layer"] for row in rows] == ["1", "2", "3", "1", "2"]
     assert "2 layers, not shared" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "says"),
-    [
-        ([], 2, "no model is named"),
-        (["MODEL", "--output", "layers.pdf"], 2, "must end in .png"),
-        (["MODEL", "--words", "0"], 2, "--words: is 0"),
-        (["MODEL", "--text", "nowhere.txt"], 66, "no such file"),
-        (["nowhere/at/all"], 66, "nowhere/at/all"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(options, code, says, models, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    named = [str(models["shared"]) if option == "MODEL" else option for option in options]
-    assert run(["analyze", "layers", *named]) == code
-    assert says in capsys.readouterr().err.splitlines()[-1]

@@ -4,15 +4,13 @@ import shlex
 from pathlib import Path
 
 import torch
-from rich.markup import escape
 from rich.table import Table
 
 from albert.api.options import Push
 from albert.checkpoints.convert import Conversion, ConversionOptions, TokenizerOptions, convert
 from albert.checkpoints.hub import push_model
 from albert.cli.commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
-from albert.cli.options import open_console
-from albert.cli.render import bytes_of, facts
+from albert.cli.render import bytes_of, facts, open_console
 from albert.inference.int8 import quantize_directory
 from albert.inference.predictor import save_for_sentence_transformers
 from albert.runtime.environment import load_by_name
@@ -39,12 +37,7 @@ def run_convert(args: Convert) -> int:
         place=args.tokenizer, without=args.without_tokenizer, lower_case=args.lower_case, keep_accents=args.keep_accents
     )
     made = convert(args.source, args.output, options, tokenizer, args.labels, args.replace)
-    table = Table(title="albert convert", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(overflow="fold")
-    for name, value in rows(made, args.output):
-        table.add_row(name, escape(value))
-    _print(table, next_command(made, args.output))
+    _print(facts("albert convert", rows(made, args.output)), next_command(made, args.output))
     return 0
 
 

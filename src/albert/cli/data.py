@@ -12,13 +12,14 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.text import Text
 from tyro.conf import Positional
 
 from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
 from albert.cli.main import load_command
-from albert.cli.options import Subcommand, dispatch, open_console, parse
+from albert.cli.options import Subcommand, dispatch, parse
+from albert.cli.render import bytes_of, facts, open_console, table
 from albert.pretraining.recipe import RECIPES
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
@@ -45,7 +46,8 @@ def prepare_main(arguments: list[str]) -> int:
         return 0
     report = result.report
     assert report is not None
-    console.print(summary(report))
+    headings, *rows = preparation_rows(report)
+    console.print(table(None, headings, rows, boxed=True))
     for line in remarks(report):
         console.print(line, markup=False)
     if report.duplicates_shown:
@@ -62,17 +64,6 @@ def prepare_main(arguments: list[str]) -> int:
         f"next: albert pretrain small --data {shlex.quote(str(options.output))} --output runs/small", markup=False
     )
     return 0
-
-
-def summary(report: PreparationReport) -> Table:
-    """A table of what was read, what each split holds, and what was dropped."""
-    headings, *rows = preparation_rows(report)
-    table = Table()
-    for name in headings:
-        table.add_column(name, justify="right" if name else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def remarks(report: PreparationReport) -> list[str]:
@@ -148,7 +139,7 @@ def verify_main(arguments: list[str]) -> int:
     options = parse(Verify, arguments, "albert verify")
     places = [place for path in options.paths for place in whole_directories(path)]
     total = sum(file.bytes for place in places for file in _sums(place).values())
-    table = Table("directory", "files", "MB", "finding", title="albert verify", title_justify="left")
+    rows: list[tuple[object, ...]] = []
     damaged: list[AlbertError] = []
     with progress("Checking", total=total / 1e6, unit="MB") as bar:
         for place in places:
@@ -161,15 +152,16 @@ def verify_main(arguments: list[str]) -> int:
             try:
                 verify_directory(place, count)
                 _open_corpus(place)
-                finding = "whole"
+                finding = Text("whole")
             except (DamagedData, MissingInput) as damage:
                 damaged.append(damage)
-                finding = f"[bold red]{escape(str(damage))}[/bold red]"
-            table.add_row(escape(str(place)), f"{len(checked):,}", f"{sum(checked) / 1e6:,.2f}", finding)
+                finding = Text(str(damage), "bold red")
+            rows.append((place, len(checked), f"{sum(checked) / 1e6:,.2f}", finding))
     for path in options.paths:
         if (journal := RunFolder(path).journal_path).is_file():
-            table.add_row(escape(str(journal)), "1", "", f"{len(read_journal(journal)):,} records")
-    open_console().print(table)
+            rows.append((journal, 1, "", f"{len(read_journal(journal)):,} records"))
+    columns = ("directory", "files", "MB", "finding")
+    open_console().print(table("albert verify", columns, rows, words=(0, 3), boxed=True))
     if damaged:
         raise DamagedData(
             damaged[0].subject, damaged[0].why, f"{len(damaged)} of {len(places)} directories are damaged"
@@ -256,32 +248,26 @@ FULL = 0.75
 def show_plan(console: Console, estimate: PreparationEstimate, output: Path) -> None:
     """Print the estimate, and how often the named recipes would see the corpus."""
     free = shutil.disk_usage(_existing(output)).free
-    table = Table(title="a plan; nothing is written", title_justify="left", show_header=False)
-    table.add_row("files", f"{estimate.files:,}, {_size(estimate.bytes_on_disk)} on disk")
-    table.add_row("sample read for it", f"{_size(estimate.sample_bytes)} of text")
-    table.add_row("text", f"about {_size(estimate.text_bytes)}, {estimate.documents:,.0f} documents")
-    table.add_row("sentences, tokens", f"about {estimate.sentences:,.0f}, {estimate.tokens:,.0f}")
-    table.add_row("prepared corpus", f"about {_size(estimate.output_bytes)} ({_size(free)} are free there)")
     processes = "1 process" if estimate.workers == 1 else f"{estimate.workers} processes"
-    table.add_row("time, here", f"about {_duration(estimate.seconds)} with {processes}")
-    console.print(table)
-    epochs = Table("recipe", "updates", "tokens seen, about", "epochs", title="how often a recipe sees it")
+    told = {
+        "files": f"{estimate.files:,}, {bytes_of(estimate.bytes_on_disk)} on disk",
+        "sample read for it": f"{bytes_of(estimate.sample_bytes)} of text",
+        "text": f"about {bytes_of(estimate.text_bytes)}, {estimate.documents:,.0f} documents",
+        "sentences, tokens": f"about {estimate.sentences:,.0f}, {estimate.tokens:,.0f}",
+        "prepared corpus": f"about {bytes_of(estimate.output_bytes)} ({bytes_of(free)} are free there)",
+        "time, here": f"about {_duration(estimate.seconds)} with {processes}",
+    }
+    console.print(facts("a plan; nothing is written", told))
+    rows = []
     for name, recipe in RECIPES.items():
-        seen = recipe.schedule.total_steps * recipe.batch_size * recipe.sequences.max_length * FULL
-        times = f"{seen / estimate.tokens:,.1f}"
-        epochs.add_row(name, f"{recipe.schedule.total_steps:,}", f"{seen:,.0f}", times)
-    for column in epochs.columns[1:]:
-        column.justify = "right"
-    console.print(epochs)
+        steps = recipe.schedule.total_steps
+        seen = steps * recipe.batch_size * recipe.sequences.max_length * FULL
+        rows.append((name, steps, f"{seen:,.0f}", f"{seen / estimate.tokens:,.1f}"))
+    console.print(table("how often a recipe sees it", ("recipe", "updates", "tokens seen, about", "epochs"), rows))
 
 
 def _existing(path: Path) -> Path:
     return path if path.exists() or path == path.parent else _existing(path.parent)
-
-
-def _size(count: float) -> str:
-    unit, size = next((each for each in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)) if count >= each[1]), ("kB", 1e3))
-    return f"{count / size:,.1f} {unit}"
 
 
 def _duration(seconds: float) -> str:
@@ -411,13 +397,12 @@ def decode(arguments: list[str]) -> int:
 
 def _show(tokenizer: Tokenizer, text: str) -> None:
     ids, offsets = tokenizer.encode_with_offsets(text)
-    numbers = [Column(name, justify="right") for name in ("id", "start", "end")]
-    table = Table(Column("token", overflow="fold"), *numbers, Column("text", overflow="fold"))
-    for number, (start, end) in zip(ids, offsets, strict=True):
-        shown = _visible(text[start:end])
-        table.add_row(escape(_visible(tokenizer.piece(number))), str(number), str(start), str(end), escape(shown))
+    rows = [
+        (_visible(tokenizer.piece(number)), str(number), str(start), str(end), _visible(text[start:end]))
+        for number, (start, end) in zip(ids, offsets, strict=True)
+    ]
     console = open_console()
-    console.print(table)
+    console.print(table(None, ("token", "id", "start", "end", "text"), rows, words=(0, 4), boxed=True))
     unknown = ids.count(tokenizer.unk_id)
     console.print(f"{len(text):,} characters, {len(ids):,} tokens" + f", {unknown:,} of them unknown" * bool(unknown))
 

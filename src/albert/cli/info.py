@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,27 +12,17 @@ import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from albert import __version__
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.cli.commands import Info
-from albert.cli.options import open_console
-from albert.cli.render import (
-    LABELS,
-    bytes_of,
-    facts,
-    group_of,
-    in_millions,
-    other_names,
-    show_presets,
-    show_size,
-    table,
-)
+from albert.cli.render import LABELS, bold, bytes_of, facts, in_millions, indented, open_console, styled, table
 from albert.experiments import sizes
 from albert.inference import inspection
-from albert.model.config import OTHER_NAMES, PRESETS, AlbertConfig, preset_name, sharing_plan
-from albert.model.cost import TrainingMemory, count_parameters
+from albert.model.config import OTHER_NAMES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name, sharing_plan
+from albert.model.cost import count_flops, count_parameters
 from albert.runtime.devices import default_precision, describe_machine, free_memory, pick_device
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean
 from albert.runtime.json_files import to_json
@@ -78,23 +68,155 @@ def find(what: str, revision: str | None = None) -> Found:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# Sizes as people look at them: the presets in a list, and all of one architecture.
+
+_SUMS = ("encoder", "model", "pretraining")
+_COLUMNS = {("cpu", "fp32"): "CPU fp32", ("cpu", "bf16"): "CPU bf16", ("cuda", "fp32"): "GPU fp32",
+            ("cuda", "bf16"): "GPU bf16"}  # fmt: skip
+
+_WIDEST_LIST = 97
+"""Columns of the list of presets with all that is in it."""
+
+
+def show_size(console: Console, report: sizes.SizeReport) -> None:
+    """Everything of one architecture."""
+    console.print(_architecture(report))
+    console.print()
+    _print_beside(console, _parameters(report), _work(report))
+    if report.published:
+        console.print(_published(report))
+        console.print()
+    console.print(_memory(report))
+    console.print("  [dim]CPU: what autograd keeps, tested to the byte. GPU: derived, not measured.[/dim]")
+
+
+def _print_beside(console: Console, left: Table, right: Table) -> None:
+    """Two tables, one below the other where the terminal is too narrow."""
+    both = indented(left, right, by=0, gap=6)
+    for made in (left, right) if console.measure(both).maximum > console.width else (both,):
+        console.print(made)
+        console.print()
+
+
+def _architecture(report: sizes.SizeReport) -> Table:
+    settings = [(name, value) for name, value in asdict(report.configuration).items() if value is not None]
+    half = (len(settings) + 1) // 2
+    left, right = settings[:half], [*settings[half:], ("", "")]
+    rows = [(f"  {one[0]}", one[1], f"   {other[0]}", other[1]) for one, other in zip(left, right, strict=False)]
+    return table(None, ("",) * 4, rows, words=(0, 2))
+
+
+def _parameters(report: sizes.SizeReport) -> Table:
+    shown = in_millions([4 * report.parameters.pretraining])
+    counts, model = report.parameters.by_part(), report.parameters.model
+    rows = [
+        styled("bold" if name in _SUMS else None, f"  {words}", number, f"{number / model:.1%}", shown(4 * number))
+        for name, words in LABELS["parameters"].items()
+        if (number := counts[name])
+    ]
+    if (there := report.transformers_parameters) != model:  # it maps E to H even where they are equal
+        rows.append(styled(None, "  model in transformers", there, "", shown(4 * there)))
+    return table(
+        "Parameters",
+        ("", "", "of model", "MB, fp32"),
+        rows,
+    )
+
+
+def _work(report: sizes.SizeReport) -> Table:
+    flops, length = report.flops, report.sequence_length
+    shown = in_millions([flops.training])
+    rows = [
+        *amounts("work", [flops], shown),
+        bold("  a token, forward", shown(flops.forward)),
+        bold("  forward and backward", shown(flops.training)),
+        (f"  {length:,} tokens, forward", shown(length * flops.forward)),
+        ("  head, a masked token", shown(flops.masked_language_model_head)),
+    ]
+    return table("Work", ("", "MFLOPs"), rows)
+
+
+def _published(report: sizes.SizeReport) -> Table:
+    rows = [(f"  {size.stated}", size.where, size.exact, size.reason) for size in report.published]
+    return table("Published", ("  stated", "where", "exact", "counted"), rows, words=(1, 3))
+
+
+def _memory(report: sizes.SizeReport) -> Table:
+    memory = [report.memory[key] for key in _COLUMNS]
+    shown = in_millions(some.training for some in memory)
+    rows = [
+        bold(f"a sequence of {report.sequence_length:,} tokens"),
+        *amounts("activations", memory, shown),
+        bold("  training keeps", *(shown(some.training) for some in memory)),
+        bold("  inference peaks at", *(shown(some.inference) for some in memory)),
+        bold("whatever the batch"),
+        ("  weights, gradients, moments", *(shown(report.training_state) for _ in memory)),
+        ("  copies of weights, in training", *(shown(some.weight_copies) for some in memory)),
+    ]
+    return table("Memory, MB", ("", *_COLUMNS.values()), rows)
+
+
+def show_presets(console: Console) -> None:
+    """Every preset, a line each; a narrow terminal shows fewer columns."""
+    columns: dict[str, Callable[[str, AlbertConfig], object]] = {
+        "E": lambda name, config: str(config.embedding_size),
+        "H": lambda name, config: str(config.hidden_size),
+        "L": lambda name, config: str(config.num_hidden_layers),
+        "A": lambda name, config: str(config.num_attention_heads),
+        "sharing": lambda name, config: config.sharing,
+        "parameters": lambda name, config: count_parameters(config).model,
+        "stated": lambda name, config: next((size.stated for size in sizes.PUBLISHED_SIZES.get(name, ())), ""),
+        "MFLOPs": lambda name, config: f"{count_flops(config).forward / 1e6:,.0f}",
+    }
+    shown = [name for name in columns if console.width >= _WIDEST_LIST or name not in ("A", "stated", "MFLOPs")]
+    rows: list[Sequence[object]] = []
+    for title, presets in PRESET_GROUPS.items():
+        rows.append(bold(title))
+        rows += [(f"  {name}", *(columns[each](name, config) for each in shown)) for name, config in presets.items()]
+    console.print(table("Presets", ("", *shown), rows))
+    console.print()
+    meant = {preset: ", ".join(names) for preset in PRESETS if (names := other_names(preset))}
+    console.print(facts("Other names", meant))
+
+
+def other_names(preset: str) -> list[str]:
+    """Further names of a preset."""
+    return [name for name, meant in OTHER_NAMES.items() if meant == preset]
+
+
+def group_of(preset: str) -> str:
+    """The heading under which a preset stands."""
+    return next(title for title, presets in PRESET_GROUPS.items() if preset in presets)
+
+
+def amounts(names: str, counted: Sequence[Any], shown: Callable[[int], str]) -> list[tuple[str, ...]]:
+    """A row for each figure that `labels.toml` has under these names, but for those that are nothing everywhere."""
+    rows = []
+    for name, words in LABELS[names].items():
+        numbers = [getattr(each, name) for each in counted]
+        if any(numbers):
+            rows.append((f"  {words}", *(shown(number) if number else "–" for number in numbers)))
+    return rows
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # Two architectures side by side, and what is said of them.
 
 
 def show_comparison(console: Console, comparison: sizes.Comparison) -> None:
     """Two architectures side by side, then the claims about them."""
     one, other = comparison.one.name, comparison.other.name
-    made = table(f"{one} beside {other}", "", one, other, "ratio", "change")
+    rows: list[Sequence[object]] = []
     for group, members in itertools.groupby(comparison.figures, key=lambda figure: figure.group):
         figures = list(members)
-        made.add_row(_group_title(group, comparison), style="bold")
         in_unit = in_millions(max(figure.one, figure.other) for figure in figures)
         shown = "{:,}".format if group == "parameters" else in_unit
+        rows.append(bold(_group_title(group, comparison)))
         for figure in figures:
-            change = f"{figure.ratio - 1:+.1%}"
             ratio = f"1 : {1 / figure.ratio:.2f}" if figure.one <= figure.other else f"{figure.ratio:.2f} : 1"
-            made.add_row(f"  {figure.what}", shown(figure.one), shown(figure.other), ratio, change)
-    console.print(made)
+            change = f"{figure.ratio - 1:+.1%}"
+            rows.append((f"  {figure.what}", shown(figure.one), shown(figure.other), ratio, change))
+    console.print(table(f"{one} beside {other}", ("", one, other, "ratio", "change"), rows))
     if comparison.claims:
         console.print()
         console.print(_claims(comparison))
@@ -112,17 +234,14 @@ def _group_title(group: str, comparison: sizes.Comparison) -> str:
 
 
 def _claims(comparison: sizes.Comparison) -> Table:
-    made = Table(title="What is said of the two", title_justify="left", title_style="bold", box=None, show_header=False)
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
+    rows: list[Sequence[object]] = []
     for claim in comparison.claims:
-        verdict = "[green]holds[/green]" if claim.holds else "[red]does not hold[/red]"
-        made.add_row(verdict, f"{claim.of_what}: [bold]{claim.figure}[/bold]")
-        made.add_row("", f"[dim]“{escape(claim.quote)}” ({claim.source})[/dim]")
-        if claim.because:
-            made.add_row("", escape(claim.because))
-        made.add_row()
-    return made
+        verdict = styled("green", "holds") if claim.holds else styled("red", "does not hold")
+        rows.append((*verdict, Text.assemble(f"{claim.of_what}: ", (claim.figure, "bold"))))
+        rows.append(("", Text(f"“{claim.quote}” ({claim.source})", "dim")))
+        rows += [("", claim.because)] if claim.because else []
+        rows.append(())
+    return facts("What is said of the two", rows)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -199,32 +318,30 @@ def show_corpus(console: Console, report: inspection.CorpusReport) -> None:
     }
     console.print(facts(str(report.directory), about))
     console.print()
-    made = table("Splits", "", "shards", "documents", "sentences", "tokens")
-    for split, counts in said.counts.items():
-        numbers = (counts.documents, counts.sentences, counts.tokens)
-        made.add_row(f"  {split}", f"{len(said.shards[split]):,}", *(f"{number:,}" for number in numbers))
-    console.print(made)
+    rows = [
+        (f"  {split}", len(said.shards[split]), counts.documents, counts.sentences, counts.tokens)
+        for split, counts in said.counts.items()
+    ]
+    console.print(table("Splits", ("", "shards", "documents", "sentences", "tokens"), rows))
     console.print()
     show_tokenizer(console, report.tokenizer)
 
 
 def show_self_check(console: Console, check: inspection.SelfCheck) -> None:
     """What a model makes of masked words under each setting."""
-    made = table(
-        f"Self-check: {check.masked_tokens:,} masked tokens of a fixed text",
-        *("", "heads", "loss", "right", "above the best"),
-    )
-    for setting in check.settings:
-        stated = " (stated)" if setting.stated else ""
-        made.add_row(
-            f"  {setting.hidden_act}{stated}",
-            str(setting.num_attention_heads),
+    rows = [
+        styled(
+            "bold" if setting is check.best else None,
+            f"  {setting.hidden_act}{' (stated)' if setting.stated else ''}",
+            setting.num_attention_heads,
             f"{setting.loss:.3f}",
             f"{setting.accuracy:.1%}",
             f"{setting.excess:.3f} ± {setting.excess_error:.3f}",
-            style="bold" if setting is check.best else None,
         )
-    console.print(made)
+        for setting in check.settings
+    ]
+    title = f"Self-check: {check.masked_tokens:,} masked tokens of a fixed text"
+    console.print(table(title, ("", "heads", "loss", "right", "above the best"), rows))
     console.print(f"  {escape(check.verdict)}.", soft_wrap=False)
     console.print()
 
@@ -259,28 +376,20 @@ def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> N
 def _table(plan: sizes.MemoryPlan, layers: int) -> Table:
     both = (plan.all_kept, plan.checkpointed)
     shown = in_millions(some.peak for some in both)
-    title = f"A training step of {plan.batch_size:,} × {plan.sequence_length:,} tokens, MB"
-    made = table(title, "", "all kept", "checkpointing")
-    made.add_row("whatever the batch", style="bold")
-    _add_rows(made, LABELS["whatever_the_batch"], both, shown)
-    made.add_row("of the batch", style="bold")
-    made.add_row(f"  {layers} layers", *(shown(some.layers) for some in both))
-    made.add_row("  each of them", *(shown(some.layers / layers) for some in both), style="dim")
-    _add_rows(made, LABELS["of_the_batch"], both, shown)
-    made.add_row("at the peak", *(shown(some.peak) for some in both), style="bold")
+    rows = [
+        bold("whatever the batch"),
+        *amounts("whatever_the_batch", both, shown),
+        bold("of the batch"),
+        (f"  {layers} layers", *(shown(some.layers) for some in both)),
+        styled("dim", "  each of them", *(shown(some.layers / layers) for some in both)),
+        *amounts("of_the_batch", both, shown),
+        bold("at the peak", *(shown(some.peak) for some in both)),
+    ]
     if plan.limit is not None:
-        largest = (plan.largest_batch, plan.largest_batch_checkpointed)
-        made.add_row(f"largest micro-batch in {bytes_of(plan.limit)}", *(f"{n:,}" for n in largest), style="bold")
-    return made
-
-
-def _add_rows(
-    made: Table, names: dict[str, str], both: tuple[TrainingMemory, TrainingMemory], shown: Callable[[int], str]
-) -> None:
-    for name, words in names.items():
-        numbers = [getattr(some, name) for some in both]
-        if any(numbers):
-            made.add_row(f"  {words}", *(shown(number) if number else "–" for number in numbers))
+        largest = f"largest micro-batch in {bytes_of(plan.limit)}"
+        rows.append(bold(largest, plan.largest_batch, plan.largest_batch_checkpointed))
+    title = f"A training step of {plan.batch_size:,} × {plan.sequence_length:,} tokens, MB"
+    return table(title, ("", "all kept", "checkpointing"), rows)
 
 
 MEASURED_LENGTH = 128
@@ -455,12 +564,15 @@ def show_throughput(console: Console, measurement: sizes.Measurement) -> None:
         where += f", {measurement.threads} thread{'s' if measurement.threads > 1 else ''}"
     batch = f"{first.batch_size} × {first.sequence_length} tokens"
     console.print(f"[bold]Measured here[/bold]: {where}, {batch}, medians of {first.rounds} rounds, random weights")
-    made = table(None, "", "tokens/s", "sequences/s", "a batch")
     several = len(measurement.results) > 1
-    for name, found in measurement.results.items():
-        for kind, seconds in (("inference", found.inference_seconds), ("training step", found.training_seconds)):
-            label = f"  {name}, {kind}" if several else f"  {kind}"
-            rates = (f"{number / seconds:,.1f}" for number in (found.tokens, found.batch_size))
-            made.add_row(escape(label), *rates, f"{seconds:,.3f} s")
-    console.print(made)
+    rows = [
+        (
+            f"  {name}, {kind}" if several else f"  {kind}",
+            *(f"{number / seconds:,.1f}" for number in (found.tokens, found.batch_size)),
+            f"{seconds:,.3f} s",
+        )
+        for name, found in measurement.results.items()
+        for kind, seconds in (("inference", found.inference_seconds), ("training step", found.training_seconds))
+    ]
+    console.print(table(None, ("", "tokens/s", "sequences/s", "a batch"), rows))
     console.print("  [dim]inference: the encoder forward; training step: forward, both losses, backward, LAMB[/dim]")

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console, Group
-from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from albert.cli.commands import AnalyzeLayers, Quickstart
-from albert.cli.options import open_console
-from albert.cli.render import table
+from albert.cli.render import indented, open_console, table
 from albert.cli.training import Show
 from albert.experiments.layers import LayerSimilarity, cut_passages, draw_layers, measure_layers, write_layers
 from albert.experiments.quickstart import quickstart, show_report, split_chapters
@@ -104,14 +102,17 @@ class RenderedSamples:
             f"{' '.join(map(str, words))} words · " if words else "no words · ",
             (self._order(label), "bold magenta" if label not in (IN_ORDER, NO_LABEL) else "bold"),
         )
-        parts: list[Rule | Text | Padding] = [Rule(f"sample {self._numbers[i]:,}", align="left", characters="─"), facts]
+        parts: list[Rule | Text | Table] = [
+            Rule(f"sample {self._numbers[i]:,}", align="left", characters="─"),
+            indented(facts, by=0),
+        ]
         place = begin + 1
         for name, run in (("[CLS]", segments.first), ("[SEP]", segments.second)):
             length = int(run.length[i])
             if length:
                 origin = Origin.of(self._corpus, int(run.begin[i]), length)
-                parts.append(Text.assemble((name, MARK), f" {origin}, {length} tokens"))
-                parts.append(Padding(self._segment(origin, place), (0, 0, 0, 6)))
+                parts.append(indented(Text.assemble((name, MARK), f" {origin}, {length} tokens"), by=0))
+                parts.append(indented(self._segment(origin, place), by=6))
             place += length + 1
         parts.append(Text("[SEP]", style=MARK))
         return Group(*parts)
@@ -193,7 +194,7 @@ def run_show(args: Show) -> int:
         markup=False,
         soft_wrap=True,
     )
-    console.print(LEGEND)
+    console.print(indented(LEGEND, by=0))
     for sample in RenderedSamples(samples, np.arange(begin, begin + shown)):
         console.print()
         console.print(sample)
@@ -208,13 +209,8 @@ def run_show(args: Show) -> int:
 
 def counts(figures: list[Figure], number: int) -> Table:
     """What was counted beside what is expected; a score is in standard deviations."""
-    table = Table(title=f"{number:,} samples, counted", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for heading in ("seen", "expected", "score"):
-        table.add_column(heading, justify="right")
-    for figure in figures:
-        table.add_row(figure.name, *(_cell(value) for value in (figure.seen, figure.expected)), _score(figure))
-    return table
+    rows = [(one.name, _cell(one.seen), _cell(one.expected), _score(one)) for one in figures]
+    return table(f"{number:,} samples, counted", ("", "seen", "expected", "score"), rows)
 
 
 def _cell(value: float | None) -> str:
@@ -223,15 +219,15 @@ def _cell(value: float | None) -> str:
     return f"{value:,.1f}" if value > 2 else f"{value:.4f}"
 
 
-def _score(figure: Figure) -> str:
+def _score(figure: Figure) -> str | Text:
     if figure.expected is None:
         return ""
     if figure.deviation is None:
         return "about"
     if figure.deviation == 0:
-        return "exact" if figure.score == 0 else "[bold red]differs[/bold red]"
+        return "exact" if figure.score == 0 else Text("differs", "bold red")
     score = figure.score or 0.0
-    return f"{score:+.1f}" if abs(score) < 4 else f"[bold red]{score:+.1f}[/bold red]"
+    return Text(f"{score:+.1f}", "" if abs(score) < 4 else "bold red")
 
 
 def layers(args: AnalyzeLayers) -> int:
@@ -262,13 +258,14 @@ def layers(args: AnalyzeLayers) -> int:
 
 def _show(console: Console, measured: list[LayerSimilarity], args: AnalyzeLayers) -> None:
     for title, values in (("L2 distance", "distance"), ("angle, degrees", "angle")):
-        made = table(f"{title} of a layer's input and output", "", "first", "least", "median", "most", "last")
+        rows = []
         for one in measured:
             each = getattr(one, values)
             ranked = sorted(each)
             shown = (each[0], ranked[0], ranked[len(ranked) // 2], ranked[-1], each[-1])
-            made.add_row(f"{one.model}: {one.layers}", *(f"{value:,.2f}" for value in shown))
-        console.print(made)
+            rows.append((f"{one.model}: {one.layers}", *(f"{value:,.2f}" for value in shown)))
+        columns = ("", "first", "least", "median", "most", "last")
+        console.print(table(f"{title} of a layer's input and output", columns, rows))
     console.print(" and ".join(str(path) for path in (args.output, args.csv) if path), markup=False)
 
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
-from rich.console import Console
 from tyro.conf import Positional
 
 from albert.api.keywords import (
@@ -35,6 +34,7 @@ from albert.api.keywords import (
     usual_name,
 )
 from albert.cli.main import load_command
+from albert.cli.render import UNWRAPPED
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, did_you_mean
 
@@ -342,45 +342,6 @@ def _first_sentence(doc: str) -> str:
     return doc if match is None else doc[: match.end()]
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# How wide the output is: as the terminal on a terminal, and without any wrapping where it goes to a file or a pipe.
-#
-# What is written to a file or a pipe must not depend on COLUMNS or on the length of a path, so every command makes
-# its console here.
-
-UNWRAPPED = 10_000
-"""Columns; more than any line needs."""
-
-
-def open_console(
-    soft_wrap: bool = True, highlight: bool = False, quiet: bool = False, at_least: int | None = None
-) -> Console:
-    """The console on standard output.
-
-    Args:
-        soft_wrap: leave the wrapping of long lines to the terminal.
-        at_least: columns to print even on a narrower terminal.
-    """
-    console = Console(soft_wrap=soft_wrap, highlight=highlight, quiet=quiet)
-    if not sys.stdout.isatty():
-        console.size = (UNWRAPPED, 25)
-    elif at_least is not None:
-        console.size = (max(console.width, at_least), 25)
-    return console
-
-
-@contextmanager
-def columns(number: int) -> Iterator[None]:
-    """Libraries that ask for the width of the terminal get this number of columns in the block."""
-    before = {"COLUMNS": os.environ["COLUMNS"]} if "COLUMNS" in os.environ else {}
-    os.environ["COLUMNS"] = str(number)
-    try:
-        yield
-    finally:
-        del os.environ["COLUMNS"]
-        os.environ.update(before)
-
-
 T = TypeVar("T")
 DESCRIBE = "--describe"
 """Stands for the options of a command, which `parse` then raises instead of reading arguments: for shell completion."""
@@ -395,6 +356,18 @@ class CommandParts(Exception):
 
 
 _BOX = re.compile(r"[\u2500-\u257f]")
+
+
+@contextmanager
+def columns(number: int) -> Iterator[None]:
+    """Libraries that ask for the width of the terminal get this number of columns in the block."""
+    before = {"COLUMNS": os.environ["COLUMNS"]} if "COLUMNS" in os.environ else {}
+    os.environ["COLUMNS"] = str(number)
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        os.environ.update(before)
 
 
 def parse(

@@ -6,11 +6,9 @@ import sys
 from typing import Any
 
 import torch
-from rich.markup import escape
-from rich.table import Column, Table
 
 from albert.cli.commands import OpenedModel, Predict, Serve
-from albert.cli.options import open_console
+from albert.cli.render import open_console, table
 from albert.inference.abilities import Fields, Settings
 from albert.inference.files import ENDINGS, FilePrediction, ability_for, opened_input, predict_file
 from albert.inference.predictor import Predictor
@@ -32,11 +30,11 @@ def show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
         return
     console = open_console()
     for group in found if isinstance(found[0], list) else [found]:
-        table = Table(*(Column(name, overflow="fold") for name in columns))
-        for entry in group:
-            cells = (entry[column] for column in columns)
-            table.add_row(*(f"{cell:.4f}" if isinstance(cell, float) else escape(str(cell)) for cell in cells))
-        console.print(table)
+        rows = [
+            [f"{value:.4f}" if isinstance(value, float) else str(value) for value in map(entry.get, columns)]
+            for entry in group
+        ]
+        console.print(table(None, columns, rows, words=range(len(columns)), boxed=True))
         if "tokens_cut" in group[0]:
             print(f"note: {group[0]['tokens_cut']:,} tokens did not fit and were not read", file=sys.stderr)
 

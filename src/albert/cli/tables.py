@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from albert.cli.options import open_console
-from albert.cli.render import bytes_of, table
+from albert.cli.render import bold, bytes_of, open_console, table
 from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
 from albert.experiments import jobs, report
 from albert.experiments.execution import Costs, Execution, Plan, PlannedJob, overall_progress, plan_tables
@@ -113,31 +112,32 @@ class TablesOptions(TablesArguments):
 
 def show_plan(console: Console, plan: Plan, args: TablesOptions) -> None:
     """Every distinct run with its cost, then the sum."""
-    made = table(
-        "pre-trainings", "arm", "seeds", "done", "parameters, M", "tokens, M", "tokens/s", "hours each", "tables"
-    )
+    rows = []
     for group in _alike(plan, jobs.Pretraining):
         first = group[0]
         assert isinstance(first.job, jobs.Pretraining)
         cost = first.cost
-        made.add_row(
-            first.job.arm.name,
-            f"{len(group)}",
-            _done(group),
-            f"{count_parameters(first.job.arm.recipe.model).model / 1e6:,.1f}",
-            f"{cost.tokens / 1e6:,.1f}",
-            f"{cost.tokens / cost.seconds:,.0f}" + ("" if cost.measured else " *"),
-            _hours(cost.seconds),
-            ", ".join(first.tables),
+        rows.append(
+            (
+                first.job.arm.name,
+                len(group),
+                _done(group),
+                f"{count_parameters(first.job.arm.recipe.model).model / 1e6:,.1f}",
+                f"{cost.tokens / 1e6:,.1f}",
+                f"{cost.tokens / cost.seconds:,.0f}" + ("" if cost.measured else " *"),
+                _hours(cost.seconds),
+                ", ".join(first.tables),
+            )
         )
-    print_whole(console, made)
-    made = table("fine-tunings", "task", "runs", "done", "hours of all")
+    columns = ("arm", "seeds", "done", "parameters, M", "tokens, M", "tokens/s", "hours each", "tables")
+    print_whole(console, table("pre-trainings", columns, rows))
+    rows = []
     for group in _alike(plan, jobs.Finetuning):
         first = group[0].job
         assert isinstance(first, jobs.Finetuning)
-        made.add_row(first.task.task, f"{len(group)}", _done(group), _hours(sum(one.cost.seconds for one in group)))
-    if made.rows:
-        print_whole(console, made)
+        rows.append((first.task.task, len(group), _done(group), _hours(sum(one.cost.seconds for one in group))))
+    if rows:
+        print_whole(console, table("fine-tunings", ("task", "runs", "done", "hours of all"), rows))
     if not plan.all_measured:
         console.print("* not tried here, for it takes too long or too much memory: from its operations", markup=False)
     _sum_up(console, plan, args)
@@ -150,10 +150,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     if not outcome.grid.columns:
         console.print(title, markup=False, style="bold")
     elif sum(max(map(len, cells)) + 2 for cells in zip(head, *rows, strict=True)) <= console.width:
-        made = table(title, *head)
-        for row in rows:
-            made.add_row(*row)
-        console.print(made)
+        console.print(table(title, head, rows))
     else:
         _show_columns(console, title, *report.body(outcome))
     for line in (report.progress_of(outcome), *report.about(outcome), *report.sentences(outcome)):
@@ -168,21 +165,16 @@ def print_whole(console: Console, made: Table) -> None:
 
 def _show_columns(console: Console, title: str, head: list[str], rows: list[list[str]]) -> None:
     """One column below the other, for terminals that are too narrow for all side by side."""
-    made = table(title, "", "paper", "ours")
+    lines: list[Sequence[object]] = []
     for place in range(1, len(head), 2):
-        made.add_row(head[place].removesuffix(": paper"), "", "", style="bold")
-        for row in rows:
-            if row[place] or row[place + 1]:
-                made.add_row(f"  {row[0]}", row[place], row[place + 1])
-    console.print(made)
+        lines.append(bold(head[place].removesuffix(": paper")))
+        lines += [(f"  {row[0]}", row[place], row[place + 1]) for row in rows if row[place] or row[place + 1]]
+    console.print(table(title, ("", "paper", "ours"), lines))
 
 
 def show_facts(console: Console, facts: report.Facts) -> None:
     """A table that needs no run."""
-    made = table(f"{facts.table}: {facts.title}", *facts.head)
-    for row in facts.rows:
-        made.add_row(*row)
-    print_whole(console, made)
+    print_whole(console, table(f"{facts.table}: {facts.title}", facts.head, facts.rows))
     for note in facts.notes:
         console.print(note, markup=False)
 
@@ -229,17 +221,16 @@ def _hours(seconds: float) -> str:
 def list_tables(args: ListTables) -> int:
     """Run `albert tables list`."""
     scale = SCALES[args.scale]
-    made = table(f"tables at the scale {scale.name}: {scale.decides}", "name", "pre-trainings", "title")
-    made.columns[2].justify = "left"
+    rows = []
     for name in GRIDS:
         grid = grid_of(name, scale)
         runs = sum(
             isinstance(job, jobs.Pretraining) for job in jobs.jobs_of([grid], scale, ("the text", "more text"), ())
         )
-        made.add_row(name, f"{runs:,}", grid.title)
-    for name, facts in report.FACTS.items():
-        made.add_row(name, "0", facts(scale).title)
-    print_whole(open_console(), made)
+        rows.append((name, runs, grid.title))
+    rows += [(name, 0, facts(scale).title) for name, facts in report.FACTS.items()]
+    title = f"tables at the scale {scale.name}: {scale.decides}"
+    print_whole(open_console(), table(title, ("name", "pre-trainings", "title"), rows, words=(0, 2)))
     return 0
 
 

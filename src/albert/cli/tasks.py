@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from rich.table import Table
 from albert.api.options import Evaluate, Finetune
 from albert.api.results import TOGETHER, ComparedPrecisions, EvaluateResult, PretrainedScores, Reading, ScoredSplit
 from albert.api.tasks import run_evaluate, run_finetune
-from albert.cli.options import open_console
-from albert.cli.render import show_reading, show_statistics, table, table_of_rows
+from albert.cli.render import LABELS, open_console, styled, table, table_of_rows
 from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
 from albert.finetuning.evaluation import advice, published_lines, scores_table, shortened, shown
@@ -26,7 +25,108 @@ from albert.finetuning.run_record import FinetuningResult
 from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import Precision, world
-from albert.tasks.task import Option, Pair, Published, QuestionInContext, Single, Task, Words
+from albert.tasks.custom import ReadTask
+from albert.tasks.infer import as_number
+from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, columns_of
+from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext, Rows, Single, Task, Words
+
+# --------------------------------------------------------------------------------------------------------------------
+# How a table is read and what its rows are like, shown before anything is learnt from them.
+
+SHOWN_LABELS = 12
+SHOWN_COLUMNS = 24
+SHOWN_CHARACTERS = 40
+
+
+def show_reading(console: Console, read: ReadTask) -> None:
+    """Print each column with what it holds and is used as, and what was inferred, with what to say instead."""
+    split, rows = next(iter(read.raw.items()))
+    console.print(_columns_table(f"The columns of {split}", rows, read.asked))
+    if read.inferred:
+        inferred = [(one.what, one.value, one.why, one.instead) for one in read.inferred]
+        console.print()
+        console.print(table("What is inferred", ("", "is", "because", "otherwise say"), inferred, words=range(4)))
+    console.print(f"scored by {', '.join(read.asked.metrics or ())}\n", markup=False)
+
+
+def show_statistics(console: Console, found: Mapping[str, SplitStatistics], max_length: int) -> None:
+    """Print rows, what was noticed, lengths, and how often each label is there."""
+    console.print(_rows_table(found, max_length))
+    console.print()
+    if any(statistics.labels for statistics in found.values()):
+        console.print(_balance(found))
+        console.print()
+
+
+def _columns_table(title: str, rows: Rows, args: TableTask) -> Table:
+    uses: dict[str, list[str]] = {}
+    for name in (*COLUMNS, "id"):
+        value = getattr(args, name)
+        for column in value if isinstance(value, tuple) else [value]:
+            uses.setdefault(column, []).append(name.replace("_", " ").removesuffix("s" if name == "options" else " "))
+    names = columns_of(rows)
+    used_first = sorted(names, key=lambda name: name not in uses)
+    lines = []
+    for name in used_first[:SHOWN_COLUMNS]:
+        values = [row.fields[name] for row in rows.rows if name in row.fields]
+        first = next((value for value in values if value), "")
+        shown = " ".join((first if isinstance(first, str) else " ".join(first)).split())
+        short = shown if len(shown) <= SHOWN_CHARACTERS else shown[: SHOWN_CHARACTERS - 1] + "…"
+        lines.append((name, _held(values, len(rows.rows)), short, ", ".join(uses.get(name, ["-"]))))
+    if len(names) > SHOWN_COLUMNS:
+        lines.append((f"and {len(names) - SHOWN_COLUMNS} more", "", "", "-"))
+    return table(title, ("column", "holds", "first", "used as"), lines, words=range(4))
+
+
+def _held(values: Sequence[Field], n_rows: int) -> str:
+    lists = [value for value in values if isinstance(value, tuple)]
+    texts = [value for value in values if isinstance(value, str) and value.strip()]
+    different = set(texts)
+    numbers = sum(as_number(value) is not None for value in different)
+    parts = [f"{len(lists):,} lists of {min(map(len, lists))} to {max(map(len, lists)):,}"] if lists else []
+    if numbers:
+        parts.append(f"{numbers:,} different numbers")
+    if len(different) > numbers:
+        parts.append(f"{len(different) - numbers:,} different texts")
+    empty = n_rows - len(lists) - len(texts)
+    return ", ".join([*parts, *([f"{empty:,} empty"] if empty else [])])
+
+
+def _rows_table(found: Mapping[str, SplitStatistics], max_length: int) -> Table:
+    splits, lengths = list(found.values()), [one.lengths for one in found.values()]
+    rows: list[Sequence[object]] = [("rows", *(one.rows for one in splits))]
+    for name, words in LABELS["rows"].items():
+        if any(one.counts.get(name) for one in splits):
+            rows.append((words, *(one.counts.get(name, "") for one in splits)))
+    if any(one.numbers for one in splits):
+        for place, words in enumerate(("smallest number", "mean", "largest")):
+            rows.append((words, *("" if one.numbers is None else f"{one.numbers[place]:,.4g}" for one in splits)))
+    if any(lengths):
+        rows += [
+            ("tokens, median", *(f"{one.median:,.0f}" if one else "" for one in lengths)),
+            ("95 % have at most", *(f"{one.high:,.0f}" if one else "" for one in lengths)),
+            ("longest", *(one.longest if one else "" for one in lengths)),
+            (f"longer than {max_length:,}", *(f"{one.cut:.1%}" if one else "" for one in lengths)),
+        ]
+        if any(one is not None and one.measured < split.rows for one, split in zip(lengths, splits, strict=True)):
+            rows.append(("rows measured", *(one.measured if one else "" for one in lengths)))
+    return table("Rows", ("", *found), rows)
+
+
+def _balance(found: Mapping[str, SplitStatistics]) -> Table:
+    """Labels, those of the first split first; what is too many is put together."""
+    labels = list(dict.fromkeys(label for one in found.values() for label in one.labels))
+    totals = [max(1, sum(one.labels.values())) for one in found.values()]
+
+    def row(name: str, members: list[str]) -> tuple[object, ...]:
+        counted = [sum(one.labels.get(label, 0) for label in members) for one in found.values()]
+        return (name, *(cell for n, all_ in zip(counted, totals, strict=True) for cell in (n, f"{n / all_:.1%}")))
+
+    rows = [row(label, [label]) for label in labels[:SHOWN_LABELS]]
+    if len(labels) > SHOWN_LABELS:
+        rows.append(row(f"{len(labels) - SHOWN_LABELS} others", labels[SHOWN_LABELS:]))
+    return table("Labels", ("", *(head for split in found for head in (split, "share"))), rows)
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # What `albert finetune` says before it learns, and when it is done.
@@ -126,15 +226,16 @@ def _question(task: Task) -> str:
 
 def show_benchmark(console: Console, result: seeds.BenchmarkResult, output: Path) -> None:
     """Print the table, what is missing, which runs failed, and where the paper's figures come from."""
-    made = table(None, "task", "score", "median", "all runs", "runs", "constant", "paper")
+    rows: list[tuple[str, ...]] = []
     for outcome in result.outcomes:
         for score in result.average.parts[outcome.task.name]:
-            made.add_row(outcome.task.name, score, *_figures(outcome, score))
+            rows.append((outcome.task.name, score, *_figures(outcome, score)))
     average = result.average.of(result.scores)
     published = next(iter(result.average.published), None)
     shown_average = "-" if average is None else f"{average:.1f}"
-    made.add_row("Avg", "", shown_average, "", "", "", "-" if published is None else f"{published.score:g}")
-    console.print(made)
+    rows.append(("Avg", "", shown_average, "", "", "", "-" if published is None else f"{published.score:g}"))
+    columns = ("task", "score", "median", "all runs", "runs", "constant", "paper")
+    console.print(table(None, columns, rows))
     for line in (*_remarks(result), *_sources(result)):
         console.print(line, markup=False)
     console.print(f"[bold]{escape(str(output / seeds.SUMMARY_NAME))}[/bold] has all of it")
@@ -217,34 +318,26 @@ def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: P
 
 
 def _runs(found: seeds.SeedsResult) -> Table:
-    made = table(None, "score", *(run.directory.name for run in found.runs))
-    for name in found.spreads:
-        made.add_row(name, *(shown(run.scores[name]) if name in run.scores else "-" for run in found.runs))
+    rows: list[tuple[object, ...]] = [
+        (name, *(shown(run.scores[name]) if name in run.scores else "-" for run in found.runs))
+        for name in found.spreads
+    ]
     if any(run.step is not None for run in found.runs):
-        made.add_row("after step", *("-" if run.step is None else f"{run.step:,}" for run in found.runs), style="dim")
-    return made
+        rows.append(styled("dim", "after step", *("-" if run.step is None else run.step for run in found.runs)))
+    return table(None, ("score", *(run.directory.name for run in found.runs)), rows)
 
 
 def _spreads(found: seeds.SeedsResult) -> Table:
     linear = found.linear_baseline if found.linear_baseline and found.linear_baseline["scores"] else None
-    made = table(
-        None,
-        "score",
-        "median",
-        "lowest",
-        "quartiles",
-        "highest",
-        "runs",
-        "constant",
-        *([linear["method"]] if linear else []),
-    )
+    rows = []
     for name, spread in found.spreads.items():
         quartiles = f"{spread.lower_quartile:.2f}–{spread.upper_quartile:.2f}"
         constant = "-" if found.baseline is None or name not in found.baseline else shown(found.baseline[name])
         places = (shown(spread.median), shown(spread.lowest), quartiles, shown(spread.highest))
         beside = [shown(linear["scores"][name]) if name in linear["scores"] else "-"] if linear else []
-        made.add_row(name, *places, str(spread.runs), constant, *beside)
-    return made
+        rows.append((name, *places, spread.runs, constant, *beside))
+    columns = ("score", "median", "lowest", "quartiles", "highest", "runs", "constant")
+    return table(None, (*columns, *([linear["method"]] if linear else [])), rows)
 
 
 def finetune(args: Finetune) -> None:

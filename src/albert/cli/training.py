@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional
 
 from albert.api.functions import CONTINUE, init_of, recipe_of, run_pretrain, scaled
@@ -22,10 +21,10 @@ from albert.cli.options import (
     dispatch,
     flat_parts,
     given_value,
-    open_console,
     option_file,
     parse,
 )
+from albert.cli.render import facts, open_console
 from albert.experiments.price import Rates
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
@@ -104,33 +103,28 @@ def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -
 
 
 def _show_recipe(console: Console, name: str, recipe: PretrainingRecipe) -> None:
-    table = Table(title=f"recipe {name}", title_justify="left", show_header=False, box=None, padding=(0, 1))
     values = to_json(recipe)
     values["model"].pop("vocab_size")  # the corpus says it
     for key, value in values.items():
         if isinstance(value, dict):
-            table.add_row(key, ", ".join(f"{inner} {kept}" for inner, kept in value.items() if kept is not None))
-        elif value not in (None, []):
-            table.add_row(key, str(value))
-    console.print(table)
+            values[key] = ", ".join(f"{inner} {kept}" for inner, kept in value.items() if kept is not None)
+    told = {key: str(value) for key, value in values.items() if value not in (None, [])}
+    console.print(facts(f"recipe {name}", told))
 
 
 def _show_result(console: Console, result: Any) -> None:
     training = result.training
-    table = Table(title="pre-trained", title_justify="left", show_header=False, box=None, padding=(0, 1))
-    if result.start is not None:
-        table.add_row("started from", str(result.start))
-    table.add_row("ended", training.ending)
+    told: dict[str, object] = {} if result.start is None else {"started from": result.start}
+    told["ended"] = training.ending
     if training.skipped or training.rollbacks:
-        table.add_row("updates left out, rollbacks", f"{training.skipped:,}, {training.rollbacks:,}")
-    table.add_row("tokens", f"{training.tokens:,} at {training.tokens_per_second:,.0f} a second")
+        told["updates left out, rollbacks"] = f"{training.skipped:,}, {training.rollbacks:,}"
+    told["tokens"] = f"{training.tokens:,} at {training.tokens_per_second:,.0f} a second"
     for task, what in (("masked_tokens", "masked tokens"), ("sentence_order", "sentence order")):
         if f"{task}_accuracy" in result.evaluation:
             score, constant = result.evaluation[f"{task}_accuracy"], result.evaluation[f"{task}_baseline"]
-            table.add_row(f"{what}, held out", f"{score:.1%} right (a constant answer: {constant:.1%})")
-    table.add_row("model", str(result.model))
-    table.add_row("curves", f"tensorboard --logdir {result.run / 'tensorboard'}")
-    console.print(table)
+            told[f"{what}, held out"] = f"{score:.1%} right (a constant answer: {constant:.1%})"
+    told |= {"model": result.model, "curves": f"tensorboard --logdir {result.run / 'tensorboard'}"}
+    console.print(facts("pre-trained", told))
     model = shlex.quote(str(result.model))
     console.print(f'next: albert predict {model} --fill-mask "It was a [MASK] day."', markup=False, soft_wrap=True)
 

@@ -154,6 +154,14 @@ def test_a_directory_or_the_run_around_it_is_the_model_and_has_no_revisions(dire
         find_model(directory, "v1")
 
 
+def test_a_run_that_has_not_ended_names_its_newest_checkpoint(directory: Path, tmp_path: Path) -> None:
+    for step in ("step-00000009", "step-00000010"):
+        shutil.copytree(directory, tmp_path / "run" / "checkpoints" / step)
+    with pytest.raises(MissingInput, match=r"has not ended.*checkpoints.step-00000010$") as told:
+        find_model(tmp_path / "run")
+    assert find_model(str(told.value).rpartition(" ")[2]).name == "step-00000010"
+
+
 @pytest.mark.parametrize(
     "said", ["no route to host.\nMany more words.", "Got: no route to host\nAn error happened while trying. And more."]
 )

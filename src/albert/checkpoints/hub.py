@@ -243,7 +243,8 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
         revision: a branch, tag or commit of the Hub repository; None: its main branch.
 
     Raises:
-        MissingInput: neither a directory nor a name that a repository can have, or what `albert convert` takes.
+        MissingInput: neither a directory nor a name that a repository can have, what `albert convert` takes, or a run
+            that has not ended.
             Or the repository holds no weights that can be read safely.
         UsageError: a revision of a directory, which has none, or one that is not a valid name.
         Unavailable: the repository cannot be had: unknown, private, or there is no connection and no copy.
@@ -257,6 +258,12 @@ def find_model(path_or_id: str | Path, revision: str | None = None) -> Path:
             return inside
         if not (path / "config.json").is_file() and holds_tensorflow(path):
             raise _to_convert(path, "holds a TensorFlow checkpoint")
+        if not (path / "config.json").is_file() and (saved := sorted(path.glob("checkpoints/step-*/config.json"))):
+            raise MissingInput(
+                path,
+                "is a run that has not ended, so it has no model yet",
+                f"start its command again to end it, or take its newest checkpoint, {saved[-1].parent}",
+            )
         return path
     if path.is_file() and is_archive(path):
         raise _to_convert(path, "is an archive")

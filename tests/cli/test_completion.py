@@ -13,7 +13,7 @@ ASKED = {
     "albert fine": {"finetune"},
     "albert tokenizer ": {"train", "encode", "decode", "convert"},
     "albert export o": {"onnx"},
-    "albert pretrain two": {"two-cores"},
+    "albert pretrain qui": {"quickstart"},
     "albert finetune sst-2 --learning-r": {"--learning-rate"},
     "albert finetune sst-2 --select ": {"last", "best"},
     "albert pretrain small --hidden-s": {"--hidden-size"},

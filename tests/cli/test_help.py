@@ -141,7 +141,7 @@ DIFFERENT_VALUES = {
 
 
 def test_help_shows_the_defaults_of_the_recipe_that_is_named(capsys):
-    for recipe, batch in (("small", 32), ("base", 4096)):
+    for recipe, batch in (("small", 64), ("base", 4096)):
         page = " ".join(shown(f"pretrain {recipe}", "--help", capsys).split())
         assert f"Sequences per update, over all processes. (default: {batch})" in page
 

@@ -61,6 +61,13 @@ def test_every_value_of_a_recipe_has_a_comment(capsys):
     assert max(map(len, lines)) <= 102
 
 
+def test_a_renamed_recipe_works_and_says_its_new_name(capsys):
+    assert run(["pretrain", "two-cores", "--print-recipe"]) == 0
+    old = capsys.readouterr()
+    assert "the recipe two-cores is now called small" in old.err
+    assert tomllib.loads(old.out) == tomllib.loads(printed(capsys, "pretrain", "small", "--print-recipe"))
+
+
 def test_a_run_of_a_printed_recipe_is_the_same_run(scene, tmp_path, capsys):
     (tmp_path / "mine.toml").write_text(printed(capsys, "pretrain", "quickstart", *TINY, "--print-recipe"))
     for words in (["quickstart", *TINY], ["--recipe", str(tmp_path / "mine.toml"), "--device", "cpu"]):

@@ -236,7 +236,7 @@ RECIPE = Keyword(
     "recipe",
     Path | PretrainingRecipe,
     dataclasses.MISSING,
-    "A name (quickstart, two-cores, one-gpu, small, base, large, xlarge, xxlarge, continue), a TOML or JSON file, as "
+    "A name (quickstart, small, one-gpu, base, large, xlarge, xxlarge, continue), a TOML or JSON file, as "
     "for --recipe, a dict, or a PretrainingRecipe; the keywords below change single values of it.",
 )
 OPTIONS = Keyword(

@@ -61,7 +61,8 @@ def prepare_main(arguments: list[str]) -> int:
         console.print(f"{few}; --held-out 0 holds out nothing", markup=False)
     console.print(f"[bold]{escape(str(options.output))}[/bold] is ready")
     console.print(
-        f"next: albert pretrain small --data {shlex.quote(str(options.output))} --output runs/small", markup=False
+        f"next: albert pretrain small --data {shlex.quote(str(options.output))} --output runs/small --max-minutes 60",
+        markup=False,
     )
     return 0
 
@@ -113,7 +114,7 @@ def merge_main(arguments: list[str]) -> int:
         console.print(f"{split.replace('_', ' ')}: {what}", markup=False)
     console.print(f"{options.output} is ready", markup=False)
     data = shlex.quote(str(options.output))
-    console.print(f"next: albert pretrain small --data {data} --output runs/small", markup=False)
+    console.print(f"next: albert pretrain small --data {data} --output runs/small --max-minutes 60", markup=False)
     return 0
 
 
@@ -203,7 +204,7 @@ class Plot:
     """Draw the curves of one or several runs, of pretrain and of finetune, into one PNG: losses, accuracies beside what
     a constant answer scores, learning rate, gradient norm. A run may be going on meanwhile.
 
-    Example: albert plot runs/small runs/two-cores --against minutes
+    Example: albert plot runs/small runs/deep --against minutes
     """
 
     runs: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...", help_behavior_hint="(required)")]

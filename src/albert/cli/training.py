@@ -27,7 +27,7 @@ from albert.cli.options import (
 from albert.cli.render import facts, open_console
 from albert.experiments.price import Rates
 from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.recipe import RECIPES, PretrainingRecipe, read_recipe
+from albert.pretraining.recipe import RECIPES, RENAMED, PretrainingRecipe, read_recipe
 from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.environment import world
 from albert.runtime.errors import UsageError
@@ -81,6 +81,8 @@ def pretrain_main(arguments: list[str]) -> None:
 
 
 def _named(name: str, arguments: list[str]) -> PretrainingRecipe:
+    if name in RENAMED:
+        print(f"albert: note: the recipe {name} is now called {RENAMED[name]}", file=sys.stderr)
     given = {option: given_value(arguments, f"--{option}") for option in ("init", "revision", "output")}
     output = None if given["output"] is None else Path(given["output"])
     asks_for_help = any(word in arguments for word in (*HELP_WORDS, DESCRIBE))

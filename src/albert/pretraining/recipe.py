@@ -263,6 +263,8 @@ RECIPES: dict[str, PretrainingRecipe] = {
     ).items()
 }
 """The named recipes."""
+RENAMED = {"two-cores": "small"}
+"""Names that recipes had before; they still work."""
 
 
 def continue_recipe(
@@ -300,6 +302,7 @@ def find_recipe(name: str) -> PretrainingRecipe:
         UsageError: neither a known name nor a file.
         MissingInput, DamagedData, InvalidConfiguration: see `read_recipe`.
     """
+    name = RENAMED.get(name, name)
     if name in RECIPES:
         return RECIPES[name]
     if Path(name).exists() and not Path(name).is_dir():  # a pipe is refused where it would be opened

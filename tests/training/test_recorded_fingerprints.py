@@ -13,7 +13,6 @@ from albert.tasks.examples import Example
 from albert.tasks.glue import SST2
 from albert.tasks.task import Answer
 
-
 EARLIER_SMALL = replace(
     RECIPES["base"],
     model=replace(

@@ -14,6 +14,7 @@ from albert.experiments.quickstart import load_chapters
 from albert.model.packing import pack
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.json_files import load_json, read_journal
+from albert.text.shards import TokenCorpus
 
 TINY = shlex.split(
     "--model.hidden-size 32 --model.embedding-size 16 --model.num-hidden-layers 2 --model.intermediate-size 64 "
@@ -78,6 +79,17 @@ def test_a_run_ends_with_a_model_a_journal_curves_and_the_recipe(finished):
     assert (
         "albert evaluate pretraining --model MODEL... --data CORPUS --max-ngram 3 --max-length 48 --sequences" in card
     )
+
+
+def test_what_to_ask_next_is_a_held_out_sentence_of_the_users_text(finished, corpus, capsys):
+    assert run(["pretrain", "quickstart", "--data", str(corpus), "--output", str(finished), *TINY]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: albert ")]
+    words = shlex.split(line)[2:]
+    before, masked, after = words[-1].partition(" [MASK] ")
+    held_out = TokenCorpus.open(corpus, "held_out")
+    text = held_out.tokenizer().decode(held_out.read(0, held_out.n_tokens).tolist())
+    assert masked and before in text and after in text
+    assert run(words) == 0 and json.dumps(words[-1]) in (finished / "model" / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_same_command_again_finds_the_run_finished(finished, corpus, capsys):

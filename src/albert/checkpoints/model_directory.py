@@ -454,6 +454,7 @@ class ModelCard:
         recipe: how it was trained, as plain values; settings that are None or empty are left out.
         scores: metric -> value, for people; the evaluation set belongs into the metric's name.
         location: the directory or Hub id in the example; the name when empty.
+        question: the text with a masked word in the example.
         use: the example in Markdown, for what transformers does not open; `{name}` in it is the location.
     """
 
@@ -471,6 +472,7 @@ class ModelCard:
     license: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     location: str = ""
+    question: str = "The capital of France is [MASK]."
     limits: Sequence[str] = ()
     use: str = ""
 
@@ -483,7 +485,7 @@ class ModelCard:
         elif self.attention_window is not None:
             example = _CARD["windowed"]["example"].replace("{window}", str(self.attention_window))
         elif example := _CARD["examples"].get(self.architecture, ""):
-            example = f"```python\n{example}\n```"
+            example = f"```python\n{example}\n```".replace("{question}", json.dumps(self.question, ensure_ascii=False))
         if example:
             location = (self.location or self.name).replace("\\", "/").replace('"', "")
             sections.append("## Use\n\n" + example.replace("{name}", location))

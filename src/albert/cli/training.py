@@ -127,8 +127,8 @@ def _show_result(console: Console, result: Any) -> None:
             told[f"{what}, held out"] = f"{score:.1%} right (a constant answer: {constant:.1%})"
     told |= {"model": result.model, "curves": f"tensorboard --logdir {result.run / 'tensorboard'}"}
     console.print(facts("pre-trained", told))
-    model = shlex.quote(str(result.model))
-    console.print(f'next: albert predict {model} --fill-mask "It was a [MASK] day."', markup=False, soft_wrap=True)
+    asked = shlex.join([str(result.model), "--fill-mask", result.question or "[MASK]"])
+    console.print(f"next: albert predict {asked}", markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -416,6 +416,8 @@ def training_samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) 
 def held_out_samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) -> HeldOutSamples | HeldOutTests | None:
     """What a run is judged by, of all corpora that have held-out documents, by their sizes; None where none has.
 
+    The paper's share of tokens is masked, whatever the recipe masks in training, so that runs can be compared.
+
     Raises:
         DamagedData: what is held out is not as it was written.
     """
@@ -428,7 +430,8 @@ def held_out_samples(recipe: PretrainingRecipe, corpora: Sequence[TokenCorpus]) 
 
     def samples(objective: SentenceObjective) -> SampleSource:
         sequences = replace(recipe.sequences, objective=objective, neighbours_probability=0.0)
-        plain = replace(recipe, mixture=(), sequences=sequences, evaluation_objectives=())
+        masking = replace(recipe.masking, share=AS_IN_THE_PAPER.share)
+        plain = replace(recipe, mixture=(), sequences=sequences, masking=masking, evaluation_objectives=())
         return _samples(plain, found, EVALUATION_SEED)
 
     if recipe.evaluation_objectives:

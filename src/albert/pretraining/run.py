@@ -111,6 +111,7 @@ def run_card(
     result: TrainingResult,
     evaluation: Mapping[str, float],
     start: StartRecord | None,
+    question: str,
 ) -> str:
     """What the run was, from what to what."""
     names = {
@@ -137,12 +138,40 @@ def run_card(
         + ([] if start is None else start.lines()),
         scores={name: evaluation[key] for key, name in names.items() if key in evaluation},
         scores_note=_asked_again(recipe),
+        question=question or ModelCard.question,
     ).render()
+
+
+MOST_ASKED = 10_000
+"""Sentences that are looked at for one that can be asked."""
+
+
+def masked_question(corpus: TokenCorpus) -> str:
+    """A sentence with one word masked, to be asked of a model in the language of its corpus.
+
+    Of the held-out documents, where there are any: the first sentence of 8 to 24 tokens that has, behind its first
+    four, a word of one piece and four letters or more. Empty where none of the first sentences is like that.
+    """
+    if corpus.description.shards.get("held_out"):
+        corpus = TokenCorpus(corpus.directory, "held_out", corpus.description)
+    tokenizer = corpus.tokenizer()
+    starts_word, end = tokenizer.word_starts(), 0
+    for length in corpus.lengths(0).sentences[:MOST_ASKED].tolist():
+        begin, end = end, end + length
+        if not 8 <= length <= 24:
+            continue
+        ids = corpus.read(begin, end).tolist()
+        for place in range(4, len(ids) - 1):
+            word = tokenizer.decode(ids[place : place + 1])
+            if starts_word[ids[place]] and starts_word[ids[place + 1]] and word.isalpha() and len(word) >= 4:
+                return f"{tokenizer.decode(ids[:place])} [MASK] {tokenizer.decode(ids[place + 1 :])}"
+    return ""
 
 
 def _asked_again(recipe: PretrainingRecipe) -> str:
     """The command that asks any models for the masked tokens of the same text; nothing where it has not such masks."""
-    if recipe.masking != replace(MaskingRecipe(), max_ngram=recipe.masking.max_ngram):
+    asked = recipe.masking
+    if asked != replace(MaskingRecipe(), share=asked.share, max_ngram=asked.max_ngram):
         return ""
     command = (
         f"albert evaluate pretraining --model MODEL... --data CORPUS --max-ngram {recipe.masking.max_ngram} "
@@ -180,6 +209,8 @@ class PretrainingResult:
     """Held-out figures of the finished model."""
     start: StartRecord | None = None
     """What it was started from; None: random weights."""
+    question: str = ""
+    """A sentence of the corpus with a masked word, see `masked_question`."""
 
 
 def pretrain(
@@ -304,18 +335,18 @@ class _Run:
         set_dropout_of(result.steps - 1)  # a run that had taken all its updates took none now
         if gather is not None:
             gather()
-        evaluation = result.evaluation
+        evaluation, question = result.evaluation, masked_question(self.corpora[0])
         if ranks.is_first:
             evaluations = [record for record in read_journal(run.journal_path) if record["event"] == "evaluation"]
             if evaluations:
                 evaluation = {k: v for k, v in evaluations[-1].items() if k not in ("event", "time", "step", "seconds")}
             if not self._model_is_written():
-                card = run_card(run.path.name, recipe, self.corpora, result, evaluation, self.start)
+                card = run_card(run.path.name, recipe, self.corpora, result, evaluation, self.start, question)
                 save_model_directory(
                     run.model_path, self.model, self.tokenizer_directory, extra=self._extra(), card=card, replace=True
                 )
         wait_for_all(ranks)
-        return PretrainingResult(run.path, run.model_path, result, evaluation, self.start)
+        return PretrainingResult(run.path, run.model_path, result, evaluation, self.start, question)
 
     def _trained(self, ranks: Ranks) -> tuple[AlbertForPreTraining, PretrainingLoss | None, Callable[[], None] | None]:
         """The model that learns; its loss where micro-batches have a fixed shape; and what brings the weights into the

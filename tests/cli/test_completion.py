@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from albert.cli.completion import describe_commands
 from albert.cli.main import COMMANDS, run
+from albert.cli.options import describe_commands
 
 ASKED = {
     "albert fine": {"finetune"},

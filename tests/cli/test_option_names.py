@@ -17,26 +17,12 @@ WITH_OPTIONS += ["tokenizer train", "tokenizer convert", "analyze layers", "expo
 
 
 def test_the_names_that_users_of_transformers_type_are_taken():
-    words = ["sst-2", "--model-name-or-path", "tiny", "--lr", "1e-3", "--num_train_epochs=3", "--output-dir", "out"]
-    words += [
-        "--per-device-train-batch-size",
-        "8",
-        "--max-seq-length",
-        "64",
-        "--warmup-ratio",
-        "0.1",
-        "--max-steps",
-        "5",
-    ]
-    asked = parse(Finetune, words, "albert finetune")
-    assert (asked.task, asked.model, asked.learning_rate, asked.epochs, str(asked.output)) == (
-        "sst-2",
-        "tiny",
-        1e-3,
-        3,
-        "out",
-    )
+    words = "sst-2 --model-name-or-path tiny --lr 1e-3 --num_train_epochs=3 --output-dir out --max-steps 5"
+    words += " --per-device-train-batch-size 8 --max-seq-length 64 --warmup-ratio 0.1"
+    asked = parse(Finetune, words.split(), "albert finetune")
+    assert (asked.task, asked.model, asked.learning_rate, asked.epochs) == ("sst-2", "tiny", 1e-3, 3)
     assert (asked.batch_size, asked.max_length, asked.warmup_share, asked.steps) == (8, 64, 0.1, 5)
+    assert asked.output == Path("out")
 
 
 def test_pretraining_takes_them_for_the_values_of_its_recipe(capsys):

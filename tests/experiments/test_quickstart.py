@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from albert.cli.inspect import show_report
+
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -28,7 +30,7 @@ def test_the_quickstart_goes_from_text_to_answers_and_run_again_finds_its_stages
     with open(tmp_path / "shown.txt", "w", encoding="utf-8") as screen:
         console = Console(file=screen, width=120)
         first = shortened.quickstart(directory, console)
-        shortened.show_report(first, console)
+        show_report(first, console)
     shown = (tmp_path / "shown.txt").read_text(encoding="utf-8")
     for stage in ("1/6", "2/6", "3/6", "4/6", "5/6", "6/6"):
         assert stage in shown

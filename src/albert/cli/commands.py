@@ -14,6 +14,7 @@ from albert.cli.options import command, dispatch
 from albert.inference.abilities import ABILITIES
 from albert.inference.server.limits import Limits
 from albert.model.config import Activation
+from albert.runtime.environment import OptimizerKind, PrecisionChoice
 
 TASKS = tuple(each.name for each in ABILITIES.values() if each.row)
 if TYPE_CHECKING:
@@ -314,12 +315,12 @@ class Info:
     checkpointing; with --device cuda also for a GPU that is elsewhere."""
     memory_limit: str | None = None
     """What the plan may use, 24GB say; what is free on the device by default."""
-    optimizer: Literal["lamb", "adamw", "muon"] = "lamb"
+    optimizer: OptimizerKind = "lamb"
     """Of the plan."""
     batch_size: int | None = None
     """Sequences of a measured or planned batch; by default as many as make 512 tokens, in a plan 32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: PrecisionChoice = "auto"
     """Of what is measured or planned; auto takes the one in which the device is faster."""
     self_check: bool = False
     """Ask a model for masked words under every plausible activation and number of heads."""

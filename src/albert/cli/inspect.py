@@ -15,7 +15,7 @@ from albert.cli.commands import AnalyzeLayers, Quickstart
 from albert.cli.render import indented, open_console, table
 from albert.cli.training import Show
 from albert.experiments.layers import LayerSimilarity, cut_passages, draw_layers, measure_layers, write_layers
-from albert.experiments.quickstart import quickstart, show_report, split_chapters
+from albert.experiments.quickstart import SHIPPED, QuickstartReport, accuracies, quickstart, split_chapters
 from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
 from albert.pretraining.statistics import Figure, measure, tokens_cut
@@ -267,6 +267,39 @@ def _show(console: Console, measured: list[LayerSimilarity], args: AnalyzeLayers
         columns = ("", "first", "least", "median", "most", "last")
         console.print(table(f"{title} of a layer's input and output", columns, rows))
     console.print(" and ".join(str(path) for path in (args.output, args.csv) if path), markup=False)
+
+
+def show_report(report: QuickstartReport, console: Console) -> None:
+    """Print figures beside their baselines, where everything is, and what to try next."""
+    figures = report.pretraining.evaluation
+    masked, constant = (f"{figures[f'masked_tokens_{name}']:.1%}" for name in ("accuracy", "baseline"))
+    (authors, constant_author), (shipped, _) = map(accuracies, (report.authorship, report.shipped_authorship))
+    rows = [
+        ("masked tokens, held-out text", masked, "", constant),
+        ("authors, unseen chapters", f"{authors:.1%}", f"{shipped:.1%}", f"{constant_author:.1%}"),
+    ]
+    console.print()
+    console.print(table("What came out", ("", "just trained", SHIPPED, "a constant answer"), rows))
+    for question, (answer, of_shipped) in report.answers.items():
+        console.print(
+            f"  {question}\n    just trained  [bold]{answer}[/bold]\n    {SHIPPED:12}  [bold]{of_shipped}[/bold]"
+        )
+    training = report.pretraining.training
+    model = report.pretraining.model
+    lines = (
+        "",
+        f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
+        f"{SHIPPED} has read 30 times as many tokens, these books among them, and was told no author;",
+        "neither model tells whether two sentences are in order, which takes far more text",
+        f"curves  {report.directory / 'curves.png'}",
+        f"model   {model}",
+        "",
+        "Next:",
+        f'  albert predict {model} --fill-mask "She had a [MASK] voice."',
+        f"  albert info {model}",
+        "  albert tokenizer train YOUR_TEXT/ --output tokenizer",
+    )
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
 
 
 def run_quickstart(args: Quickstart) -> int:

@@ -54,7 +54,7 @@ COMMANDS = {
     "tables": Command("albert.cli.training", "the paper's tables and figures, run again, ours beside theirs"),
     "info": Command("albert.cli.commands", "what a model, a dataset or this machine is"),
     "verify": Command("albert.cli.data", "every file checked against its manifest"),
-    "completion": Command("albert.cli.completion", "completion of commands and options in bash, zsh or fish"),
+    "completion": Command("albert.cli.options", "completion of commands and options in bash, zsh or fish"),
 }
 """Name -> the module that reads the options of a command; its function is called NAME_main."""
 

@@ -12,7 +12,6 @@ from albert.cli.render import bold, bytes_of, open_console, table
 from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
 from albert.experiments import jobs, report
 from albert.experiments.execution import Costs, Execution, Plan, PlannedJob, overall_progress, plan_tables
-from albert.experiments.figures import draw_outcome
 from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
 from albert.experiments.price import price_and_energy
 from albert.experiments.results import Outcome, export_results, hours_by_arm, outcome_of
@@ -304,7 +303,7 @@ def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
         console.print(" and ".join(map(str, report.write_facts(found, folder))), markup=False)
     for grid in args.grids():
         outcome = outcome_of(grid, args.declared, study.fingerprints, args.folders)
-        picture = draw_outcome(outcome, args.folders, folder)
+        picture = report.draw_outcome(outcome, args.folders, folder)
         paths = report.write_report(outcome, folder, None if picture is None else picture.name)
         show_outcome(console, outcome)
         written = [*paths, *([] if picture is None else [picture])]

@@ -499,7 +499,7 @@ class Execution:
         model = self.folders.pretraining(job.key).model_path
         if job.intermediate is not None:
             model = self.folders.finetuning(job.key, job.intermediate, job.seed).model_path
-        run, files = job.run(self.folders), self.data[job.task.task]
+        run, files = self.folders.finetuning(job.key, job.task.task, job.seed), self.data[job.task.task]
         start, settings = PretrainedEncoder(str(model)), job.task.settings(job.seed)
         finetune(files.task, start, files.folder, run.path, job.task.full_recipe, settings)
         if run.checkpoints_path.is_dir():  # nothing goes on from them, and they are most of the disk

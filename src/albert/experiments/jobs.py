@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from albert.experiments.grids import SCALES, Arm, Downstream, Grid, Scale, ScaleName, arm_key
 from albert.finetuning.run_record import RESULTS_NAME
@@ -70,6 +71,9 @@ class Folders:
         return self.root / "claims" / job
 
 
+_BELOW = Folders(Path())
+"""The places as seen from the root."""
+
 # --------------------------------------------------------------------------------------------------------------------
 # What the journal of a run tells a table: how far it is, and how long it took.
 
@@ -101,135 +105,85 @@ def _last_records(journal: Path) -> Iterator[dict]:
         yield json.loads(line)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Job:
-    """A job, unless its class says otherwise, needs no other job and takes no updates that could be counted."""
+    """What tables want done.
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of the jobs that come first."""
-        return ()
+    Args:
+        name: no other job below the root has it.
+        needs: names of the jobs that come first.
+        result: the file below the root that it leaves.
+        run: the folder of its run below the root; None: it is none, and takes no updates that could be counted.
+    """
+
+    several: ClassVar[str]
+    """What jobs of the kind are called."""
+    name: str
+    title: str
+    needs: tuple[str, ...] = ()
+    result: Path
+    run: Path | None = None
+
+    def is_done(self, folders: Folders) -> bool:
+        """Whether it has ended; the weights of its run may be gone."""
+        return (folders.root / self.result).is_file()
+
+    def lacks_weights(self, folders: Folders) -> bool:
+        """Whether it is a run without a model with which another job could begin."""
+        return self.run is not None and not (self._run(folders, self.run).model_path / MANIFEST_NAME).is_file()
 
     def steps_taken(self, folders: Folders) -> int:
         """Updates so far."""
-        return 0
+        return 0 if self.run is None else last_step(self._run(folders, self.run))
+
+    def _run(self, folders: Folders, run: Path) -> RunFolder:
+        return RunFolder(folders.root / run)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining(_Job):
-    """An arm with its seed is pre-trained."""
+    """An arm with its seed is pre-trained, from the model of the arm with the key `start`, if any."""
 
+    several: ClassVar[str] = "pre-trainings"
     arm: Arm
     key: str
     start: str | None
-    """The key of the arm whose model it begins as."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.key}-pretraining"
-
-    @property
-    def title(self) -> str:
-        return f"{self.arm.name}, seed {self.arm.recipe.seed}"
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return () if self.start is None else (f"{self.start}-pretraining",)
 
     def is_done(self, folders: Folders) -> bool:
-        """Whether it has ended; its weights may be gone."""
-        return self.has_weights(folders) or hours_of(folders.pretraining(self.key)) is not None
-
-    def has_weights(self, folders: Folders) -> bool:
-        """Whether another job can begin with its model."""
-        return (folders.pretraining(self.key).model_path / MANIFEST_NAME).is_file()
-
-    def steps_taken(self, folders: Folders) -> int:
-        return last_step(folders.pretraining(self.key))
+        """Whether it has a model, or its journal an end."""
+        return super().is_done(folders) or hours_of(folders.pretraining(self.key)) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut(_Job):
     """An arm's model is evaluated on held-out text (paper §4.6)."""
 
+    several: ClassVar[str] = "evaluations on held-out text"
     arm: Arm
     key: str
     sequences: int
 
-    @property
-    def name(self) -> str:
-        return f"{self.key}-held-out"
-
-    @property
-    def title(self) -> str:
-        return f"{self.arm.name}, seed {self.arm.recipe.seed}: held-out text"
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return (f"{self.key}-pretraining",)
-
-    def is_done(self, folders: Folders) -> bool:
-        return folders.intrinsic(self.key).is_file()
-
 
 @dataclass(frozen=True, kw_only=True)
 class Finetuning(_Job):
-    """An arm's model is fine-tuned on a task."""
+    """An arm's model is fine-tuned on a task, from the model of the task `intermediate` where there is one."""
 
+    several: ClassVar[str] = "fine-tunings"
     arm: Arm
     key: str
     task: Downstream
     seed: int
     intermediate: str | None
-    """The task from whose model it starts, where the paper and the scale have one."""
-
-    @property
-    def name(self) -> str:
-        return finetuning_name(self.key, self.task.task, self.seed)
-
-    @property
-    def title(self) -> str:
-        return f"{self.arm.name}, seed {self.arm.recipe.seed}: {self.task.task}, seed {self.seed}"
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        before = () if self.intermediate is None else (finetuning_name(self.key, self.intermediate, self.seed),)
-        return (f"{self.key}-pretraining", *before)
-
-    def is_done(self, folders: Folders) -> bool:
-        """Whether it has its scores; its weights may be gone."""
-        return (self.run(folders).path / RESULTS_NAME).is_file()
-
-    def has_weights(self, folders: Folders) -> bool:
-        """Whether another job can begin with its model."""
-        return (self.run(folders).model_path / MANIFEST_NAME).is_file()
-
-    def run(self, folders: Folders) -> RunFolder:
-        """Where it lies."""
-        return folders.finetuning(self.key, self.task.task, self.seed)
-
-    def steps_taken(self, folders: Folders) -> int:
-        return last_step(self.run(folders))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed(_Job):
-    """The training steps of a table's architectures are timed beside each other (Table 2)."""
+    """The training steps of a table's architectures, by row, are timed beside each other (Table 2)."""
 
+    several: ClassVar[str] = "timings"
     table: str
     architectures: tuple[tuple[str, AlbertConfig], ...]
-    """By row."""
     sequence_length: int
-
-    @property
-    def name(self) -> str:
-        return f"speed-{self.table}"
-
-    @property
-    def title(self) -> str:
-        return f"Table {self.table}: training speed"
-
-    def is_done(self, folders: Folders) -> bool:
-        return folders.speed(self.table).is_file()
 
 
 Job = Pretraining | HeldOut | Finetuning | Speed
@@ -238,9 +192,7 @@ Job = Pretraining | HeldOut | Finetuning | Speed
 def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
     """Names of the jobs that need not be done: finished ones, unless another begins with weights that are gone."""
     done = {job.name for job in jobs if job.is_done(folders)}
-    weightless = {
-        job.name for job in jobs if isinstance(job, Pretraining | Finetuning) and not job.has_weights(folders)
-    }
+    weightless = {job.name for job in jobs if job.lacks_weights(folders)}
     for job in reversed(jobs):
         if job.name not in done and not folders.failure(job.name).exists():
             done -= weightless.intersection(job.needs)
@@ -262,7 +214,14 @@ def jobs_of(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: 
     for grid in grids:
         if any(column.kind == "speed-up" for column in grid.columns):
             shapes = tuple((row.name, row.arm.recipe.model) for row in grid.rows if row.arm is not None)
-            job = Speed(table=grid.table, architectures=shapes, sequence_length=scale.recipe.sequences.max_length)
+            job = Speed(
+                name=f"speed-{grid.table}",
+                title=f"Table {grid.table}: training speed",
+                result=_BELOW.speed(grid.table),
+                table=grid.table,
+                architectures=shapes,
+                sequence_length=scale.recipe.sequences.max_length,
+            )
             found.setdefault(job.name, job)
     return tuple(found.values())
 
@@ -274,17 +233,50 @@ def has_text(arm: Arm, corpora: Sequence[str]) -> bool:
 
 def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> Iterator[Job]:
     for part in arm.chain():
-        start = None if part.start is None else arm_key(part.start, corpora)
-        yield Pretraining(arm=part, key=arm_key(part, corpora), start=start)
-    key = arm_key(arm, corpora)
-    yield HeldOut(arm=arm, key=key, sequences=scale.held_out_sequences)
+        start, key = None if part.start is None else arm_key(part.start, corpora), arm_key(part, corpora)
+        run = _BELOW.pretraining(key)
+        yield Pretraining(
+            name=_pretraining_name(key),
+            title=f"{part.name}, seed {part.recipe.seed}",
+            needs=() if start is None else (_pretraining_name(start),),
+            result=run.model_path / MANIFEST_NAME,
+            run=run.path,
+            arm=part,
+            key=key,
+            start=start,
+        )
+    key, title = arm_key(arm, corpora), f"{arm.name}, seed {arm.recipe.seed}"
+    first = (_pretraining_name(key),)
+    yield HeldOut(
+        name=f"{key}-held-out",
+        title=f"{title}: held-out text",
+        needs=first,
+        result=_BELOW.intrinsic(key),
+        arm=arm,
+        key=key,
+        sequences=scale.held_out_sequences,
+    )
+    names = [task.task for task in scale.tasks if task.task in tasks]
     for task in learnt_tasks(grid, scale, tasks):
-        intermediate = task.declared.intermediate
-        intermediate = intermediate if any(intermediate == one.task for one in scale.tasks) else None
+        before = task.declared.intermediate if task.declared.intermediate in names else None
         for seed in task_seeds(scale, arm):
+            run = _BELOW.finetuning(key, task.task, seed).path
             yield Finetuning(
-                arm=arm, key=key, task=task, seed=seed, intermediate=intermediate if intermediate in tasks else None
+                name=f"{key}-{task.task}-seed{seed}",
+                title=f"{title}: {task.task}, seed {seed}",
+                needs=first if before is None else (*first, f"{key}-{before}-seed{seed}"),
+                result=run / RESULTS_NAME,
+                run=run,
+                arm=arm,
+                key=key,
+                task=task,
+                seed=seed,
+                intermediate=before,
             )
+
+
+def _pretraining_name(key: str) -> str:
+    return f"{key}-pretraining"
 
 
 def learnt_tasks(grid: Grid, scale: Scale, available: Sequence[str]) -> tuple[Downstream, ...]:
@@ -298,11 +290,6 @@ def learnt_tasks(grid: Grid, scale: Scale, available: Sequence[str]) -> tuple[Do
 def task_seeds(scale: Scale, arm: Arm) -> tuple[int, ...]:
     """The seeds with which an arm learns each task."""
     return scale.task_seeds or (arm.recipe.seed,)
-
-
-def finetuning_name(key: str, task: str, seed: int) -> str:
-    """The name of a job."""
-    return f"{key}-{task}-seed{seed}"
 
 
 # --------------------------------------------------------------------------------------------------------------------

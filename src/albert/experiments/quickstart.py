@@ -12,7 +12,6 @@ from importlib.resources import files
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from albert.experiments.curves import draw_runs, read_runs
 from albert.finetuning.model import PretrainedEncoder
@@ -245,39 +244,6 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
     return report
 
 
-def show_report(report: QuickstartReport, console: Console) -> None:
-    """Print figures beside their baselines, where everything is, and what to try next."""
-    table = Table(title="\nWhat came out", title_justify="left")
-    for column in ("", "just trained", SHIPPED, "a constant answer"):
-        table.add_column(column, justify="left" if not column else "right")
-    figures = report.pretraining.evaluation
-    masked, constant = (f"{figures[f'masked_tokens_{name}']:.1%}" for name in ("accuracy", "baseline"))
-    table.add_row("masked tokens, held-out text", masked, "", constant)
-    (authors, constant), (shipped, _) = (_accuracies(each) for each in (report.authorship, report.shipped_authorship))
-    table.add_row("authors, unseen chapters", f"{authors:.1%}", f"{shipped:.1%}", f"{constant:.1%}")
-    console.print(table)
-    for question, (answer, of_shipped) in report.answers.items():
-        console.print(
-            f"  {question}\n    just trained  [bold]{answer}[/bold]\n    {SHIPPED:12}  [bold]{of_shipped}[/bold]"
-        )
-    training = report.pretraining.training
-    model = report.pretraining.model
-    lines = (
-        "",
-        f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
-        f"{SHIPPED} has read 30 times as many tokens, these books among them, and was told no author;",
-        "neither model tells whether two sentences are in order, which takes far more text",
-        f"curves  {report.directory / 'curves.png'}",
-        f"model   {model}",
-        "",
-        "Next:",
-        f'  albert predict {model} --fill-mask "She had a [MASK] voice."',
-        f"  albert info {model}",
-        "  albert tokenizer train YOUR_TEXT/ --output tokenizer",
-    )
-    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
-
-
 def _heading(console: Console, number: int, name: str, what: str) -> None:
     console.print(f"[bold]{number}/6 {name}[/bold]  {what}", highlight=False)
 
@@ -301,7 +267,7 @@ def _answers(pretrained: str, authorship: Path) -> tuple[str, ...]:
     return *filled, f"{author['label']}, {author['score']:.0%}"
 
 
-def _accuracies(tuned: FinetuningResult) -> tuple[float, float]:
+def accuracies(tuned: FinetuningResult) -> tuple[float, float]:
     """The classifier's accuracy and the majority class's, as shares (task scores are in points of 100)."""
     score = tuned.scores["accuracy"]
     assert score is not None, "accuracy is defined for any number of passages"
@@ -317,7 +283,7 @@ def _plain(report: QuickstartReport) -> dict:
             "tokens": report.pretraining.training.tokens,
             "tokens_per_second": report.pretraining.training.tokens_per_second,
         },
-        "authorship": dict(zip(("accuracy", "baseline"), _accuracies(report.authorship), strict=True))
-        | {SHIPPED: _accuracies(report.shipped_authorship)[0]},
+        "authorship": dict(zip(("accuracy", "baseline"), accuracies(report.authorship), strict=True))
+        | {SHIPPED: accuracies(report.shipped_authorship)[0]},
         "answers": {question: list(answers) for question, answers in report.answers.items()},
     }

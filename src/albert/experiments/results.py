@@ -15,12 +15,7 @@ from scipy.stats import t
 from albert.experiments.grids import DOWNSTREAM, Arm, Claim, Column, Contrast, Grid, Relation, Row, Scale, arm_key
 from albert.experiments.jobs import (
     STUDY_NAME,
-    Finetuning,
     Folders,
-    HeldOut,
-    Job,
-    Pretraining,
-    Speed,
     has_text,
     hours_of,
     jobs_of,
@@ -341,7 +336,7 @@ class Outcome:
 def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folders) -> Outcome:
     """Read what there is of a table."""
     jobs = jobs_of([grid], scale, corpora, [one.task for one in scale.tasks])
-    kinds = {job.name: _kind(job) for job in jobs}
+    kinds = {job.name: job.several for job in jobs}
     wanted = {kind: list(kinds.values()).count(kind) for kind in dict.fromkeys(kinds.values())}
     done = dict.fromkeys(wanted, 0)
     for job in jobs:
@@ -377,18 +372,6 @@ def hours_by_arm(folders: Folders) -> dict[str, float]:
         if hours is not None:
             found[f"{arm['name']}, seed {arm['seed']}"] = hours
     return dict(sorted(found.items()))
-
-
-def _kind(job: Job) -> str:
-    match job:
-        case Pretraining():
-            return "pre-trainings"
-        case HeldOut():
-            return "evaluations on held-out text"
-        case Finetuning():
-            return "fine-tunings"
-        case Speed():
-            return "timings"
 
 
 @dataclass(frozen=True)

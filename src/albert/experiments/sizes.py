@@ -35,7 +35,7 @@ from albert.pretraining.batches import PretrainingBatch, collate, pretraining_ob
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import Sample
 from albert.runtime.devices import autocast, free_memory
-from albert.runtime.environment import Precision, Ranks
+from albert.runtime.environment import OptimizerKind, Precision, Ranks
 from albert.runtime.errors import OutOfResources
 from albert.runtime.progress import progress
 from albert.training.update import update
@@ -208,7 +208,7 @@ _COMPARED: dict[str, Callable[[float, float], float]] = {
 
 Group = Literal["parameters", "FLOPs a token", "bytes a sequence", "bytes in all"]
 DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
-PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,7 +370,7 @@ class MemoryPlan:
     masked_tokens: int
     device: Literal["cpu", "cuda"]
     precision: Precision
-    optimizer: Literal["lamb", "adamw", "muon"]
+    optimizer: OptimizerKind
     flops: int
     all_kept: TrainingMemory
     checkpointed: TrainingMemory
@@ -390,7 +390,7 @@ def memory_plan(
     sequence_length: int,
     device: Literal["cpu", "cuda"],
     precision: Precision,
-    optimizer: Literal["lamb", "adamw", "muon"],
+    optimizer: OptimizerKind,
     limit: int | None,
 ) -> MemoryPlan:
     """Plan a step.

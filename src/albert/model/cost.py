@@ -21,6 +21,7 @@ from albert.model.config import (
 )
 from albert.model.encoder import ACTIVATED_AT_ONCE
 from albert.model.heads import LOGITS_AT_ONCE, LOGITS_IN_CACHE
+from albert.runtime.environment import OptimizerKind, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +204,7 @@ def count_activation_memory(
     sequence_length: int | None = None,
     *,
     device: Literal["cpu", "cuda"] = "cpu",
-    precision: Literal["fp32", "bf16"] = "fp32",
+    precision: Precision = "fp32",
     masked_tokens: int | None = None,
 ) -> ActivationMemory:
     """Memory of a sequence.
@@ -350,8 +351,8 @@ def count_training_memory(
     batch_size: int,
     sequence_length: int,
     device: Literal["cpu", "cuda"] = "cpu",
-    precision: Literal["fp32", "bf16"] = "fp32",
-    optimizer: Literal["lamb", "adamw", "muon"] = "lamb",
+    precision: Precision = "fp32",
+    optimizer: OptimizerKind = "lamb",
     activation_checkpointing: bool = False,
     masked_tokens: int | None = None,
 ) -> TrainingMemory:

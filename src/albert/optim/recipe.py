@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from albert.runtime.environment import OptimizerKind
 from albert.runtime.errors import InvalidConfiguration
 
 
@@ -15,7 +16,7 @@ class OptimizerRecipe:
         InvalidConfiguration: a value outside its range.
     """
 
-    kind: Literal["lamb", "adamw", "muon"] = "lamb"
+    kind: OptimizerKind = "lamb"
     """The optimiser: the paper's, the reference's for fine-tuning, or Muon for matrices with AdamW for the rest."""
     learning_rate: float = 0.00176
     """Peak learning rate, reached at the end of the warm-up."""

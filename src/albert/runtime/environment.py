@@ -61,6 +61,7 @@ def load_by_name(module: str, extra: str | None = None) -> ModuleType:
 
 Precision = Literal["fp32", "bf16"]
 PrecisionChoice = Literal["auto", "fp32", "bf16"]
+OptimizerKind = Literal["lamb", "adamw", "muon"]
 
 
 # --------------------------------------------------------------------------------------------------------------------

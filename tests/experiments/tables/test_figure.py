@@ -2,9 +2,9 @@
 
 import pytest
 
-from albert.experiments.figures import draw_arms, draw_depth
 from albert.experiments.grids import grid_of
 from albert.experiments.jobs import Folders, study_of
+from albert.experiments.report import draw_arms, draw_depth
 from albert.experiments.results import outcome_of
 
 

@@ -122,13 +122,14 @@ def run_card(
         "sentence_order_accuracy": f"sentence-task ({recipe.sequences.objective}) accuracy, held out",
         "sentence_order_baseline": "the more frequent order instead",
     }
-    at_once = "one" if recipe.masking.max_ngram == 1 else f"one to {recipe.masking.max_ngram}"
+    unit, most = recipe.masking.unit, recipe.masking.max_ngram
+    at_once = f"one {unit}" if most == 1 else f"one to {most} {unit}s"
     return ModelCard(
         name=name,
         architecture="AlbertForPreTraining",
         attention_window=recipe.model.effective_window,
         description=f"An ALBERT encoder pre-trained with {recipe.masking.share:.0%} of the tokens masked, {at_once} "
-        f'{recipe.masking.unit} at a time, and the sentence objective "{recipe.sequences.objective}" for '
+        f'at a time, and the sentence objective "{recipe.sequences.objective}" for '
         f"{result.steps:,} steps, {result.tokens:,} tokens ({result.ending}).",
         parameters=count_parameters(recipe.model).by_part(),
         recipe=flat(to_json(recipe))

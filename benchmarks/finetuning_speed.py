@@ -1,50 +1,69 @@
 """Fine-tuning and evaluation beside transformers' Trainer: the same weights, token ids, precision and optimiser.
 
+    python benchmarks/finetuning_speed.py --data data data/glue --tokenizer tokenizer --rounds 5
+
 Two kinds of lengths: sentences of SST-2 as long as they are, and questions of SQuAD whose contexts are filled up with
 the contexts that follow, all of 384 tokens. Trainer pads each batch to its longest, and as a second peer groups like
-lengths together; at one length there is nothing to group. Both systems take turns within one process, in every round
-over other examples, and ratios are taken within a round. Before anything is measured, the logits of both are compared:
-the work is the same. Trainer needs `accelerate`.
-
-    python benchmarks/finetuning_speed.py --data data data/glue --tokenizer tokenizer --rounds 5
+lengths together; at one length there is nothing to group. Neither logs, evaluates or saves under way. A step is what
+lies between two requests for a batch: making it, forward, backward, update. Systems take turns, in every round over
+other examples, and ratios are taken within a round. Before anything is measured, the logits of both are compared: the
+work is the same. Trainer needs `accelerate`.
 """
 
 import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
 
 # isort: split
 import itertools
-import statistics
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+import harness
 import numpy as np
-from finetuning_systems import GROUPED, OURS, TRAINER, Lengths, Setting
-from harness import append_rows
-from rich.console import Console
-from rich.table import Table
+import torch
+from harness import ModelSize
 from task_files import find_files
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    default_data_collator,
+)
 from transformers.utils import logging
 
-from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.options import parse
+from albert.checkpoints.huggingface import Kind
+from albert.checkpoints.model_directory import open_model, save_model_directory
+from albert.finetuning.data import TaskBatch, TaskBatches
+from albert.finetuning.evaluation import Computing, model_outputs
 from albert.finetuning.model import head_description
+from albert.finetuning.objective import task_loss
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
-from albert.model.config import PRESETS, AlbertConfig
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.optim.recipe import warmup_then_linear
 from albert.runtime.devices import pick_device, seed_torch
 from albert.runtime.environment import Precision
 from albert.runtime.errors import CheckFailed
-from albert.runtime.progress import progress
-from albert.tasks.examples import Example, span_features, text_features
+from albert.tasks.examples import Example, Sequences, span_features, text_features
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
+from albert.training.logging import TrainingPlan
+from albert.training.loop import train
+from albert.training.run_folder import RunFolder
 
-SENTENCES, QUESTIONS = "sst-2", "squad-1.1"
+OURS, TRAINER, GROUPED = "albert", "trainer", "trainer, grouped by length"
+RECIPE = OptimizerRecipe(kind="adamw", learning_rate=2e-5, weight_decay=0.01)
+MICRO_BATCH_TOKENS = 8192
 FIXED_LENGTH = 384
 LARGEST_DIFFERENCE = {"fp32": 1e-4, "bf16": 0.1}
 """Between logits of both; bf16 keeps eight bits."""
@@ -55,7 +74,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Benchmark:
+class Benchmark(ModelSize):
     """Compare fine-tuning and evaluation.
 
     Example: python benchmarks/finetuning_speed.py --data data/glue data --tokenizer tokenizer --preset albert-base
@@ -66,17 +85,13 @@ class Benchmark:
     files: tuple[str, ...] = ()
     """TASK/SPLIT=FILE: a file in the place of the published one."""
     tokenizer: Path
-    """A tokenizer or a model directory."""
-    preset: str | None = None
-    """Sizes of a preset, with the tokenizer's vocabulary, in place of hidden_size and layers."""
-    hidden_size: int = 256
-    layers: int = 4
+    """A tokenizer or a model directory; the model has its vocabulary."""
     lengths: tuple[Literal["sst-2", "384"], ...] = ("sst-2", "384")
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
     steps: int = 20
-    """Steps of a round that count."""
+    """Steps of a round that count, after one that warms up."""
     batch_sizes: tuple[int, int] = (32, 16)
-    """Examples of a step: of sentences, and of sequences of 384 tokens."""
+    """Examples of a step: of sentences, and of sequences of 384 tokens; of an evaluation twice as many."""
     evaluated: tuple[int, int] = (872, 128)
     """Examples of a round's evaluation."""
     rounds: int = 5
@@ -85,66 +100,67 @@ class Benchmark:
     output: Path = Path("results/benchmark-finetuning-speed.csv")
 
 
-@dataclass(frozen=True)
-class Case:
-    """What is measured at a time."""
+class Lengths(NamedTuple):
+    """Sequences of one kind of task, and what is learnt from them: label ids, or first and last token."""
 
-    data: Lengths
-    setting: Setting
-    shape: str
-    evaluated: int
+    name: str
+    kind: Kind
+    sequences: Sequences
+    targets: np.ndarray
+
+    def part(self, first: int, count: int) -> "Lengths":
+        """So many of them, from a place on; behind the last comes the first."""
+        members = np.arange(first, first + count) % len(self.sequences)
+        return self._replace(sequences=self.sequences.select(members), targets=self.targets[members])
 
     @property
-    def systems(self) -> tuple[str, ...]:
-        """Ours, and those of the peer that differ here."""
-        return (OURS, TRAINER) if self.data.is_fixed else (OURS, TRAINER, GROUPED)
+    def is_fixed(self) -> bool:
+        """Whether all are equally long, so that nothing is padded."""
+        return bool((self.sequences.lengths == self.sequences.lengths[0]).all())
 
 
-def main(arguments: list[str]) -> None:
-    """Run and report."""
-    asked = parse(Benchmark, arguments, "finetuning_speed.py")
+class Setting(NamedTuple):
+    """What all systems have in common: the model's directory, examples of a step, and how it is computed."""
+
+    directory: Path
+    batch_size: int
+    precision: Precision
+    device: str
+
+    def synchronize(self) -> None:
+        """Wait for a GPU."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
+    """Rows of both kinds of lengths in each precision."""
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", message=".*(lr_scheduler|use_return_dict).*")
-    tokenizer = load_tokenizer(asked.tokenizer)
-    rows: list[dict[str, object]] = []
+    tokenizer, device = load_tokenizer(asked.tokenizer), pick_device(asked.device).type
+    config = asked.config(vocab_size=tokenizer.vocab_size, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+                          classifier_dropout_prob=0.1)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        cases = list(_cases(asked, tokenizer, Path(folder)))
-        for case in cases:
-            _refuse_other_work(case)
-        with progress("Measuring", (asked.rounds + 1) * len(cases), "rounds") as bar:
-            for case in cases:
-                rows += _rows(case, asked, bar.advance)
-    append_rows(asked.output, COLUMNS, rows)
-    _show(rows)
-
-
-def _cases(asked: Benchmark, tokenizer: Tokenizer, folder: Path) -> Iterator[Case]:
-    device = pick_device(asked.device).type
-    config = AlbertConfig(
-        hidden_size=asked.hidden_size,
-        num_hidden_layers=asked.layers,
-        num_attention_heads=max(1, asked.hidden_size // 64),
-        intermediate_size=4 * asked.hidden_size,
-    )
-    config = replace(PRESETS[asked.preset] if asked.preset else config, vocab_size=tokenizer.vocab_size)
-    config = replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout_prob=0.1)
-    shape = f"H{config.hidden_size} L{config.num_hidden_layers}"
-    for place, name in enumerate(("sst-2", "384")):
-        if name not in asked.lengths:
-            continue
-        found = find_files(SENTENCES if name == "sst-2" else QUESTIONS, asked.data, asked.files)
-        needed = max((asked.steps + 1) * asked.batch_sizes[place], asked.evaluated[place]) * (asked.rounds + 1)
-        examples = found.examples("train")
-        data = sentences(examples[:needed], tokenizer) if name == "sst-2" else questions(examples, tokenizer, needed)
-        seed_torch("benchmark", place)
-        model = AlbertForSequenceClassification(config, 2) if name == "sst-2" else AlbertForQuestionAnswering(config)
-        directory = folder / name
-        extra = head_description(found.task, found.task.recipe, None)
-        save_model_directory(directory, model, asked.tokenizer, extra=extra)
-        for precision in asked.precisions:
-            setting = Setting(directory, asked.batch_sizes[place], 2 * asked.batch_sizes[place], precision, device)
-            yield Case(data, setting, shape, asked.evaluated[place])
+        for place, name in enumerate(("sst-2", "384")):
+            if name not in asked.lengths:
+                continue
+            found = find_files("sst-2" if name == "sst-2" else "squad-1.1", asked.data, asked.files)
+            batch_size, evaluated = asked.batch_sizes[place], asked.evaluated[place]
+            needed = max((asked.steps + 1) * batch_size, evaluated) * (asked.rounds + 1)
+            examples, directory = found.examples("train"), Path(folder) / name
+            seed_torch("benchmark", place)
+            if name == "sst-2":
+                data, model = sentences(examples[:needed], tokenizer), AlbertForSequenceClassification(config, 2)
+            else:
+                data, model = questions(examples, tokenizer, needed), AlbertForQuestionAnswering(config)
+            extra = head_description(found.task, found.task.recipe, None)
+            save_model_directory(directory, model, asked.tokenizer, extra=extra)
+            for precision in asked.precisions:
+                setting = Setting(directory, batch_size, precision, device)
+                shape = f"H{config.hidden_size} L{config.num_hidden_layers}"
+                for row in compare(data, setting, asked.steps, evaluated, asked.rounds):
+                    yield {"shape": shape, **row}
 
 
 def sentences(examples: Sequence[Example], tokenizer: Tokenizer) -> Lengths:
@@ -170,65 +186,179 @@ def questions(examples: Sequence[Example], tokenizer: Tokenizer, wanted: int) ->
         longer.append(replace(example, texts=(question, text)))
     features = span_features(longer, tokenizer, FIXED_LENGTH, 64, 128)
     whole = (features.sequences.lengths == FIXED_LENGTH) & (features.targets[:, 0] >= 0)
-    chosen = np.flatnonzero(whole)[:wanted]
-    return Lengths("384", "question_answering", features.sequences.select(chosen), features.targets[chosen])
+    kept = np.flatnonzero(whole)[:wanted]
+    return Lengths("384", "question_answering", features.sequences.select(kept), features.targets[kept])
 
 
-def _refuse_other_work(case: Case) -> None:
-    """CheckFailed where the systems do not say the same to the same sequences."""
-    few = case.data.part(0, 8)
-    ours, theirs = (case.setting.seconds_of_evaluation(name, few)[1] for name in (OURS, TRAINER))
-    difference = float(np.abs(ours - theirs).max())
-    if not difference < LARGEST_DIFFERENCE[case.setting.precision]:
-        raise CheckFailed(case.data.name, f"logits of both systems differ by {difference:.3g}")
+def compare(data: Lengths, setting: Setting, steps: int, evaluated: int, rounds: int) -> Iterator[dict[str, object]]:
+    """A row for each kind of work and each peer.
 
+    Raises:
+        CheckFailed: the systems do not say the same to the same sequences.
+    """
+    few = data.part(0, 8)
+    difference = float(np.abs(our_evaluation(setting, few)[1] - their_evaluation(setting, TRAINER, few)[1]).max())
+    if not difference < LARGEST_DIFFERENCE[setting.precision]:
+        raise CheckFailed(data.name, f"logits of both systems differ by {difference:.3g}")
+    peers = (TRAINER,) if data.is_fixed else (TRAINER, GROUPED)
+    learnt = (steps + 1) * setting.batch_size
 
-def _rows(case: Case, asked: Benchmark, advance: Callable[[], None]) -> list[dict[str, object]]:
-    """A row for each kind of work and each peer."""
-    rates: dict[tuple[str, str], list[float]] = {}
-    learnt = (asked.steps + 1) * case.setting.batch_size
-    for number in range(asked.rounds + 1):
-        training = case.data.part(number * learnt, learnt)
-        evaluated = case.data.part(number * case.evaluated, case.evaluated)
-        for name in case.systems if number % 2 else reversed(case.systems):
-            seconds = case.setting.seconds_of_steps(name, training)
-            rates.setdefault(("fine-tuning", name), []).append(asked.steps * case.setting.batch_size / seconds)
-            seconds, _ = case.setting.seconds_of_evaluation(name, evaluated)
-            rates.setdefault(("evaluation", name), []).append(case.evaluated / seconds)
-        advance()
-    measured = {what: found[1:] for what, found in rates.items()}
-    return [_row(case, asked, work, peer, measured) for (work, peer) in measured if peer != OURS]
+    def fine_tune(run: Callable[[Lengths], float], number: int) -> float:
+        return steps * setting.batch_size / run(data.part(number * learnt, learnt))
 
+    def evaluate(run: Callable[[Lengths], tuple[float, Any]], number: int) -> float:
+        return evaluated / run(data.part(number * evaluated, evaluated))[0]
 
-def _row(
-    case: Case, asked: Benchmark, work: str, peer: str, rates: Mapping[tuple[str, str], list[float]]
-) -> dict[str, object]:
-    ours, theirs = rates[work, OURS], rates[work, peer]
-    ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
-    return {
-        "shape": case.shape,
-        "lengths": case.data.name,
-        "mean_tokens": f"{case.data.sequences.lengths.mean():.1f}",
-        "precision": case.setting.precision,
-        "work": work,
-        "batch_size": case.setting.batch_size * (2 if work == "evaluation" and peer != OURS else 1),
-        "peer": peer,
-        "albert_examples_per_second": f"{statistics.median(ours):.1f}",
-        "trainer_examples_per_second": f"{statistics.median(theirs):.1f}",
-        "ratio": f"{statistics.median(ratios):.2f}",
-        "least": f"{min(ratios):.2f}",
-        "most": f"{max(ratios):.2f}",
-        "rounds": asked.rounds,
-        "versions": f"transformers {version('transformers')}, accelerate {version('accelerate')}",
+    systems: dict[tuple[str, str], Callable[[int], float]] = {
+        ("fine-tuning", OURS): partial(fine_tune, partial(our_steps, setting)),
+        ("evaluation", OURS): partial(evaluate, partial(our_evaluation, setting)),
     }
+    for peer in peers:
+        systems["fine-tuning", peer] = partial(fine_tune, partial(their_steps, setting, peer))
+        systems["evaluation", peer] = partial(evaluate, partial(their_evaluation, setting, peer))
+    rates = harness.take_turns(systems, rounds, lambda number: number)
+    for work, peer in systems:
+        if peer == OURS:
+            continue
+        ours, theirs = rates[work, OURS], rates[work, peer]
+        times = harness.spread(harness.ratios(ours, theirs), ".2f")
+        yield {
+            "lengths": data.name, "mean_tokens": f"{data.sequences.lengths.mean():.1f}",
+            "precision": setting.precision, "work": work, "peer": peer,
+            "batch_size": setting.batch_size * (2 if work == "evaluation" else 1),
+            "albert_examples_per_second": harness.spread(ours, ".1f")[0],
+            "trainer_examples_per_second": harness.spread(theirs, ".1f")[0],
+            **dict(zip(("ratio", "least", "most"), times, strict=True)), "rounds": rounds,
+            "versions": f"transformers {version('transformers')}, accelerate {version('accelerate')}",
+        }  # fmt: skip
 
 
-def _show(rows: Sequence[Mapping[str, object]]) -> None:
-    table = Table(*(name.replace("_", " ") for name in COLUMNS[:-1]), box=None)
-    for row in rows:
-        table.add_row(*(str(row[name]) for name in COLUMNS[:-1]))
-    Console(width=200).print(table)
+# --------------------------------------------------------------------------------------------------------------------
+# Ours.
 
+
+class _Clocked(NamedTuple):
+    """Batches that note when each step's are asked for."""
+
+    batches: TaskBatches
+    asked: list[float]
+    setting: Setting
+
+    def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[TaskBatch]:
+        self.setting.synchronize()
+        self.asked.append(time.perf_counter())
+        return self.batches.micro_batches(step, rank, world_size)
+
+
+def our_steps(setting: Setting, data: Lengths) -> float:
+    """Seconds of all steps but the first over some sequences, each of which is learnt once."""
+    device = torch.device(setting.device)
+    model = open_model(setting.directory, data.kind).model.to(device)
+    steps = len(data.targets) // setting.batch_size
+    term = "choice" if data.targets.ndim == 1 else "span"
+    batches = TaskBatches(data.sequences, data.targets, term, setting.batch_size, 0, MICRO_BATCH_TOKENS)
+    clocked = _Clocked(batches, [], setting)
+    plan = TrainingPlan(total_steps=steps + 1, precision=setting.precision, log_every=10**6, checkpoint_minutes=1e6)
+    with tempfile.TemporaryDirectory() as folder:
+        train(
+            model, build_optimizer(RECIPE, model),
+            lambda step, _: warmup_then_linear(step, RECIPE.learning_rate, 0, steps + 1), clocked, task_loss, plan,
+            RunFolder(Path(folder) / "run"), device=device, identity={}, save_model=lambda directory: None,
+        )  # fmt: skip
+    return clocked.asked[steps] - clocked.asked[1]
+
+
+def our_evaluation(setting: Setting, data: Lengths) -> tuple[float, np.ndarray]:
+    """Seconds to answer all sequences, and the logits [sequences, labels], or [sequences, length] of starts."""
+    device = torch.device(setting.device)
+    model = open_model(setting.directory, data.kind).model.to(device)
+    computing = Computing(device, setting.precision, MICRO_BATCH_TOKENS)
+    started = time.perf_counter()
+    outputs = model_outputs(model, data.sequences, computing, "Evaluating")
+    seconds = time.perf_counter() - started
+    return seconds, np.stack([np.asarray(row)[:, 0] if data.targets.ndim == 2 else np.asarray(row) for row in outputs])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# transformers'.
+
+
+class _StepClock(TrainerCallback):
+    """Notes when each step is over."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.ended: list[float] = []
+        self.setting = setting
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        self.setting.synchronize()
+        self.ended.append(time.perf_counter())
+
+
+def their_steps(setting: Setting, peer: str, data: Lengths) -> float:
+    """As `our_steps`."""
+    clock = _StepClock(setting)
+    _trainer(setting, peer, data, _rows(data), [clock]).train()
+    return clock.ended[-1] - clock.ended[0]
+
+
+def their_evaluation(setting: Setting, peer: str, data: Lengths) -> tuple[float, np.ndarray]:
+    """As `our_evaluation`."""
+    rows = _rows(data)
+    trainer = _trainer(setting, peer, data, rows, [])
+    started = time.perf_counter()
+    said = trainer.predict(rows)
+    seconds = time.perf_counter() - started
+    return seconds, np.asarray(said.predictions[0] if data.targets.ndim == 2 else said.predictions)
+
+
+def _trainer(
+    setting: Setting, peer: str, data: Lengths, rows: list[dict[str, Any]], callbacks: list[TrainerCallback]
+) -> Trainer:
+    """A Trainer with what it offers for speed: batches padded to their longest, or not at all; no reports, no saves."""
+    loader = AutoModelForQuestionAnswering if data.targets.ndim == 2 else AutoModelForSequenceClassification
+    padded = DataCollatorWithPadding(AutoTokenizer.from_pretrained(setting.directory))
+    arguments = TrainingArguments(
+        output_dir=str(setting.directory / "trainer"),
+        per_device_train_batch_size=setting.batch_size,
+        per_device_eval_batch_size=2 * setting.batch_size,
+        max_steps=len(rows) // setting.batch_size,
+        learning_rate=RECIPE.learning_rate,
+        weight_decay=RECIPE.weight_decay,
+        adam_beta1=RECIPE.beta1,
+        adam_beta2=RECIPE.beta2,
+        adam_epsilon=RECIPE.eps,
+        max_grad_norm=1.0,
+        lr_scheduler_type="linear",
+        bf16=setting.precision == "bf16",
+        use_cpu=setting.device == "cpu",
+        train_sampling_strategy="group_by_length" if peer == GROUPED else "random",
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=setting.device == "cuda",
+    )
+    collator = default_data_collator if data.is_fixed else padded
+    return Trainer(model=loader.from_pretrained(setting.directory), args=arguments, train_dataset=rows,
+                   data_collator=collator, callbacks=callbacks)  # fmt: skip
+
+
+def _rows(data: Lengths) -> list[dict[str, Any]]:
+    """Sequences as Trainer takes them."""
+    names = ("labels",) if data.targets.ndim == 1 else ("start_positions", "end_positions")
+    return [
+        {
+            "input_ids": data.sequences.token_ids(index).tolist(),
+            "token_type_ids": data.sequences.token_type_ids(index).tolist(),
+            "attention_mask": [1] * int(data.sequences.lengths[index]),
+            **dict(zip(names, np.atleast_1d(target).tolist(), strict=True)),
+        }
+        for index, target in enumerate(data.targets)
+    ]
+
+
+main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -1,17 +1,18 @@
-"""Everything there is to measure where a GPU is at hand, in order, within a time: the same command goes on.
-
-Stages: the tests that need a GPU; pre-training of base and xxlarge at 128 and 512 beside transformers'; LAMB beside
-torch's AdamW; inference; a run that is killed and resumed, which must end bit-identical with --deterministic; a run of
-many small updates, whose losses and memory are looked at; and pre-training of ALBERT-base for the time that is left,
-whose weights (float16), journal and scores are brought home. What a stage found stands in the output folder before the
-next one begins; a stage that is done is not done again, one that failed is told and tried again by the same command.
-
-Estimated on an H200, in minutes, most of it torch.compile (never run on one): corpus and tests 2, the four comparisons
-with transformers 4 each, LAMB and inference 2, kill and resume 4, the run of small updates 2. That leaves 19 of 45 for
-ALBERT-base, which is given what is left, whatever it is.
+"""All there is to measure where a GPU is at hand, in order, within a time; the same command goes on where it stopped.
 
     python benchmarks/gpu_day.py --data corpus --output gpu --minutes 45
     python benchmarks/gpu_day.py --data corpus --output toy --toy          # the same on a CPU, at toy size, in minutes
+
+Stages: the tests that need a GPU; pre-training steps of base and xxlarge at 128 and 512 beside transformers'; LAMB
+beside torch's AdamW; inference; a run that is killed and resumed, which must end bit-identical with --deterministic; a
+run of many small updates, whose losses and memory are looked at; and pre-training of ALBERT-base for the time that is
+left, whose weights (float16), journal and scores are copied into OUTPUT/home. What a stage found is in
+OUTPUT/stages.json before the next one begins; a finished stage is not run again, one that failed is reported and run
+again by the same command.
+
+Estimated on an H200, in minutes, most of it torch.compile (never run on one): corpus and tests 2, the four comparisons
+with transformers 4 each, LAMB and inference 2, kill and resume 4, the run of small updates 2. That leaves 19 of 45 for
+ALBERT-base.
 """
 
 import json
@@ -23,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,8 @@ SAVING_MINUTES = 3.0
 """Kept for evaluating, saving and copying at the end."""
 TOY = AlbertConfig(embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
                    max_position_embeddings=64)  # fmt: skip
+BATCH_SIZES = {("albert-base", 128): 256, ("albert-base", 512): 64, ("albert-xxlarge", 128): 32}
+"""Sequences of a step that 80 GB hold of transformers' padded model; otherwise 8."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +72,16 @@ class Day:
     """On a CPU, with two layers of 32: to try the script."""
     stages: tuple[str, ...] = ()
     """Some of them; empty: all."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where to compute."""
+        return pick_device("cpu" if self.toy else "cuda")
+
+    @property
+    def model(self) -> AlbertConfig:
+        """ALBERT-base, or the toy."""
+        return TOY if self.toy else PRESETS["albert-base"]
 
 
 def main(arguments: list[str]) -> int:
@@ -105,9 +119,12 @@ def call(asked: Day, name: str, *words: object, minutes: float = 12.0) -> str:
     return done.stdout
 
 
-def device_of(asked: Day) -> torch.device:
-    """Where to compute."""
-    return pick_device("cpu" if asked.toy else "cuda")
+def corpus(asked: Day, _: float) -> object:
+    """The corpus, opened and packed once, so that its damage is found first."""
+    found = TokenCorpus.open(asked.data, "train", verify=True)
+    recipe = recipe_of(asked, 10)
+    samples = PretrainingSamples(found, recipe.sequences, recipe.masking, recipe.seed)
+    return {"tokens": found.n_tokens, "sequences": samples.per_epoch, "device": str(asked.device)}
 
 
 def tests(asked: Day, _: float) -> object:
@@ -116,47 +133,43 @@ def tests(asked: Day, _: float) -> object:
     return call(asked, "tests", "-m", "pytest", "-q", "-rs", *TESTS, *only).splitlines()[-1]
 
 
-def beside_transformers(preset: str, length: int) -> Callable[[Day, float], object]:
-    """A stage of gpu_pretraining.py."""
-
-    def stage(asked: Day, _: float) -> object:
-        table = asked.output / f"pretraining-{preset}-{length}.csv"
-        words: list[object] = ["--models", preset, "--max-length", length, "--output", table.resolve()]
-        if asked.toy:
-            words += ["--device", "cpu", "--compiler", "none", "--batch-size", 2, "--rounds", 1, "--precision", "fp32"]
-            words += ["--systems", "sdpa", "--layers", 1, "--hidden-size", 64, "--skipped-steps", 1]
-        else:
-            sizes = {("albert-base", 128): 256, ("albert-base", 512): 64, ("albert-xxlarge", 128): 32}
-            words += ["--device", "cuda", "--batch-size", sizes.get((preset, length), 8), "--cuda-graphs"]
-        call(asked, table.stem, "benchmarks/gpu_pretraining.py", "--data", asked.data.resolve(), *words)
-        return table.read_text(encoding="utf-8").splitlines()
-
-    return stage
+def beside_transformers(preset: str, length: int, asked: Day, _: float) -> object:
+    """The row of pretraining_step.py."""
+    table = asked.output / f"pretraining-{preset}-{length}.csv"
+    words: list[object] = ["--data", asked.data.resolve(), "--lengths", length, "--output", table.resolve()]
+    if asked.toy:
+        words += ["--device", "cpu", "--fixed-shape", "True", "--compiler", "none", "--batch-size", 2, "--rounds", 1,
+                  "--precisions", "fp32", "--systems", "sdpa", "--layers", 1, "--hidden-size", 64]  # fmt: skip
+    else:
+        words += ["--preset", preset, "--device", "cuda", "--batch-size", BATCH_SIZES.get((preset, length), 8),
+                  "--rounds", 10, "--precisions", "bf16",
+                  "--systems", "compiled", "sdpa", "eager", "cuda-graphs"]  # fmt: skip
+    call(asked, table.stem, "benchmarks/pretraining_step.py", *words)
+    return table.read_text(encoding="utf-8").splitlines()
 
 
 def lamb(asked: Day, _: float) -> object:
     """Milliseconds of an update of all parameters, by LAMB and by torch's fused AdamW."""
-    device, found = device_of(asked), {}
+    found = {}
     for name in ("toy",) if asked.toy else ("albert-base", "albert-xxlarge"):
-        model = AlbertForPreTraining(TOY if asked.toy else PRESETS[name]).to(device)
+        model = AlbertForPreTraining(TOY if asked.toy else PRESETS[name]).to(asked.device)
         for kind in ("lamb", "adamw"):
             optimizer = build_optimizer(OptimizerRecipe(kind=kind), model)
             for parameter in model.parameters():
                 parameter.grad = torch.full_like(parameter, 1e-3)
-            found[f"{name}, {kind}"] = 1000 * median_seconds(optimizer.step, device)
+            found[f"{name}, {kind}"] = 1000 * median_seconds(optimizer.step, asked.device)
     return found
 
 
 def inference(asked: Day, _: float) -> object:
     """Tokens a second of a classifier's answers, by length."""
-    device, found = device_of(asked), {}
-    config = TOY if asked.toy else PRESETS["albert-base"]
+    found = {}
     for precision in ("fp32",) if asked.toy else ("bf16", "fp32"):
-        model = PackedModel(AlbertForSequenceClassification(config, 2), device, precision=precision)
+        model = PackedModel(AlbertForSequenceClassification(asked.model, 2), asked.device, precision=precision)
         for length in (16, 64) if asked.toy else (32, 128, 512):
             ids = [np.full(length, 7) for _ in range(max(1, (1 << (9 if asked.toy else 17)) // length))]
             types = [np.zeros(length, dtype=np.int64)] * len(ids)
-            seconds = median_seconds(lambda ids=ids, types=types, model=model: model.rows(ids, types), device)
+            seconds = median_seconds(partial(model.rows, ids, types), asked.device)
             found[f"{precision}, length {length}"] = length * len(ids) / seconds
     return found
 
@@ -187,7 +200,7 @@ def pretrain(asked: Day, name: str, recipe: PretrainingRecipe, run: Path) -> lis
     """The words of `albert pretrain`."""
     path = asked.output / f"{name}.json"
     save_json(path, recipe)
-    words = ["--data", asked.data.resolve(), "--output", run.resolve(), "--device", device_of(asked).type]
+    words = ["--data", asked.data.resolve(), "--output", run.resolve(), "--device", asked.device.type]
     return ["-m", "albert", "pretrain", path.resolve(), *words]
 
 
@@ -227,7 +240,7 @@ def stability(asked: Day, left: float) -> object:
 
 
 def base(asked: Day, left: float) -> object:
-    """ALBERT-base on the whole corpus for the time that is left; weights, journal and scores come home."""
+    """ALBERT-base on the whole corpus for the time that is left; weights, journal and scores go to OUTPUT/home."""
     minutes = 0.05 if asked.toy else left - SAVING_MINUTES
     assert minutes > 0, f"{left:.1f} minutes are left, more than {SAVING_MINUTES} are needed"
     recipe = recipe_of(asked, 200_000, max_minutes=minutes, evaluate_every=1000, checkpoint_minutes=5.0)
@@ -244,21 +257,13 @@ def base(asked: Day, left: float) -> object:
     return {"scores": scores[-1:], "files": files_below(home)}
 
 
-def corpus(asked: Day, _: float) -> object:
-    """The corpus, opened and packed once, so that its damage is found first."""
-    found = TokenCorpus.open(asked.data, "train", verify=True)
-    recipe = recipe_of(asked, 10)
-    samples = PretrainingSamples(found, recipe.sequences, recipe.masking, recipe.seed)
-    return {"tokens": found.n_tokens, "sequences": samples.per_epoch, "device": str(device_of(asked))}
-
-
 STAGES: dict[str, Callable[[Day, float], object]] = {
     "corpus": corpus,
     "tests": tests,
-    "base-512": beside_transformers("albert-base", 512),
-    "base-128": beside_transformers("albert-base", 128),
-    "xxlarge-512": beside_transformers("albert-xxlarge", 512),
-    "xxlarge-128": beside_transformers("albert-xxlarge", 128),
+    "base-512": partial(beside_transformers, "albert-base", 512),
+    "base-128": partial(beside_transformers, "albert-base", 128),
+    "xxlarge-512": partial(beside_transformers, "albert-xxlarge", 512),
+    "xxlarge-128": partial(beside_transformers, "albert-xxlarge", 128),
     "lamb": lamb,
     "inference": inference,
     "kill and resume": kill_and_resume,

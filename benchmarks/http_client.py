@@ -1,16 +1,26 @@
-"""A client of HTTP/1.1 that costs little: one request after the other on a connection that is kept."""
+"""A client of HTTP/1.1 that costs little, and texts to ask for: what latency.py and server_load.py share."""
 
 import asyncio
 import json
+import random
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from albert.checkpoints.model_directory import save_model_directory
+from albert.experiments.quickstart import load_chapters
+from albert.model.albert import AlbertForSequenceClassification
+from albert.model.config import PRESETS
+from albert.text.sentencepiece import train_tokenizer
+from albert.text.sentences import split_sentences
 
 HOST = "127.0.0.1"
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """What came back, and after how long; status 0 says that the connection broke."""
 
     status: int
@@ -27,15 +37,13 @@ class Connection:
 
     async def post(self, address: str, body: Any) -> Reply:
         """Ask, and read the answer to its end."""
-        content = json.dumps(body).encode()
-        head = f"POST {address} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
         started = time.perf_counter()
         try:
             if self._streams is None or self._streams[0].at_eof():  # closed while it was idle
                 self.close()
                 self._streams = await asyncio.open_connection(HOST, self._port)
             reader, writer = self._streams
-            writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+            writer.write(_request(address, body))
             header = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = int(header.split("content-length:")[1].split("\r\n")[0])
             said = json.loads(await reader.readexactly(length))
@@ -53,35 +61,29 @@ class Connection:
             self._streams = None
 
 
-async def get(port: int, address: str) -> Any:
-    """What an address tells, from JSON."""
-    reader, writer = await asyncio.open_connection(HOST, port)
-    writer.write(f"GET {address} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
-    said = (await reader.read()).partition(b"\r\n\r\n")[2]
-    writer.close()
-    return json.loads(said)
+def _request(address: str, body: Any) -> bytes:
+    content = json.dumps(body).encode()
+    head = f"POST {address} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
 async def go_away(port: int, address: str, body: Any, seconds: float) -> None:
     """Ask, and break the connection after so many seconds without reading the reply."""
-    content = json.dumps(body).encode()
-    head = f"POST {address} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
     try:
         _, writer = await asyncio.open_connection(HOST, port)
     except OSError:
         return
-    writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+    writer.write(_request(address, body))
     await asyncio.sleep(seconds)
     writer.transport.abort()
 
 
 async def slow_connection(port: int, in_body: bool, patience: float = 45.0) -> bool:
     """One byte a second, of a header or of a body; whether the server ended it before the patience did."""
-    sent = b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
-    started = time.perf_counter()
+    head, started = _request("/classify", "x" * 1000)[:-1002], time.perf_counter()
     try:
         reader, writer = await asyncio.open_connection(HOST, port)
-        writer.write(sent if in_body else sent[:9])
+        writer.write(head if in_body else head[:9])
         while time.perf_counter() - started < patience:
             writer.write(b" " if in_body else b"a")
             await writer.drain()
@@ -95,3 +97,30 @@ async def slow_connection(port: int, in_body: bool, patience: float = 45.0) -> b
     except OSError:
         return True
     return False
+
+
+class Texts:
+    """Texts without end: one to four sentences of the sample, each unlike all before."""
+
+    def __init__(self) -> None:
+        self._sentences = [sentence for chapter in load_chapters() for sentence in split_sentences(chapter.text, "en")]
+        self._random, self._number = random.Random(0), 0
+
+    def some(self, count: int) -> list[str]:
+        """The next texts."""
+        return [self._next() for _ in range(count)]
+
+    def _next(self) -> str:
+        self._number += 1
+        first, count = self._random.randrange(len(self._sentences) - 4), self._random.choice((1, 1, 2, 3, 4))
+        return f"{self._number}. " + " ".join(self._sentences[first : first + count])
+
+
+def random_classifier(folder: Path, preset: str) -> Path:
+    """The directory of a classifier of random weights, with a vocabulary of the sample."""
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer([chapter.text for chapter in load_chapters()], vocab_size=8_000)
+    tokenizer.save(folder / "tokenizer")
+    config = replace(PRESETS[preset], vocab_size=tokenizer.vocab_size)
+    save_model_directory(folder / "model", AlbertForSequenceClassification(config, 3), folder / "tokenizer")
+    return folder / "model"

@@ -1,60 +1,67 @@
 """Answers on a CPU beside transformers, ONNX Runtime and OpenVINO: same weights, all systems in turns in one run.
 
-Loads: 32 sentences of mixed lengths as they come; the same sorted into four batches of like length; 32 × 128 tokens
-without a gap; one sentence of 32, and of 128 tokens. Systems take turns in an order that is drawn anew each round, and
-ratios are taken within a round: `times_ours` is to ours of the same precision. Rates count real tokens; the share of
-the measured rate of matrix products counts work that is of use. The error is that of the states against ours in fp32;
-of random weights it says whether a system computes the same, and nothing about scores.
-
-Memory is the most that a process which holds only that system had in it, libraries included. Start-up is a process from
-nothing to its first answer. Both are measured one process after the other.
-
     python benchmarks/inference.py --rounds 7
     python benchmarks/inference.py --rounds 7 --busy --no-memory
     python benchmarks/inference.py --model runs/sst-2 --systems "albert bf16" "openvino bf16"
+
+All read one model directory in transformers' layout and give the last layer's states. Ours packs sequences; the others
+pad a batch to its longest sequence, with a mask. ONNX Runtime and OpenVINO run what torch.onnx makes of transformers'
+model. Their int8 is made as their makers advise: ONNX Runtime's by its transformer optimiser and dynamic quantisation
+per channel; OpenVINO's by NNCF (`pip install nncf`), calibrated on sequences like those that are measured.
+
+Loads: 32 sentences of mixed lengths as they come; the same sorted into four batches of like length; 32 × 128 tokens
+without padding; one sentence of 32, and of 128 tokens. `times_ours` is the ratio to ours of the same precision, within
+a round. Rates count real tokens; `matmul_share` is the share of the measured rate of matrix products. The error is that
+of the states relative to ours in fp32, of random weights. `peak_mb` is the memory of a process that holds only that
+system, libraries included; `start_seconds` the time from no process to the first answer.
 """
 
 import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
 
 # isort: split
-import multiprocessing
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import harness
 import numpy as np
 import torch
-from harness import append_rows, forget_peak, peak_bytes, spinning_process
-from inference_systems import COMPILED, CPU, OURS, RUNTIMES, TRANSFORMERS, Batch, Run, build, needed_files
-from rich.console import Console
-from rich.table import Table
+from harness import ModelSize
 
-from albert.checkpoints.model_directory import read_config, save_model_directory
-from albert.cli.options import parse
+from albert.checkpoints.model_directory import open_model, read_config, save_model_directory
+from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
 from albert.runtime.devices import measured_matmul_rate
-from albert.runtime.progress import progress
 
+Batch = Sequence[np.ndarray]
+"""Token ids of each sequence."""
+Run = Callable[[Batch], list[np.ndarray]]
+"""A batch to the last layer's states of each sequence, [length, H]."""
+CPU = torch.device("cpu")
 SPREAD = 0.05
 """Standard deviation of random matrices: large enough that attention is not uniform."""
-LOADS = ("mixed", "sorted", "fixed", "single-32", "single-128")
+OURS = ("albert fp32", "albert bf16", "albert int8")
+TRANSFORMERS = tuple(f"transformers {way} {precision}" for way in ("eager", "sdpa") for precision in ("fp32", "bf16"))
+COMPILED = ("transformers compiled fp32", "transformers compiled bf16")
+RUNTIMES = ("onnxruntime fp32", "onnxruntime int8", "openvino fp32", "openvino bf16", "openvino int8")
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 COLUMNS = (
     "model", "load", "system", "busy", "clock", "rounds", "milliseconds", "least", "most", "sequences_per_second",
     "tokens_per_second", "times_ours", "matmul_share", "relative_error", "peak_mb", "start_seconds",
 )  # fmt: skip
-CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 START_OURS = """
 import albert, sys, numpy, torch
 from albert.checkpoints.model_directory import open_model
@@ -70,10 +77,11 @@ model = AlbertModel.from_pretrained(sys.argv[1], dtype=dtype).eval()
 with torch.inference_mode():
     print(model(torch.arange(5, 37)[None]).last_hidden_state[0, 0, 0])
 """
+Load = Literal["mixed", "sorted", "fixed", "single-32", "single-128"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Benchmark:
+class Benchmark(ModelSize):
     """Compare encoders on a CPU.
 
     Example: python benchmarks/inference.py --hidden-size 64 --layers 2 --rounds 2 --no-memory
@@ -83,7 +91,7 @@ class Benchmark:
     """A model directory; None: random weights, N(0, 0.05), of the sizes below."""
     hidden_size: int = 768
     layers: int = 12
-    loads: tuple[Literal["mixed", "sorted", "fixed", "single-32", "single-128"], ...] = LOADS
+    loads: tuple[Load, ...] = ("mixed", "sorted", "fixed", "single-32", "single-128")
     systems: tuple[str, ...] = (*OURS, *TRANSFORMERS, *RUNTIMES)
     compiled: bool = False
     """Also transformers compiled by torch, anew for each load's shapes; needs a C++ compiler and minutes."""
@@ -98,33 +106,41 @@ class Benchmark:
     output: Path = Path("results/benchmark-inference.csv")
 
 
-def main(arguments: list[str]) -> None:
-    """Run and report."""
-    asked = parse(Benchmark, arguments, "inference.py")
+def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
+    """A row for each load and system."""
     names = (*asked.systems, *(COMPILED if asked.compiled else ()))
-    unknown = set(names) - {*OURS, *TRANSFORMERS, *COMPILED, *RUNTIMES}
-    if unknown:
-        raise SystemExit(f"--systems {sorted(unknown)[0]}: unknown; there are {', '.join((*OURS, *TRANSFORMERS))}, ...")
+    harness.chosen("--systems", names, dict.fromkeys((*OURS, *TRANSFORMERS, *COMPILED, *RUNTIMES)))
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        directory = asked.model or _random_model(folder / "model", asked)
+        directory = asked.model or folder / "model"
+        if asked.model is None:
+            torch.manual_seed(0)
+            save_model_directory(directory, AlbertModel(asked.config(initializer_range=SPREAD)), None)
         config, _ = read_config(directory)
-        loads = {load: batches_of(load, config.vocab_size) for load in asked.loads}
-        needed_files(
-            names, directory, folder, [ids for batch in batches_of("mixed", config.vocab_size, 1) for ids in batch]
-        )
-        peaks, starts = _in_processes(names, directory, folder, config) if asked.memory else ({}, {})
+        make_files(names, directory, folder, batches_of("mixed", config.vocab_size, seed=1)[0])
+        in_processes: dict[str, dict[str, str]] = {}
+        if asked.memory:
+            peaks = harness.each_in_a_process(partial(peak, directory, folder, config.vocab_size), names)
+            in_processes = {name: {"peak_mb": f"{found / 1e6:.0f}"} for name, found in zip(names, peaks, strict=True)}
+            for name, seconds in harness.interleave(_starts(names, directory), 3).items():
+                in_processes[name]["start_seconds"] = f"{statistics.median(seconds):.2f}"
         systems = {name: build(name, directory, folder) for name in names}
-        rows = []
-        for load, batches in loads.items():
+        for load in asked.loads:
+            batches = batches_of(load, config.vocab_size)
             errors = _errors(systems, batches)
-            with spinning_process() if asked.busy else nullcontext():
-                seconds = _measure(systems, batches, asked, load)
-            rows += _rows(asked, load, batches, config, seconds, errors, peaks, starts)
-    _report(asked.output, rows)
+            runs = {name: partial(_answer, run, batches) for name, run in systems.items()}
+            with harness.spinning_process() if asked.busy else nullcontext():
+                found = harness.interleave(runs, asked.rounds, clock=CLOCKS[asked.clock])
+            for row in _rows(config, batches, found):
+                name = row["system"]
+                yield {
+                    "model": asked.model.name if asked.model else f"H{asked.hidden_size} L{asked.layers} random",
+                    "load": load, "busy": "one core taken" if asked.busy else "", "clock": asked.clock,
+                    "rounds": asked.rounds, **row, **errors.get(name, {}), **in_processes.get(name, {}),
+                }  # fmt: skip
 
 
-def batches_of(load: str, vocab_size: int, seed: int = 0) -> list[Batch]:
+def batches_of(load: Load, vocab_size: int, seed: int = 0) -> list[Batch]:
     """The calls of a load, in order.
 
     Lengths of mixed ones are log-normal, as sentences' are: half of them have 36 tokens at most, none more than 128.
@@ -132,8 +148,7 @@ def batches_of(load: str, vocab_size: int, seed: int = 0) -> list[Batch]:
     draws = np.random.default_rng(seed)
     if load in ("mixed", "sorted"):
         lengths = np.clip(np.exp(draws.normal(np.log(36), 0.6, 32)).astype(int), 6, 128)
-        if load == "sorted":
-            lengths = np.sort(lengths)
+        lengths = np.sort(lengths) if load == "sorted" else lengths
     else:
         lengths = {"fixed": np.full(32, 128), "single-32": np.array([32]), "single-128": np.array([128])}[load]
     sequences = [draws.integers(5, vocab_size, length) for length in lengths]
@@ -141,140 +156,210 @@ def batches_of(load: str, vocab_size: int, seed: int = 0) -> list[Batch]:
     return [sequences[first : first + each] for first in range(0, len(sequences), each)]
 
 
-def _random_model(directory: Path, asked: Benchmark) -> Path:
-    config = AlbertConfig(
-        hidden_size=asked.hidden_size,
-        num_hidden_layers=asked.layers,
-        num_attention_heads=max(1, asked.hidden_size // 64),
-        intermediate_size=4 * asked.hidden_size,
-    )
-    torch.manual_seed(0)
-    save_model_directory(directory, AlbertModel(replace(config, initializer_range=SPREAD)), None)
-    return directory
+def peak(model: Path, folder: Path, vocab_size: int, name: str) -> int:
+    """Most bytes in this process while it opens the system and answers 32 × 128 tokens twice."""
+    run = build(name, model, folder)
+    for _ in range(2):
+        _answer(run, batches_of("fixed", vocab_size))
+    return harness.peak_bytes()
 
 
-def _errors(systems: Mapping[str, Run], batches: Sequence[Batch]) -> dict[str, float]:
-    """Of each system against ours in fp32, as the norm of the difference over the norm; this warms up, too."""
+def _answer(run: Run, batches: Sequence[Batch]) -> None:
+    for batch in batches:
+        run(batch)
+
+
+def _starts(names: Sequence[str], model: Path) -> dict[str, Callable[[], object]]:
+    """Processes that end with their first answer, of ours and transformers'."""
+    codes = {**dict.fromkeys(OURS, START_OURS), **dict.fromkeys(TRANSFORMERS[2:], START_THEIRS)}
+    return {
+        name: partial(subprocess.run, [sys.executable, "-c", code, str(model), name.split()[-1]], check=True,
+                      capture_output=True)
+        for name, code in codes.items() if name in names
+    }  # fmt: skip
+
+
+def _errors(systems: Mapping[str, Run], batches: Sequence[Batch]) -> dict[str, dict[str, str]]:
+    """Of each system against ours in fp32: the norm of the difference over the norm."""
     states = {name: np.concatenate([row for batch in batches for row in run(batch)]) for name, run in systems.items()}
     exact = states.get(OURS[0])
     if exact is None:
         return {}
-    return {name: float(np.linalg.norm(each - exact) / np.linalg.norm(exact)) for name, each in states.items()}
+    apart = {name: np.linalg.norm(each - exact) / np.linalg.norm(exact) for name, each in states.items()}
+    return {name: {"relative_error": f"{error:.1e}"} for name, error in apart.items()}
 
 
-def _measure(
-    systems: Mapping[str, Run], batches: Sequence[Batch], asked: Benchmark, load: str
-) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {name: [] for name in systems}
-    clock, order = CLOCKS[asked.clock], random.Random(0)
-    with progress(f"Measuring {load}", asked.rounds * len(systems), "calls") as bar:
-        for _ in range(asked.rounds):
-            for name in order.sample(list(systems), len(systems)):
-                started = clock()
-                for batch in batches:
-                    systems[name](batch)
-                seconds[name].append(clock() - started)
-                bar.advance()
-    return seconds
-
-
-def _in_processes(
-    names: Sequence[str], model: Path, folder: Path, config: AlbertConfig
-) -> tuple[dict[str, int], dict[str, float]]:
-    """Peak bytes of each system, and seconds from nothing to the first answer, of ours and transformers'."""
-    spawn = multiprocessing.get_context("spawn")
-    peaks, starts = {}, {}
-    with progress("Measuring memory", len(names), "processes") as bar:
-        for name in names:
-            with ProcessPoolExecutor(1, mp_context=spawn) as process:
-                peaks[name] = process.submit(_peak, name, model, folder, config.vocab_size).result()
-            bar.advance()
-    started = {**dict.fromkeys(OURS, START_OURS), **dict.fromkeys(TRANSFORMERS[2:], START_THEIRS)}
-    commands = {
-        name: [sys.executable, "-c", code, str(model), name.split()[-1]]
-        for name, code in started.items()
-        if name in names
-    }
-    with progress("Measuring start-up", 3 * len(commands), "processes") as bar:
-        seconds: dict[str, list[float]] = {name: [] for name in commands}
-        for _ in range(3):
-            for name, command in commands.items():
-                begun = time.perf_counter()
-                subprocess.run(command, check=True, capture_output=True)
-                seconds[name].append(time.perf_counter() - begun)
-                bar.advance()
-    starts = {name: statistics.median(each) for name, each in seconds.items()}
-    return peaks, starts
-
-
-def _peak(name: str, model: Path, folder: Path, vocab_size: int) -> int:
-    """Most bytes in this process while it opens the system and answers 32 × 128 tokens twice."""
-    forget_peak()
-    run = build(name, model, folder)
-    for _ in range(2):
-        for batch in batches_of("fixed", vocab_size):
-            run(batch)
-    return peak_bytes()
-
-
-def useful_flops(config: AlbertConfig, lengths: Sequence[int]) -> int:
-    """Of matrix products over real tokens."""
-    return sum(n * length * count_flops(config, length).forward for length, n in Counter(lengths).items())
-
-
-def _rows(
-    asked: Benchmark,
-    load: str,
-    batches: Sequence[Batch],
-    config: AlbertConfig,
-    seconds: Mapping[str, list[float]],
-    errors: Mapping[str, float],
-    peaks: Mapping[str, int],
-    starts: Mapping[str, float],
-) -> list[dict[str, object]]:
+def _rows(config: AlbertConfig, batches: Sequence[Batch], found: Mapping[str, list[float]]) -> Iterator[dict[str, str]]:
     lengths = [len(ids) for batch in batches for ids in batch]
-    flops = useful_flops(config, lengths)
-    rows = []
-    for name, each in seconds.items():
-        precision, took = name.split()[-1], statistics.median(each)
-        ours = seconds.get(f"albert {precision}")
-        times = "" if ours is None else statistics.median(a / b for a, b in zip(each, ours, strict=True))
-        share: object = ""
-        if precision in ("fp32", "bf16"):
-            share = f"{flops / took / measured_matmul_rate(CPU, precision):.2f}"
-        rows.append(
-            {
-                "model": asked.model.name
-                if asked.model
-                else f"H{config.hidden_size} L{config.num_hidden_layers} random",
-                "load": load,
-                "system": name,
-                "busy": "one core taken" if asked.busy else "",
-                "clock": asked.clock,
-                "rounds": asked.rounds,
-                "milliseconds": f"{took * 1000:.1f}",
-                "least": f"{min(each) * 1000:.1f}",
-                "most": f"{max(each) * 1000:.1f}",
-                "sequences_per_second": f"{len(lengths) / took:.1f}",
-                "tokens_per_second": f"{sum(lengths) / took:.0f}",
-                "times_ours": times if times == "" else f"{times:.2f}",
-                "matmul_share": share,
-                "relative_error": f"{errors[name]:.1e}" if name in errors else "",
-                "peak_mb": f"{peaks[name] / 1e6:.0f}" if name in peaks else "",
-                "start_seconds": f"{starts[name]:.2f}" if name in starts else "",
-            }
+    flops = sum(n * length * count_flops(config, length).forward for length, n in Counter(lengths).items())
+    for name, seconds in found.items():
+        precision, took = name.split()[-1], statistics.median(seconds)
+        row = {"system": name, "sequences_per_second": f"{len(lengths) / took:.1f}",
+               "tokens_per_second": f"{sum(lengths) / took:.0f}"}  # fmt: skip
+        row |= zip(
+            ("milliseconds", "least", "most"), harness.spread([1000 * each for each in seconds], ".1f"), strict=True
         )
-    return rows
+        if f"albert {precision}" in found:
+            row["times_ours"] = f"{harness.ratio(seconds, found[f'albert {precision}']):.2f}"
+        if precision != "int8":
+            row["matmul_share"] = f"{flops / took / measured_matmul_rate(CPU, precision):.2f}"
+        yield row
 
 
-def _report(output: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    shown = [column for column in COLUMNS if column not in ("model", "clock", "rounds")]
-    table = Table(*shown, box=None)
-    for row in rows:
-        table.add_row(*(str(row[column]) for column in shown))
-    Console(width=170).print(table)
-    append_rows(output, COLUMNS, rows)
+# --------------------------------------------------------------------------------------------------------------------
+# The systems.
 
+
+def build(name: str, model: Path, folder: Path) -> Run:
+    """One of them, opened and ready.
+
+    Args:
+        name: the system, the way if it has several, and the precision.
+        model: a directory in transformers' layout.
+        folder: where `make_files` wrote.
+    """
+    system, *way, precision = name.split()
+    if system == "albert":
+        return _ours(model, precision)
+    if system == "transformers":
+        return _transformers(model, way[0], precision)
+    run = (_onnxruntime if system == "onnxruntime" else _openvino)(folder, precision)
+    return lambda batch: _cut(run(padded(batch)), batch)
+
+
+def _ours(model: Path, precision: Any) -> Run:
+    packed = PackedModel(open_model(model, "encoder").model, CPU, precision=precision)
+    return lambda batch: packed.rows(batch, [np.zeros_like(ids) for ids in batch])
+
+
+def _transformers(directory: Path, way: str, precision: str) -> Run:
+    from transformers import AlbertModel
+
+    attention = "eager" if way == "eager" else "sdpa"
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    model = AlbertModel.from_pretrained(directory, attn_implementation=attention, dtype=dtype).eval()
+    called = torch.compile(model) if way == "compiled" else model
+
+    def run(batch: Batch) -> list[np.ndarray]:
+        with torch.inference_mode():
+            rows = {name: torch.from_numpy(column) for name, column in padded(batch).items()}
+            return _cut(called(**rows).last_hidden_state.float().numpy(), batch)
+
+    return run
+
+
+def _onnxruntime(folder: Path, precision: str) -> Callable[[dict[str, np.ndarray]], Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    file = folder / ("dynamic-int8.onnx" if precision == "int8" else "plain.onnx")
+    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    taken = [each.name for each in session.get_inputs()]
+    return lambda columns: session.run(None, {name: columns[name] for name in taken})[0]
+
+
+def _openvino(folder: Path, precision: str) -> Callable[[dict[str, np.ndarray]], Any]:
+    import openvino
+
+    core = openvino.Core()
+    file = folder / ("nncf-int8.xml" if precision == "int8" else "plain.onnx")
+    hints = {
+        "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32",
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+    }
+    compiled = core.compile_model(core.read_model(file), "CPU", hints)
+    taken = [each.get_any_name() for each in compiled.inputs]
+    request = compiled.create_infer_request()
+    return lambda columns: request.infer(
+        {name: columns[name] for name in taken}, share_inputs=True, share_outputs=True
+    )[0]
+
+
+def padded(batch: Batch) -> dict[str, np.ndarray]:
+    """Rows of one length, with zeros behind the tokens, as transformers takes them."""
+    shape = (len(batch), max(map(len, batch)))
+    columns = {name: np.zeros(shape, np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    for row, ids in enumerate(batch):
+        columns["input_ids"][row, : len(ids)] = ids
+        columns["attention_mask"][row, : len(ids)] = 1
+    return columns
+
+
+def _cut(states: np.ndarray, batch: Batch) -> list[np.ndarray]:
+    return [row[: len(ids)].copy() for row, ids in zip(states, batch, strict=True)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The files that ONNX Runtime and OpenVINO open.
+
+
+def make_files(names: Sequence[str], model: Path, folder: Path, examples: Batch) -> None:
+    """Make the files that the systems of these names open, once for all processes.
+
+    Args:
+        names: of systems.
+        model: a directory in transformers' layout.
+        folder: where they are written.
+        examples: sequences to calibrate with.
+    """
+    if "openvino int8" in names and find_spec("nncf") is None:
+        raise SystemExit("openvino int8: NNCF quantises for OpenVINO; pip install nncf, or leave the system out")
+    if set(names) & set(RUNTIMES):
+        _export(model, folder / "plain.onnx")
+    if "onnxruntime int8" in names:
+        _quantize_dynamically(model, folder)
+    if "openvino int8" in names:
+        _quantize_with_nncf(folder, examples)
+
+
+def _export(model: Path, file: Path) -> None:
+    from transformers import AlbertModel
+
+    class States(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.albert = AlbertModel.from_pretrained(model, attn_implementation="eager").eval()
+
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+            return self.albert(input_ids, attention_mask, token_type_ids).last_hidden_state
+
+    examples = padded([np.arange(5, 21), np.arange(5, 14)])
+    axes = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("length", min=2, max=512)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter about its own parts
+        torch.onnx.export(
+            States(), tuple(map(torch.from_numpy, examples.values())), str(file), input_names=list(examples),
+            output_names=["states"], dynamic_shapes=dict.fromkeys(examples, axes), opset_version=18,
+            external_data=False, dynamo=True, verbose=False,
+        )  # fmt: skip
+
+
+def _quantize_dynamically(model: Path, folder: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    config, _ = read_config(model)
+    heads, width = config.num_attention_heads, config.hidden_size
+    optimised = optimize_model(str(folder / "plain.onnx"), "bert", num_heads=heads, hidden_size=width, opt_level=1)
+    optimised.save_model_to_file(str(folder / "optimised.onnx"))
+    target = str(folder / "dynamic-int8.onnx")
+    quantize_dynamic(str(folder / "optimised.onnx"), target, per_channel=True, weight_type=QuantType.QInt8)
+
+
+def _quantize_with_nncf(folder: Path, examples: Batch) -> None:
+    import nncf
+    import openvino
+
+    batches = [padded(examples[first : first + 8]) for first in range(0, len(examples), 8)]
+    source = openvino.Core().read_model(folder / "plain.onnx")
+    made = nncf.quantize(source, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER,
+                         subset_size=len(batches))  # fmt: skip
+    openvino.save_model(made, folder / "nncf-int8.xml", compress_to_fp16=False)
+
+
+main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -1,73 +1,93 @@
-"""Pre-training steps beside transformers': same architecture, sequences, masks and precision, interleaved in one run.
-
-A step is forward, backward and an update by LAMB, on real samples with their real lengths. Ours packs sequences and
-computes vocabulary logits for masked tokens alone; what it is compared with says pretraining_systems.py. Ratios are
-taken within a round; the one in the column `ratio` is to the fastest of transformers as it is. Rates count real tokens,
-the share of the measured rate of matrix products counts work that is of use (model FLOPs). Memory is measured apart:
-each system takes steps in a process of its own, and its peak is the resident set beyond that of the same process with
-everything imported.
+"""Pre-training steps beside transformers': same architecture, sequences, masks, precision and LAMB, in turns.
 
     python benchmarks/pretraining_step.py --data corpus --rounds 7
     python benchmarks/pretraining_step.py --data corpus --preset albert-base --lengths 128 512 --precisions bf16 \
         --systems sdpa eager compiled gathered
+
+A step is forward, backward and update, on real samples with their real lengths. Ours packs sequences and computes
+vocabulary logits for masked tokens alone. transformers pads a batch to its longest sequence and computes them
+everywhere, as `Trainer` with its own collator does; "compiled" pads all batches to one length; "gathered" is what a
+careful user makes of it, who computes logits at the masked positions alone. `ratio` is to the fastest of transformers
+as it is, within a round. Rates count real tokens; `matmul_share` is the share of the measured rate of matrix products
+that useful work takes (model FLOPs). Memory is measured apart: each system takes steps in a process of its own, and its
+peak is the resident set beyond that of the same process with everything imported; on a GPU what the allocator had.
+
+On a GPU, or with --fixed-shape True, ours is the path of `albert pretrain` on a GPU: micro-batches of one fixed shape,
+compiled. transformers then pads all batches to one length, too, and batches lie on the device before the clock starts.
 """
 
 import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
 
 # isort: split
-import gc
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from harness import each_in_a_process, forget_peak, in_turn, peak_bytes, ratio, report, seconds
-from pretraining_systems import CPU, GATHERED, OURS, PADDED, build
+import harness
+import numpy as np
+import torch
+from harness import ModelSize
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AlbertConfig as TheirConfig
+from transformers import AlbertForPreTraining as TheirModel
 
-from albert.cli.options import parse
-from albert.model.config import PRESETS, AlbertConfig
+from albert.model.albert import AlbertForPreTraining
+from albert.model.config import AlbertConfig
 from albert.model.cost import pretraining_flops
+from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.pretraining.batches import collate, pretraining_objective
+from albert.pretraining.fixed_shape import FixedBatches, PretrainingLoss, choose_shape, fixed_objective
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import PretrainingSamples, Sample, SequenceRecipe
-from albert.runtime.devices import measured_matmul_rate
+from albert.pretraining.segments import NO_LABEL
+from albert.runtime.devices import autocast, measured_matmul_rate, pick_device
 from albert.runtime.environment import Precision
-from albert.runtime.progress import progress
+from albert.runtime.errors import UsageError
 from albert.text.shards import TokenCorpus
+from albert.training.update import Sums
 
 SLOTS = 4096
 """Tokens that a batch would have without short sequences."""
 MEMORY_STEPS = 3
+OURS, GRAPHS, GATHERED = "albert", "cuda-graphs", "gathered"
+PADDED = ("sdpa", "eager", "compiled")
+"""transformers as it is, by how it computes attention; compiled: the whole model."""
 COLUMNS = (
     "shape", "precision", "albert_tokens_per_second", "transformers_tokens_per_second",
     "ratio", "fastest", "gathered_tokens_per_second", "gathered_ratio", "real_tokens_share", "matmul_share",
     "albert_peak_mb", "transformers_peak_mb", "gathered_peak_mb", "peak_ratio", "rounds",
+    "cuda_graphs_tokens_per_second",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class Benchmark:
+class Benchmark(ModelSize):
     """Compare pre-training steps.
 
     Example: python benchmarks/pretraining_step.py --data corpus --hidden-size 256 --layers 4
     """
 
     data: Path
-    """What `albert prepare` wrote."""
-    preset: str | None = None
-    """Sizes of a preset, with the corpus's vocabulary, in place of hidden_size and layers."""
-    hidden_size: int = 256
-    layers: int = 4
+    """What `albert prepare` wrote; the model has its vocabulary."""
     lengths: tuple[int, ...] = (128,)
     batch_size: int | None = None
     """Sequences of a step; None: 4096 / length."""
     rounds: int = 7
-    """Steps of each system, taken in turns, after one that warms up."""
+    """Steps of each system, taken in turns, after one that warms up (on a GPU three)."""
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
-    systems: tuple[Literal["sdpa", "eager", "compiled", "gathered"], ...] = ("sdpa",)
-    """What ours is compared with; compiling takes minutes and a C++ compiler."""
+    systems: tuple[Literal["sdpa", "eager", "compiled", "gathered", "cuda-graphs"], ...] = ("sdpa",)
+    """What ours is compared with; compiling takes minutes and a C++ compiler. cuda-graphs is ours with CUDA graphs."""
+    device: Literal["auto", "cpu", "cuda"] = "cpu"
+    fixed_shape: bool | None = None
+    """Ours as on a GPU; None: where there is one."""
+    compiler: str = "inductor"
+    """Backend of torch.compile; "none": nothing is compiled."""
     memory: bool = True
     """Measure peak memory, too."""
     output: Path = Path("results/benchmark-pretraining-step.csv")
@@ -81,95 +101,204 @@ class Case(NamedTuple):
     length: int
     batch_size: int
     precision: Precision
+    device: torch.device
+    is_fixed: bool
+    compiler: str
+
+    def samples(self) -> PretrainingSamples:
+        """Of the corpus, at most so long."""
+        corpus = TokenCorpus.open(self.data, "train", verify=False)
+        return PretrainingSamples(corpus, SequenceRecipe(max_length=self.length), MaskingRecipe(), 0)
 
     def batch(self, number: int) -> list[Sample]:
         """Samples of step number `number`."""
-        corpus = TokenCorpus.open(self.data, "train", verify=False)
-        samples = PretrainingSamples(corpus, SequenceRecipe(max_length=self.length), MaskingRecipe(), 0)
+        samples = self.samples()
         return [samples.numbered(number * self.batch_size + i) for i in range(self.batch_size)]
 
 
-def main(arguments: list[str]) -> None:
-    """Run and report."""
-    asked = parse(Benchmark, arguments, "pretraining_step.py")
-    vocab_size = TokenCorpus.open(asked.data, "train", verify=False).vocab_size
-    config = AlbertConfig(
-        hidden_size=asked.hidden_size,
-        num_hidden_layers=asked.layers,
-        num_attention_heads=max(1, asked.hidden_size // 64),
-        intermediate_size=4 * asked.hidden_size,
-    )
-    config = replace(PRESETS[asked.preset] if asked.preset else config, vocab_size=vocab_size)
-    cases = [
-        Case(asked.data, config, length, asked.batch_size or max(1, SLOTS // length), precision)
-        for length in asked.lengths
-        for precision in asked.precisions
-    ]
-    report(asked.output, COLUMNS, [_row(case, asked) for case in cases])
+def measure(asked: Benchmark) -> Iterator[list[object]]:
+    """A row for each length and precision."""
+    device = pick_device(asked.device)
+    config = asked.config(vocab_size=TokenCorpus.open(asked.data, "train", verify=False).vocab_size)
+    is_fixed = device.type == "cuda" if asked.fixed_shape is None else asked.fixed_shape
+    if GRAPHS in asked.systems and device.type != "cuda":
+        raise UsageError(f"--systems {GRAPHS}", "needs a GPU", "give --device cuda, or leave it out")
+    for length in asked.lengths:
+        for precision in asked.precisions:
+            batch_size = asked.batch_size or max(1, SLOTS // length)
+            yield _row(Case(asked.data, config, length, batch_size, precision, device, is_fixed, asked.compiler), asked)
 
 
 def _row(case: Case, asked: Benchmark) -> list[object]:
-    names = (OURS, *asked.systems)
-    peaks = dict(zip(names, each_in_a_process(partial(_peak, case), names), strict=True)) if asked.memory else {}
-    spent, tokens, flops = _measure(case, names, asked.rounds)
-    rates = {name: statistics.median(n / took for n, took in zip(tokens, spent[name], strict=True)) for name in names}
+    names, warm_up = (OURS, *asked.systems), 3 if case.device.type == "cuda" else 1
+    found = harness.each_in_a_process(partial(peak, case), names) if asked.memory else ()
+    peaks = dict(zip(names, found, strict=True)) if asked.memory else {}
+    matmul_rate = measured_matmul_rate(case.device, case.precision)
+    steps = {name: partial(_seconds, case, build(name, case)) for name in names}
+    spent = harness.take_turns(steps, asked.rounds, lambda number: number, warm_up)
+    batches = [case.batch(number) for number in range(warm_up, warm_up + asked.rounds)]
+    lengths = [[len(sample.token_ids) for sample in batch] for batch in batches]
+    tokens = [sum(each) for each in lengths]
+    flops = [
+        pretraining_flops(case.config, each, sum(len(sample.masked_labels) for sample in batch))
+        for each, batch in zip(lengths, batches, strict=True)
+    ]
+    rates = {name: harness.ratio(tokens, spent[name]) for name in names}
     fastest = max((name for name in names if name in PADDED), key=rates.__getitem__, default="")
 
-    def times(name: str) -> str:
-        if name not in spent:
-            return ""
-        return f"{ratio(spent[name], spent[OURS]):.2f}"
+    def rate(name: str) -> object:
+        return round(rates[name]) if name in rates else ""
 
-    speed = statistics.median(work / took for work, took in zip(flops, spent[OURS], strict=True))
-    slots = case.batch_size * case.length
+    def times(name: str) -> str:
+        return f"{harness.ratio(spent[name], spent[OURS]):.2f}" if name in spent else ""
+
     size = f"H{case.config.hidden_size} L{case.config.num_hidden_layers}"
-    shape = f"{size} length {case.length} batch {case.batch_size}"
     return [
-        shape, case.precision, round(rates[OURS]),
-        round(rates[fastest]) if fastest else "", times(fastest), fastest,
-        round(rates[GATHERED]) if GATHERED in rates else "", times(GATHERED),
-        f"{statistics.mean(tokens) / slots:.2f}", f"{speed / measured_matmul_rate(CPU, case.precision):.2f}",
+        f"{size} length {case.length} batch {case.batch_size}", case.precision, rate(OURS),
+        rate(fastest), times(fastest), fastest, rate(GATHERED), times(GATHERED),
+        f"{statistics.mean(tokens) / (case.batch_size * case.length):.2f}",
+        f"{harness.ratio(flops, spent[OURS]) / matmul_rate:.2f}",
         *(f"{peaks[name] / 1e6:.0f}" if name in peaks else "" for name in (OURS, fastest, GATHERED)),
-        f"{peaks[OURS] / peaks[fastest]:.2f}" if fastest in peaks else "", asked.rounds,
+        f"{peaks[OURS] / peaks[fastest]:.2f}" if fastest in peaks else "", asked.rounds, rate(GRAPHS),
     ]  # fmt: skip
 
 
-def _measure(
-    case: Case, names: Sequence[str], rounds: int
-) -> tuple[Mapping[str, Sequence[float]], Sequence[int], Sequence[int]]:
-    """Seconds of each system's steps, and their tokens and work."""
-    measured_matmul_rate(CPU, case.precision)
-    systems = {name: build(name, case.config, case.length) for name in names}
-    found: dict[str, list[float]] = {name: [] for name in names}
-    tokens, flops = [], []
-    with progress("Measuring", (rounds + 1) * len(names), "steps") as bar:
-        for number in range(rounds + 1):
-            batch = case.batch(number)
-            lengths = [len(sample.token_ids) for sample in batch]
-            for name in in_turn(names, number):
-                took = seconds(partial(systems[name].step, batch, case.precision))
-                if number:
-                    found[name].append(took)
-                bar.advance()
-            if number:
-                tokens.append(sum(lengths))
-                masked = sum(len(sample.masked_labels) for sample in batch)
-                flops.append(pretraining_flops(case.config, lengths, masked))
-    return found, tokens, flops
+def _seconds(case: Case, system: "System", number: int) -> float:
+    inputs = system.prepare(number)
+    _wait(case.device)
+    started = time.perf_counter()
+    system.step(inputs, case)
+    _wait(case.device)
+    return time.perf_counter() - started
 
 
-def _peak(case: Case, name: str) -> int:
-    """Bytes by which the resident set grew at the most; threads and libraries are there before."""
-    small = replace(case.config, vocab_size=case.config.vocab_size, hidden_size=64, num_hidden_layers=1,
-                    num_attention_heads=1, intermediate_size=64)  # fmt: skip
-    build(name, small, 16).step(case._replace(length=16, batch_size=1).batch(0), case.precision)
-    gc.collect()
-    idle = forget_peak()
-    system = build(name, case.config, case.length)
-    for number in range(MEMORY_STEPS):
-        system.step(case.batch(number), case.precision)
-    return peak_bytes() - idle
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
+
+def peak(case: Case, name: str) -> int:
+    """Bytes by which the resident set grew at the most; on a GPU, the most that was allocated."""
+    small = replace(case.config, hidden_size=64, num_hidden_layers=1, num_attention_heads=1, intermediate_size=64)
+
+    def steps(case: Case, count: int) -> None:
+        system = build(name, case)
+        for number in range(count):
+            system.step(system.prepare(number), case)
+
+    few = case._replace(config=small, length=16, batch_size=1, is_fixed=False, compiler="none")
+    grown = harness.memory_growth(partial(steps, few, 1), partial(steps, case, MEMORY_STEPS))
+    return torch.cuda.max_memory_allocated(case.device) if case.device.type == "cuda" else grown
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The systems.
+
+
+class System(NamedTuple):
+    """A model that learns."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    prepare: Callable[[int], Sequence[Any]]
+    """The micro-batches of a step."""
+    loss: Callable[[Any], Tensor]
+
+    def step(self, inputs: Sequence[Any], case: Case) -> None:
+        """Forward, backward, clipping, update."""
+        for each in inputs:
+            with autocast(case.device, case.precision):
+                loss = self.loss(each)
+            loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def build(name: str, case: Case) -> System:
+    """One of them, with weights of its own.
+
+    Args:
+        name: "albert", "cuda-graphs", "sdpa", "eager", "compiled" or "gathered".
+        case: what it computes.
+    """
+    if name in (OURS, GRAPHS):
+        ours = AlbertForPreTraining(case.config).train().to(case.device)
+
+        def our_loss(samples: Sequence[Sample]) -> Tensor:
+            batch = collate(samples)
+            return _mean(pretraining_objective(ours, batch), batch.counts)
+
+        system = System(ours, build_optimizer(OptimizerRecipe(), ours), lambda n: [case.batch(n)], our_loss)
+        mode = "reduce-overhead" if name == GRAPHS else None
+        return _with_fixed_shape(system, case, mode) if case.is_fixed else system
+    fields = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+              "intermediate_size", "max_position_embeddings", "hidden_act", "hidden_dropout_prob",
+              "attention_probs_dropout_prob", "classifier_dropout_prob")  # fmt: skip
+    their_config = TheirConfig(**{field: getattr(case.config, field) for field in fields})
+    attention = "eager" if name == "eager" else "sdpa"
+    theirs = TheirModel._from_config(their_config, attn_implementation=attention).train().to(case.device)
+    is_compiled = name == "compiled" and case.compiler != "none"
+    called = torch.compile(theirs, backend=case.compiler) if is_compiled else theirs
+    length = case.length if name == "compiled" or case.is_fixed else None
+
+    def prepare(number: int) -> Sequence[Any]:
+        batch = case.batch(number)
+        return [_on_device(padded(batch, length), case.device) if case.is_fixed else batch]
+
+    def loss(given: Any) -> Tensor:
+        rows = given if case.is_fixed else padded(given, length)
+        return _gathered_loss(theirs, rows) if name == GATHERED else called(**rows).loss
+
+    return System(theirs, build_optimizer(OptimizerRecipe(), theirs), prepare, loss)
+
+
+def _with_fixed_shape(system: System, case: Case, mode: str | None) -> System:
+    samples = case.samples()
+    shape = choose_shape(samples, MaskingRecipe().budgets, case.batch_size, case.batch_size, 1, case.length)
+    called, batches = PretrainingLoss(system.model, shape), FixedBatches(samples, case.batch_size, shape)
+    if case.compiler != "none":
+        called.compile_graph(case.compiler, mode)
+    return system._replace(
+        prepare=lambda number: [batch.to(case.device) for batch in batches.micro_batches(number, 0, 1)],
+        loss=lambda batch: _mean(fixed_objective(called, batch), batch.counts),
+    )
+
+
+def _mean(sums: Sums, counts: Mapping[str, int]) -> Tensor:
+    return torch.stack([sums.losses[name] / max(1, counts[name]) for name in sums.losses]).sum()
+
+
+def _gathered_loss(model: TheirModel, rows: dict[str, Tensor]) -> Tensor:
+    rows = dict(rows)
+    labels, orders = rows.pop("labels"), rows.pop("sentence_order_label")
+    hidden, pooled = model.albert(**rows)[:2]
+    masked = labels != NO_LABEL
+    tokens = functional.cross_entropy(model.predictions(hidden[masked]), labels[masked])
+    return tokens + functional.cross_entropy(model.sop_classifier(pooled), orders)
+
+
+def _on_device(rows: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    return {name: some.to(device) for name, some in rows.items()}
+
+
+def padded(samples: Sequence[Sample], length: int | None) -> dict[str, Tensor]:
+    """Samples as transformers takes them, one row each; None: as long as the longest."""
+    names = ("input_ids", "token_type_ids", "attention_mask", "labels")
+    columns = length or max(len(sample.token_ids) for sample in samples)
+    rows = {name: np.zeros((len(samples), columns), dtype=np.int64) for name in names}
+    rows["labels"][:] = NO_LABEL
+    for row, sample in enumerate(samples):
+        real = slice(len(sample.token_ids))
+        rows["input_ids"][row, real] = sample.token_ids
+        rows["token_type_ids"][row, real] = sample.token_type_ids
+        rows["attention_mask"][row, real] = 1
+        rows["labels"][row, sample.masked_positions] = sample.masked_labels
+    rows["sentence_order_label"] = np.array([sample.order_label for sample in samples])
+    return {name: torch.from_numpy(some) for name, some in rows.items()}
+
+
+main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -1,54 +1,46 @@
 """`albert serve` under many times the load that it can bear, beside the bare predictor: throughput, refusals, memory.
 
-Each request holds unique texts. What was accepted is compared with what the predictor, opened here, says of the same
-texts; it says so between the rounds, which measures the bare throughput, too. Requests come at a fixed rate, whether
-the server answers or not, or as fast as the client can where that is less. Recovery is from the last request until
-single texts take as long as before, what was accepted being answered on the way. Then slow connections, which send one
-byte a second, and last SIGTERM. Client and server share the machine, so leave the model fewer threads than there are
-cores; where others use it too, read the share of processor time, in which the server's counts whole, refusals included.
-
-With `--minutes` it is another measurement: clients ask all that the model can do, short and long, and some of them go
-away before they are answered. Resident memory is printed for every minute, and how much it grew after the first ten
-(or the first quarter of a shorter time).
-
     python benchmarks/server_load.py --seconds 60 --rounds 3 --threads 1
     python benchmarks/server_load.py --model models/tiny --minutes 60 --cancel 0.3
+
+Each request holds unique texts. What was accepted is compared with what the predictor, opened here, says of the same
+texts between the rounds, which measures the bare throughput, too. Requests come at a fixed rate, whether the server
+answers or not, or as fast as the client can where that is less. Recovery is from the last request until single texts
+take as long as before. Then slow connections, which send one byte a second, and last SIGTERM. Client and server share
+the machine, so leave the model fewer threads than there are cores; where others use it too, read the share of processor
+time, in which the server's counts whole, refusals included.
+
+With `--minutes` it is another measurement: clients ask for all that the model can do, short and long, and some of them
+go away before they are answered. Resident memory is printed for every minute, and how much it grew after the first ten
+(or the first quarter of a shorter time).
 """
 
 import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
 
 # isort: split
 import asyncio
+import json
 import os
 import random
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import harness
 import numpy as np
 import torch
-from harness import append_rows
-from http_client import Connection, Reply, get, go_away, slow_connection
-from rich.console import Console
-from rich.table import Table
+from harness import resident_bytes
+from http_client import HOST, Connection, Texts, go_away, random_classifier, slow_connection
 
-from albert.checkpoints.model_directory import save_model_directory
-from albert.cli.options import parse
-from albert.experiments.quickstart import load_chapters
 from albert.inference.predictor import Predictor
-from albert.model.albert import AlbertForSequenceClassification
-from albert.model.config import PRESETS
-from albert.runtime.progress import progress
-from albert.text.sentencepiece import train_tokenizer
-from albert.text.sentences import split_sentences
 
 COLUMNS = (
     "model", "precision", "round", "seconds", "bare_texts_s", "offered_texts_s", "served_texts_s", "served_share",
@@ -95,10 +87,11 @@ class Load:
 class Round:
     """What one round of overload found."""
 
-    texts: list[str]
-    labels: list[dict[str, float]]
-    accepted_seconds: list[float]
-    refused_seconds: list[float]
+    texts: list[str] = field(default_factory=list)
+    """That were accepted, with their labels."""
+    labels: list[dict[str, float]] = field(default_factory=list)
+    accepted_seconds: list[float] = field(default_factory=list)
+    refused_seconds: list[float] = field(default_factory=list)
     others: int = 0
     elapsed: float = 0.0
     """Seconds from the first request to the last answer."""
@@ -110,75 +103,52 @@ class Round:
     recovered: float = 0.0
 
 
-def main(arguments: list[str]) -> None:
-    """Run and report."""
-    asked = parse(Load, arguments, "server_load.py")
+def measure(asked: Load) -> Iterator[dict[str, object]]:
+    """A row for each round; none with --minutes."""
     torch.set_num_threads(asked.threads)
     with tempfile.TemporaryDirectory() as folder:
-        model = asked.model or random_classifier(Path(folder), asked.preset)
-        texts = unique_texts()
+        model, texts = asked.model or random_classifier(Path(folder), asked.preset), Texts()
         predictor = Predictor.open(model, "cpu", precision=asked.precision)
-        bare = 0.0
-        if not asked.minutes:
-            bare = _throughput(predictor, [next(texts) for _ in range(64)])
-            bare = _throughput(predictor, [next(texts) for _ in range(max(64, int(3 * bare)))])
-        command = [sys.executable, "-m", "albert", "serve", str(model), "--port", "0", "--device", "cpu"]
-        settings = ["--threads", str(asked.threads), "--precision", asked.precision]
-        server = subprocess.Popen([*command, *settings], stderr=subprocess.PIPE, text=True,
-                                  env=os.environ | {"OMP_NUM_THREADS": str(asked.threads)})  # fmt: skip
-        assert server.stderr is not None
-        try:
-            port = int(server.stderr.readline().split("listening at ")[1].split(",")[0].rsplit(":", 1)[1])
-            while "ready:" not in (line := server.stderr.readline()):
-                assert line, "the server ended"
+        with harness.serving(model, asked.threads, asked.precision) as (server, port):
             if asked.minutes:
                 asyncio.run(_watch_memory(asked, server.pid, port, texts))
                 return
-            rows = asyncio.run(_measure(asked, server.pid, port, predictor, texts, bare))
+            rows = asyncio.run(_rounds(asked, server.pid, port, predictor, texts))
             server.send_signal(signal.SIGTERM)
             rows[-1]["exit_code"] = server.wait(60)
-        finally:
-            server.kill()
-            server.wait()
-            server.stderr.close()
-    append_rows(asked.output, COLUMNS, rows)
-    table = Table("", *(f"round {row['round']}" for row in rows), box=None)
-    for name in COLUMNS:
-        table.add_row(name, *(str(row.get(name, "")) for row in rows))
-    Console(width=120).print(table)
+    yield from rows
 
 
-async def _measure(asked: Load, pid: int, port: int, predictor: Predictor, texts: "Texts", bare: float) -> list[dict]:
-    rows: list[dict] = []
-    with progress("Overloading the server", asked.rounds, "rounds") as bar:
-        for number in range(1, asked.rounds + 1):
-            unloaded = await _latencies(port, texts, 50)
-            found = await _overload(asked, pid, port, texts, asked.times * bare, statistics.median(unloaded))
-            started, processor_started = time.perf_counter(), time.process_time()
-            offline = predictor.classify_batch(found.texts)
-            bare = len(found.texts) / (time.perf_counter() - started)
-            processor_share = (time.process_time() - processor_started) / found.processor_seconds
-            worst = [
-                max(abs(each["score"] - served[each["label"]]) for each in labels)
-                for labels, served in zip(offline, found.labels, strict=True)
-            ]
-            served = len(found.texts) / found.elapsed
-            rows.append({
-                "model": "/".join(asked.model.parts[-2:]) if asked.model else f"{asked.preset}, random",
-                "precision": asked.precision, "round": number, "seconds": f"{found.elapsed:.1f}",
-                "bare_texts_s": f"{bare:.1f}",
-                "offered_texts_s": f"{found.offered / asked.seconds:.0f}", "served_texts_s": f"{served:.1f}",
-                "served_share": f"{served / bare:.3f}", "served_share_cpu": f"{processor_share:.3f}",
-                "accepted_texts": len(found.texts),
-                "refused_requests": len(found.refused_seconds), "other_replies": found.others,
-                "mismatches": sum(difference > CLOSE for difference in worst),
-                "worst_difference": f"{max(worst, default=0):.2g}",
-                "unloaded_p50_ms": _milliseconds(unloaded, 50),
-                "accepted_p99_ms": _milliseconds(found.accepted_seconds, 99),
-                "refused_p99_ms": _milliseconds(found.refused_seconds, 99),
-                "rss_growth_mb": f"{found.growth / 1e6:.1f}", "recovered_s": f"{found.recovered:.2f}",
-            })  # fmt: skip
-            bar.advance()
+async def _rounds(asked: Load, pid: int, port: int, predictor: Predictor, texts: Texts) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    bare = _answers(predictor, texts.some(64))[1]  # which warms up
+    bare = _answers(predictor, texts.some(max(64, int(3 * bare))))[1]
+    for number in range(1, asked.rounds + 1):
+        unloaded = await _latencies(port, texts, 50)
+        found = await _overload(asked, pid, port, texts, asked.times * bare, statistics.median(unloaded))
+        processor_started = time.process_time()
+        offline, bare = _answers(predictor, found.texts)
+        processor_share = (time.process_time() - processor_started) / found.processor_seconds
+        worst = [
+            max(abs(each["score"] - served[each["label"]]) for each in labels)
+            for labels, served in zip(offline, found.labels, strict=True)
+        ]
+        served = len(found.texts) / found.elapsed
+        rows.append({
+            "model": "/".join(asked.model.parts[-2:]) if asked.model else f"{asked.preset}, random",
+            "precision": asked.precision, "round": number, "seconds": f"{found.elapsed:.1f}",
+            "bare_texts_s": f"{bare:.1f}",
+            "offered_texts_s": f"{found.offered / asked.seconds:.0f}", "served_texts_s": f"{served:.1f}",
+            "served_share": f"{served / bare:.3f}", "served_share_cpu": f"{processor_share:.3f}",
+            "accepted_texts": len(found.texts),
+            "refused_requests": len(found.refused_seconds), "other_replies": found.others,
+            "mismatches": sum(difference > CLOSE for difference in worst),
+            "worst_difference": f"{max(worst, default=0):.2g}",
+            "unloaded_p50_ms": _milliseconds(unloaded, 50),
+            "accepted_p99_ms": _milliseconds(found.accepted_seconds, 99),
+            "refused_p99_ms": _milliseconds(found.refused_seconds, 99),
+            "rss_growth_mb": f"{found.growth / 1e6:.1f}", "recovered_s": f"{found.recovered:.2f}",
+        })  # fmt: skip
     if asked.slow:
         before = await _latencies(port, texts, 50)
         connections = [asyncio.create_task(slow_connection(port, place % 2 == 0)) for place in range(asked.slow)]
@@ -189,20 +159,32 @@ async def _measure(asked: Load, pid: int, port: int, predictor: Predictor, texts
     return rows
 
 
-async def _overload(asked: Load, pid: int, port: int, texts: "Texts", rate: float, normal: float) -> Round:
+def _answers(predictor: Predictor, texts: list[str]) -> tuple[Any, float]:
+    """The predictor's answers, and how many it gives a second."""
+    started = time.perf_counter()
+    return predictor.classify_batch(texts), len(texts) / (time.perf_counter() - started)
+
+
+async def _overload(asked: Load, pid: int, port: int, texts: Texts, rate: float, normal: float) -> Round:
     """Requests at a fixed rate of texts a second, each on a connection that is free at its time; then recovery to the
     normal seconds of a text."""
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for _ in range(AT_ONCE):
         free.put_nowait(Connection(port))
-    found = Round([], [], [], [])
+    found = Round()
 
-    async def one(connection: Connection, asked_texts: list[str]) -> None:
-        reply = await connection.post("/classify", {"texts": asked_texts})
+    async def one(connection: Connection, some: list[str]) -> None:
+        reply = await connection.post("/classify", {"texts": some})
         free.put_nowait(connection)
-        _note(found, asked_texts, reply)
         if reply.status == 200:
+            found.texts += some
+            found.labels += [{each["label"]: each["score"] for each in labels} for labels in reply.said["results"]]
+            found.accepted_seconds.append(reply.seconds)
             found.elapsed = time.perf_counter() - started
+        elif reply.status == 429:
+            found.refused_seconds.append(reply.seconds)
+        else:
+            found.others += 1
 
     requests: set[asyncio.Task[None]] = set()
     processor_started = _processor_seconds(pid)
@@ -210,15 +192,17 @@ async def _overload(asked: Load, pid: int, port: int, texts: "Texts", rate: floa
     early: int | None = None
     while (now := time.perf_counter() - started) < asked.seconds:
         if early is None and now > 0.2 * asked.seconds:
-            early = _resident(pid)
+            early = resident_bytes(pid)
         while sent * asked.texts < now * rate and not free.empty():
-            some = [next(texts) for _ in range(asked.texts)]
-            requests.add(task := asyncio.create_task(one(free.get_nowait(), some)))
+            requests.add(task := asyncio.create_task(one(free.get_nowait(), texts.some(asked.texts))))
             task.add_done_callback(requests.discard)
             sent += 1
         await asyncio.sleep(0.002)
-    found.offered, found.growth = sent * asked.texts, _resident(pid) - (early or 0)
-    found.recovered = await _recovery(port, texts, normal, time.perf_counter())
+    found.offered, found.growth = sent * asked.texts, resident_bytes(pid) - (early or 0)
+    ended = time.perf_counter()
+    while statistics.median(await _latencies(port, texts, 5)) > 1.1 * normal and time.perf_counter() - ended < 60:
+        pass
+    found.recovered = time.perf_counter() - ended
     await asyncio.gather(*requests)
     found.processor_seconds = _processor_seconds(pid) - processor_started
     while not free.empty():
@@ -226,23 +210,12 @@ async def _overload(asked: Load, pid: int, port: int, texts: "Texts", rate: floa
     return found
 
 
-def _note(found: Round, texts: list[str], reply: Reply) -> None:
-    if reply.status == 200:
-        found.texts += texts
-        found.labels += [{each["label"]: each["score"] for each in labels} for labels in reply.said["results"]]
-        found.accepted_seconds.append(reply.seconds)
-    elif reply.status == 429:
-        found.refused_seconds.append(reply.seconds)
-    else:
-        found.others += 1
-
-
-async def _latencies(port: int, texts: "Texts", count: int) -> list[float]:
+async def _latencies(port: int, texts: Texts, count: int) -> list[float]:
     """Seconds of answers to single texts, one after the other; who is refused comes again."""
     connection = Connection(port)
     seconds: list[float] = []
     while len(seconds) < count:
-        reply = await connection.post("/classify", {"texts": [next(texts)]})
+        reply = await connection.post("/classify", {"texts": texts.some(1)})
         if reply.status == 200:
             seconds.append(reply.seconds)
         else:
@@ -251,18 +224,10 @@ async def _latencies(port: int, texts: "Texts", count: int) -> list[float]:
     return seconds
 
 
-async def _recovery(port: int, texts: "Texts", normal: float, ended: float) -> float:
-    """Seconds until the median of five requests is within a tenth of normal; a minute when it never is."""
-    while True:
-        median = statistics.median(await _latencies(port, texts, 5))
-        passed = time.perf_counter() - ended
-        if median <= 1.1 * normal or passed > 60:
-            return passed
-
-
-async def _watch_memory(asked: Load, pid: int, port: int, texts: "Texts") -> None:
+async def _watch_memory(asked: Load, pid: int, port: int, texts: Texts) -> None:
     """Requests of all kinds, some of them cancelled, and the server's memory minute by minute."""
-    addresses = sorted(set((await get(port, "/model"))["addresses"]) & set(BODIES))
+    with urllib.request.urlopen(f"http://{HOST}:{port}/model") as reply:
+        addresses = sorted(set(json.load(reply)["addresses"]) & set(BODIES))
     draws = random.Random(0)
     counts: Counter[str] = Counter()
     ended = asyncio.Event()
@@ -271,11 +236,8 @@ async def _watch_memory(asked: Load, pid: int, port: int, texts: "Texts") -> Non
         connection = Connection(port)
         while not ended.is_set():
             address = draws.choice(addresses)
-            long = draws.random() < 0.02
-            some = [
-                " ".join(next(texts) for _ in range(200 if long else 1))
-                for _ in range(1 if long else draws.randint(1, 16))
-            ]
+            is_long = draws.random() < 0.02
+            some = [" ".join(texts.some(200))] if is_long else texts.some(draws.randint(1, 16))
             body = BODIES[address](some)
             if draws.random() < asked.cancel:
                 await go_away(port, address, body, draws.uniform(0, 0.1))
@@ -291,7 +253,7 @@ async def _watch_memory(asked: Load, pid: int, port: int, texts: "Texts") -> Non
         samples = []
         while time.perf_counter() - started < 60 * min(len(per_minute) + 1, asked.minutes):
             await asyncio.sleep(1)
-            samples.append(_resident(pid) / 1e6)
+            samples.append(resident_bytes(pid) / 1e6)
         per_minute.append(statistics.median(samples))
         told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         print(f"minute {len(per_minute)}: {per_minute[-1]:.1f} MB (highest {max(samples):.1f}); {told}", flush=True)
@@ -304,51 +266,13 @@ async def _watch_memory(asked: Load, pid: int, port: int, texts: "Texts") -> Non
 
 
 BODIES: dict[str, Callable[[list[str]], Any]] = {
-    "/classify": lambda texts: {"texts": texts},
-    "/score": lambda texts: {"texts": texts},
-    "/tag": lambda texts: {"texts": texts},
-    "/embed": lambda texts: {"texts": texts},
+    **dict.fromkeys(("/classify", "/score", "/tag", "/embed"), lambda texts: {"texts": texts}),
     "/order": lambda texts: {"pairs": [[text, texts[0]] for text in texts]},
     "/fill-mask": lambda texts: {"texts": [f"{text[:200]} [MASK]" for text in texts], "top_k": 50},
     "/answer": lambda texts: {"questions": [{"question": "Who was it?", "context": text} for text in texts]},
     "/choose": lambda texts: {"questions": [{"context": texts[0], "options": ["a ship", *texts[:8]]}]},
 }
 """Address -> a request's body from some texts."""
-
-
-class Texts:
-    """Runs of one to four sentences of the sample, each unlike all before."""
-
-    def __init__(self) -> None:
-        self._sentences = [sentence for chapter in load_chapters() for sentence in split_sentences(chapter.text, "en")]
-        self._random, self._number = random.Random(0), 0
-
-    def __next__(self) -> str:
-        """The next text."""
-        self._number += 1
-        first, count = self._random.randrange(len(self._sentences) - 4), self._random.choice((1, 1, 2, 3, 4))
-        return f"{self._number}. " + " ".join(self._sentences[first : first + count])
-
-
-def unique_texts() -> Texts:
-    """Texts without end."""
-    return Texts()
-
-
-def random_classifier(folder: Path, preset: str) -> Path:
-    """The directory of a classifier of random weights, with a vocabulary of the sample."""
-    torch.manual_seed(0)
-    tokenizer = train_tokenizer([chapter.text for chapter in load_chapters()], vocab_size=8_000)
-    tokenizer.save(folder / "tokenizer")
-    config = replace(PRESETS[preset], vocab_size=tokenizer.vocab_size)
-    save_model_directory(folder / "model", AlbertForSequenceClassification(config, 3), folder / "tokenizer")
-    return folder / "model"
-
-
-def _throughput(predictor: Predictor, texts: Sequence[str]) -> float:
-    started = time.perf_counter()
-    predictor.classify_batch(texts)
-    return len(texts) / (time.perf_counter() - started)
 
 
 def _milliseconds(seconds: Sequence[float], share: int) -> str:
@@ -361,11 +285,7 @@ def _processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident(pid: int) -> int:
-    """Bytes of a process that are in memory."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
-
+main = harness.script(Load, COLUMNS, measure)
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -1,9 +1,10 @@
 """Where a benchmark finds the files of declared tasks: some folders, and files in the place of published ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from albert.experiments.jobs import own_files, with_files
 from albert.runtime.errors import MissingInput, UsageError
 from albert.tasks.examples import Example, to_examples
 from albert.tasks.submission import find_task
@@ -12,12 +13,11 @@ from albert.tasks.task import Rows, Task
 
 @dataclass(frozen=True)
 class FoundTask:
-    """A task whose files are there, and the folder that they are in."""
+    """A task whose files are there, the folder that they are in, and its development set."""
 
     task: Task
     data: Path
     dev: Rows
-    """Its development set, which is how it was found."""
 
     def examples(self, split: str) -> list[Example]:
         """All labelled examples of a split."""
@@ -38,15 +38,7 @@ def find_files(name: str, folders: Sequence[Path], files: Sequence[str]) -> Foun
         MissingInput: none of the folders has it.
     """
     task = find_task(name)
-    own = {}
-    for each in files:
-        place, _, file = each.partition("=")
-        other, _, split = place.rpartition("/")
-        if not (other and split and file):
-            raise UsageError("--files", f"{each!r} is not TASK/SPLIT=FILE", "write squad-1.1/train=mine.json")
-        if find_task(other).name == task.name:
-            own[split] = Path(file)
-    task = replace(task, source=task.source.with_files(own)) if own else task
+    task = with_files(task, own_files(files).get(task.name))
     missing: list[MissingInput] = []
     for folder in folders:
         try:

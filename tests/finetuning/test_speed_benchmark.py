@@ -1,7 +1,5 @@
 """Fine-tuning beside transformers' Trainer: both do the same work, and its rates are told."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -24,7 +22,7 @@ def benchmark(script):
 
 @pytest.fixture
 def cases(benchmark, config, tokenizer, tokenizer_directory, tmp_path, monkeypatch):
-    """Sentences as long as they are, and questions of one length."""
+    """Sentences as long as they are, and questions of one length, each with a setting."""
     texts = ["the ship", "the old captain saw the island in the storm", "a letter", "the window and the doctor"]
     spans = [Example(text, "here", ("who?", f"{text} " * 40), answers=(Answer(text[:3], 0),)) for text in texts]
     monkeypatch.setattr(benchmark, "FIXED_LENGTH", 64)
@@ -38,27 +36,22 @@ def cases(benchmark, config, tokenizer, tokenizer_directory, tmp_path, monkeypat
     ):
         torch.manual_seed(0)
         save_model_directory(tmp_path / name, model, tokenizer_directory)
-        made.append(benchmark.Case(data, benchmark.Setting(tmp_path / name, 2, 4, "fp32", "cpu"), "tiny", 4))
+        made.append((data, benchmark.Setting(tmp_path / name, 2, "fp32", "cpu")))
     return made
 
 
 def test_both_say_the_same_and_take_their_steps(benchmark, cases):
-    sentences, questions = cases
-    assert sentences.systems == ("albert", "trainer", "trainer, grouped by length")
-    assert questions.systems == ("albert", "trainer")
-    assert questions.data.is_fixed and set(questions.data.sequences.lengths) == {64}
-    asked = benchmark.Benchmark(data=(), tokenizer=sentences.setting.directory, steps=1, rounds=1)
-    for case in cases:
-        benchmark._refuse_other_work(case)
-        rows = benchmark._rows(case, asked, lambda: None)
-        assert {row["work"] for row in rows} == {"fine-tuning", "evaluation"}
-        assert {row["peer"] for row in rows} == {*case.systems} - {"albert"}
+    assert set(cases[1][0].sequences.lengths) == {64}
+    for (data, setting), peers in zip(cases, ({"trainer", "trainer, grouped by length"}, {"trainer"}), strict=True):
+        rows = list(benchmark.compare(data, setting, steps=1, evaluated=4, rounds=1))
+        assert {(row["work"], row["peer"]) for row in rows} == {
+            (work, peer) for work in ("fine-tuning", "evaluation") for peer in peers
+        }
         assert all(float(row["albert_examples_per_second"]) > 0 and float(row["ratio"]) > 0 for row in rows)
 
 
 def test_other_work_is_refused(benchmark, cases, monkeypatch):
-    case = cases[0]
-    said = iter((np.zeros((4, 2)), np.ones((4, 2))))
-    monkeypatch.setattr(benchmark.Setting, "seconds_of_evaluation", lambda self, system, data: (1.0, next(said)))
+    monkeypatch.setattr(benchmark, "our_evaluation", lambda *_: (1.0, np.zeros((4, 2))))
+    monkeypatch.setattr(benchmark, "their_evaluation", lambda *_: (1.0, np.ones((4, 2))))
     with pytest.raises(benchmark.CheckFailed, match="logits of both systems differ by 1"):
-        benchmark._refuse_other_work(replace(case))
+        next(benchmark.compare(*cases[0], steps=1, evaluated=4, rounds=1))

@@ -1,21 +1,38 @@
 """The benchmark of the pre-training step: all systems learn from the same samples, and older rows stay readable."""
 
 import csv
-import importlib
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+
+from albert.model.config import AlbertConfig
+from albert.pretraining.sampling import Sample
+from albert.runtime.errors import UsageError
+
+pytest.importorskip("transformers")
 
 
-def test_rows_are_added_to_those_that_are_there(checkout, tiny_corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(checkout / "benchmarks"))
-    benchmark = importlib.import_module("pretraining_step")
+@pytest.fixture(scope="module")
+def benchmark(script):
+    """benchmarks/pretraining_step.py as a module."""
+    return script("pretraining_step")
+
+
+def run(benchmark, corpus, rows, *words):
+    """The rows of the smallest measurement."""
+    benchmark.main(["--data", str(corpus), "--hidden-size", "64", "--layers", "1", "--batch-size", "3", "--rounds", "1",
+                    "--precisions", "fp32", "--no-memory", "--output", str(rows), *words])  # fmt: skip
+    with open(rows, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_are_added_to_those_that_are_there(benchmark, tiny_corpus, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("date,shape,precision,ratio\n2026-01-01,H1,fp32,3.2\n", encoding="utf-8")
-    benchmark.main(["--data", str(tiny_corpus), "--hidden-size", "64", "--layers", "1", "--lengths", "16", "32",
-                    "--batch-size", "3", "--rounds", "1", "--precisions", "fp32", "--no-memory",
-                    "--systems", "sdpa", "eager", "gathered", "--output", str(rows)])  # fmt: skip
-    with open(rows, encoding="utf-8") as file:
-        older, *new = csv.DictReader(file)
+    words = ("--lengths", "16", "32", "--systems", "sdpa", "eager", "gathered")
+    older, *new = run(benchmark, tiny_corpus, rows, *words)
     assert older["ratio"] == "3.2" and older["fastest"] == older["albert_tokens_per_second"] == ""
     assert [row["shape"] for row in new] == [f"H64 L1 length {length} batch 3" for length in (16, 32)]
     for row in new:
@@ -23,18 +40,25 @@ def test_rows_are_added_to_those_that_are_there(checkout, tiny_corpus, tmp_path,
         assert 0 < float(row["real_tokens_share"]) <= 1
 
 
-def test_what_is_compared_has_the_same_loss(checkout, monkeypatch):
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_path_of_a_gpu_learns_on_a_cpu_too(benchmark, tiny_corpus, tmp_path, precision):
+    """Another device, a tiny model, nothing compiled to machine code."""
+    words = ("--fixed-shape", "True", "--compiler", "none", "--lengths", "32", "--systems", "compiled", "sdpa", "eager")
+    (row,) = run(benchmark, tiny_corpus, tmp_path / "rows.csv", *words, "--precisions", precision)
+    assert row["fastest"] in ("compiled", "sdpa", "eager") and row["precision"] == precision
+    assert float(row["albert_tokens_per_second"]) > 0 and float(row["ratio"]) > 0 and float(row["matmul_share"]) >= 0
+
+
+def test_cuda_graphs_need_a_gpu(benchmark, tiny_corpus, tmp_path):
+    with pytest.raises(UsageError, match="needs a GPU"):
+        run(benchmark, tiny_corpus, tmp_path / "rows.csv", "--systems", "cuda-graphs")
+
+
+def test_what_is_compared_has_the_same_loss(benchmark):
     """With the same weights, that is: padded everywhere, or gathered."""
-    monkeypatch.syspath_prepend(str(checkout / "benchmarks"))
-    systems = importlib.import_module("pretraining_systems")
-    import numpy as np
-    import torch
-
-    from albert.model.config import AlbertConfig
-    from albert.pretraining.sampling import Sample
-
     config = AlbertConfig(vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
                           intermediate_size=32)  # fmt: skip
+    case = benchmark.Case(Path(), config, 16, 2, "fp32", torch.device("cpu"), is_fixed=False, compiler="none")
     draw = np.random.default_rng(0)
     batch = [
         Sample(draw.integers(5, 50, length), np.zeros(length, np.int64), np.array([1, 3]), draw.integers(5, 50, 2), 1)
@@ -43,5 +67,17 @@ def test_what_is_compared_has_the_same_loss(checkout, monkeypatch):
     losses = []
     for name in ("sdpa", "eager", "gathered"):
         torch.manual_seed(0)
-        losses.append(float(systems.build(name, config, 16).loss(batch).detach()))
+        losses.append(float(benchmark.build(name, case).loss(batch).detach()))
     assert losses[1:] == pytest.approx(losses[:1] * 2, rel=1e-5)
+
+
+def test_padded_rows_hold_what_packed_samples_hold(benchmark):
+    sample = Sample(np.arange(5, 9), np.array([0, 0, 1, 1]), np.array([1, 3]), np.array([7, 2]), 1)
+    rows = {name: some.tolist() for name, some in benchmark.padded([sample], 6).items()}
+    assert rows == {
+        "input_ids": [[5, 6, 7, 8, 0, 0]],
+        "token_type_ids": [[0, 0, 1, 1, 0, 0]],
+        "attention_mask": [[1, 1, 1, 1, 0, 0]],
+        "labels": [[-100, 7, -100, 2, -100, -100]],
+        "sentence_order_label": [1],
+    }

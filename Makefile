@@ -23,7 +23,7 @@ test: .venv/.installed-dev
 
 # Pictures of the page for docs/; needs a Chromium.
 screenshots: .venv/.installed-dev
-	$(BIN)/python benchmarks/page_screenshots.py
+	$(BIN)/python scripts/page_screenshots.py
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .

@@ -1,13 +1,13 @@
 """What a task's score is without any network: TF-IDF with a linear model, or words counted, on the same files.
 
-Classes: logistic regression over TF-IDF. Numbers: ridge regression on what two texts share.
+    python benchmarks/classical_baselines.py --data data data/glue \
+        --files squad-1.1/train=squad/train.json race-middle/train=race/train.jsonl race-middle/dev=race/dev.jsonl
+
+Classes and numbers: the linear model over TF-IDF that `albert finetune` shows beside a score.
 Options: the sliding window that RACE's authors compare with. Spans: the nearest run of words in the sentence that
 shares most with the question. Read through the tasks' own declarations, scored by their own
 metrics, on every row of the development set; the best constant answer stands beside. The same files give the same
 figures. A few minutes on one core; the models of `albert finetune` should be above them.
-
-    python benchmarks/classical_baselines.py --data data data/glue \
-        --files squad-1.1/train=squad/train.json race-middle/train=race/train.jsonl race-middle/dev=race/dev.jsonl
 """
 
 import math
@@ -15,30 +15,22 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import harness
 import numpy as np
-from harness import append_rows
-from rich.console import Console
-from rich.table import Table
-from scipy import sparse
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from sklearn.preprocessing import StandardScaler
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from task_files import FoundTask, find_files
 
-from albert.cli.options import parse
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.progress import progress
 from albert.tasks.answers import OpenAnswer, choose_threshold
 from albert.tasks.examples import Example
-from albert.tasks.linear_baseline import WORD, pair_figures
+from albert.tasks.linear_baseline import linear_baseline
 from albert.tasks.metrics import baseline_scores, task_scores
-from albert.tasks.task import Choice, Option, Score, Span, Task
+from albert.tasks.task import Option, Span
 from albert.text.sentences import split_sentences
 
 COLUMNS = ("task", "metric", "score", "constant", "method", "train_examples", "dev_examples", "seconds")
@@ -59,90 +51,64 @@ class Benchmark:
     output: Path = Path("results/benchmark-classical-baselines.csv")
 
 
-@dataclass(frozen=True)
-class Predicted:
-    """What a metric takes: gold and predicted of the development set, how that was made, and from how many examples."""
+class Baseline(NamedTuple):
+    """Scores, those of the best constant answer, how they were made, and from how many examples."""
 
-    gold: Any
-    predicted: Any
+    scores: Mapping[str, float | None]
+    constant: Mapping[str, float | None]
     method: str
     learnt: int
 
 
-def main(arguments: list[str]) -> None:
-    """Run and report."""
-    asked = parse(Benchmark, arguments, "classical_baselines.py")
-    found = [find_files(name, asked.data, asked.files) for name in asked.tasks]
-    rows: list[dict[str, object]] = []
-    with progress("Classical models", len(found), "tasks") as bar:
-        for each in found:
-            rows += rows_of(each)
-            bar.advance()
-    append_rows(asked.output, COLUMNS, rows, same=("task", "metric", "train_examples", "dev_examples"))
-    _show(rows)
+def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
+    """A row for each score of each task."""
+    for found in [find_files(name, asked.data, asked.files) for name in asked.tasks]:
+        started = time.perf_counter()
+        dev = found.examples("dev")
+        baseline = baseline_of(found, dev)
+        seconds = time.perf_counter() - started
+        for metric, score in baseline.scores.items():
+            constant = baseline.constant.get(metric)
+            if score is not None and "thresh" not in metric:
+                yield {
+                    "task": found.task.name, "metric": metric, "score": f"{score:.2f}",
+                    "constant": "" if constant is None else f"{constant:.2f}", "method": baseline.method,
+                    "train_examples": baseline.learnt, "dev_examples": len(dev), "seconds": f"{seconds:.1f}",
+                }  # fmt: skip
 
 
-def rows_of(found: FoundTask) -> list[dict[str, object]]:
-    """A row for each score of a task."""
-    started = time.perf_counter()
-    answered = predict(found)
-    seconds = time.perf_counter() - started
-    scores = task_scores(found.task, answered.gold, answered.predicted)
-    constant = baseline_scores(found.task, answered.gold) or {}
-    return [
-        {
-            "task": found.task.name,
-            "metric": metric,
-            "score": f"{score:.2f}",
-            "constant": "" if constant.get(metric) is None else f"{constant[metric]:.2f}",
-            "method": answered.method,
-            "train_examples": answered.learnt,
-            "dev_examples": len(answered.gold),
-            "seconds": f"{seconds:.1f}",
-        }
-        for metric, score in scores.items()
-        if score is not None and "thresh" not in metric
-    ]
-
-
-def predict(found: FoundTask) -> Predicted:
+def baseline_of(found: FoundTask, dev: Sequence[Example]) -> Baseline:
     """The classical model that the kind of target has, on the whole development set."""
-    task, dev = found.task, found.examples("dev")
-    gold = np.array([example.target for example in dev]) if not isinstance(task.target, Span) else _texts(dev)
+    task, train = found.task, [] if isinstance(found.task.target, Option) else found.examples("train")
+    gold: Any = np.array([example.target for example in dev])
     if isinstance(task.target, Option):
-        return Predicted(gold, np.array([choose_option(example) for example in dev]), "sliding window and distance", 0)
-    train = found.examples("train")
-    match task.target:
-        case Choice():
-            return Predicted(gold, *predict_classes(task, train, dev), len(train))
-        case Score():
-            return Predicted(gold, *predict_numbers(task, train, dev), len(train))
-        case Span(may_be_absent):
-            return _spans(train, dev, gold, may_be_absent)
-    raise TypeError(f"{task.name} has a target of another kind: {task.target}")
+        said, method = np.array([choose_option(example) for example in dev]), "sliding window and distance"
+    elif isinstance(task.target, Span):
+        gold = _texts(dev)
+        said, method = find_answers(train, dev, task.target.may_be_absent)
+    else:
+        linear = linear_baseline(task, train, dev)
+        if linear is None or linear.left_out:
+            raise InvalidConfiguration(task.name, linear.left_out if linear else "has another kind of target")
+        return Baseline(linear.scores, baseline_scores(task, gold) or {}, linear.method, linear.train_examples)
+    return Baseline(task_scores(task, gold, said), baseline_scores(task, gold) or {}, method, len(train))
 
 
-def _spans(train: Sequence[Example], dev: Sequence[Example], gold: Any, may_be_absent: bool) -> Predicted:
+def find_answers(train: Sequence[Example], dev: Sequence[Example], may_be_absent: bool) -> tuple[Any, str]:
+    """An answer to every question, and how it was found."""
     rare = rarity(example.texts[1] for example in train)
     method = "nearest run of words in the best sentence"
     said = [find_answer(example, rare) for example in dev]
     if not may_be_absent:
-        return Predicted(gold, [text for text, _ in said], method, len(train))
+        return [text for text, _ in said], method
     known = [OpenAnswer(*find_answer(example, rare), answered=True) for example in train]
     threshold = choose_threshold(_texts(train), known)
     decided = [OpenAnswer(text, against, answered=against <= threshold) for text, against in said]
-    return Predicted(gold, decided, f"{method}, none above {threshold:.3f}", len(train))
+    return decided, f"{method}, none above {threshold:.3f}"
 
 
 def _texts(examples: Sequence[Example]) -> list[tuple[str, ...]]:
     return [tuple(answer.text for answer in example.answers) for example in examples]
-
-
-def _show(rows: Sequence[Mapping[str, object]]) -> None:
-    table = Table(*(name.replace("_", " ") for name in COLUMNS), box=None)
-    for row in rows:
-        table.add_row(*(str(row[name]) for name in COLUMNS))
-    Console(width=160).print(table)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -254,67 +220,7 @@ def _fits(text: str, question: str) -> bool:
     return bool(_WANTS_A_NAME.search(question)) and text[0].isupper()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Linear models over TF-IDF, for classes and numbers: what words alone say, without their order beyond two.
-
-FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)
-STRENGTHS = (0.1, 1.0, 10.0)
-RIDGE_STRENGTHS = tuple(10.0**power for power in range(-3, 4))
-
-
-def predict_classes(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> tuple[np.ndarray, str]:
-    """Label ids (int64 [dev]) by logistic regression, and how it was chosen in words."""
-    if not isinstance(task.target, Choice):
-        raise InvalidConfiguration(task.name, "has no classes")
-    learnt, asked = _class_features(train, dev)
-    labels = np.array([example.target for example in train])
-
-    def first_score(model: Any, features: Any, gold: np.ndarray) -> float:
-        return next(iter(task_scores(task, gold, model.predict(features)).values())) or 0.0
-
-    grid = {"C": STRENGTHS, "class_weight": [None, "balanced"]}
-    search = GridSearchCV(LogisticRegression(max_iter=2000), grid, scoring=first_score, cv=FOLDS)
-    search.fit(learnt, labels)
-    chosen = ", ".join(f"{name}={value}" for name, value in search.best_params_.items())
-    return search.predict(asked), f"TF-IDF and logistic regression, {chosen}"
-
-
-def predict_numbers(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> tuple[np.ndarray, str]:
-    """Numbers (float64 [dev]) by ridge regression on cosine, overlaps and lengths, and how it was chosen."""
-    if not isinstance(task.target, Score):
-        raise InvalidConfiguration(task.name, "has no numbers")
-    vectors = _fitted([text for example in train for text in example.texts])
-    learnt, asked = (pair_figures(examples, *_sides(vectors, examples)) for examples in (train, dev))
-    scale, ridge = StandardScaler().fit(learnt), RidgeCV(RIDGE_STRENGTHS)
-    ridge.fit(scale.transform(learnt), [example.target for example in train])
-    return ridge.predict(scale.transform(asked)), f"TF-IDF cosine, overlaps, lengths and ridge, alpha={ridge.alpha_:g}"
-
-
-def _class_features(train: Sequence[Example], dev: Sequence[Example]) -> tuple[Any, Any]:
-    vectors = _fitted([text for example in train for text in example.texts])
-    if len(train[0].texts) == 1:
-        first, second = ([example.texts[0] for example in examples] for examples in (train, dev))
-        return vectors.transform(first), vectors.transform(second)
-    sides = [_sides(vectors, examples) for examples in (train, dev)]
-    figures = [pair_figures(examples, *side) for examples, side in zip((train, dev), sides, strict=True)]
-    scale = StandardScaler().fit(figures[0])
-    joined = (
-        sparse.hstack([left.multiply(right), abs(left - right), sparse.csr_matrix(scale.transform(figure))]).tocsr()
-        for (left, right), figure in zip(sides, figures, strict=True)
-    )
-    learnt, asked = joined
-    return learnt, asked
-
-
-def _fitted(texts: Sequence[str]) -> TfidfVectorizer:
-    vectors = TfidfVectorizer(ngram_range=(1, 2), token_pattern=WORD.pattern, sublinear_tf=True)
-    return vectors.fit(texts)
-
-
-def _sides(vectors: TfidfVectorizer, examples: Sequence[Example]) -> tuple[Any, Any]:
-    left, right = (vectors.transform([example.texts[side] for example in examples]) for side in (0, 1))
-    return left, right
-
+main = harness.script(Benchmark, COLUMNS, measure, same=("task", "metric", "train_examples", "dev_examples"))
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -1,6 +1,6 @@
 """What all benchmarks share: options, systems measured in turns, memory, rows on the terminal and in a CSV, a server.
 
-A benchmark declares its options (a dataclass with `output`), its columns, and a function that yields rows; `script`
+A benchmark declares its options (a dataclass), its columns, and a function that yields rows; `script`
 makes its `main` of them. Systems take turns within a round, in the reverse order in every other one, so that what else
 the machine does meets all of them; ratios are taken within a round (`ratio`), and medians are reported. A row of a CSV
 begins with the date, the commit and the machine; rows and columns of earlier measurements stay.
@@ -47,15 +47,20 @@ Row = Mapping[str, Any] | Sequence[Any]
 
 
 def script(
-    options: type, columns: Sequence[str], measure: Callable[[Any], Iterable[Row]], same: Sequence[str] = ()
+    options: type,
+    columns: Sequence[str],
+    measure: Callable[[Any], Iterable[Row]],
+    same: Sequence[str] = (),
+    table: str = "output",
 ) -> Callable[[Sequence[str]], None]:
     """The `main` of a benchmark, which takes the words of a command line.
 
     Args:
-        options: a dataclass with the field `output`, the CSV.
+        options: a dataclass.
         columns: of a row, behind the circumstances.
         measure: given the options, yields rows; each is added to the CSV at once, and all are printed at the end.
         same: columns that say what a row is of, see `append_rows`.
+        table: the option that names the CSV.
     """
 
     def main(arguments: Sequence[str]) -> None:
@@ -63,7 +68,7 @@ def script(
         rows = []
         for row in measure(asked):
             rows.append(row)
-            append_rows(asked.output, columns, [row], same)
+            append_rows(getattr(asked, table), columns, [row], same)
         show(columns, rows)
 
     return main

@@ -37,13 +37,15 @@ class Connection:
 
     async def post(self, address: str, body: Any) -> Reply:
         """Ask, and read the answer to its end."""
+        content = json.dumps(body).encode()
+        head = f"POST {address} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
         started = time.perf_counter()
         try:
             if self._streams is None or self._streams[0].at_eof():  # closed while it was idle
                 self.close()
                 self._streams = await asyncio.open_connection(HOST, self._port)
             reader, writer = self._streams
-            writer.write(_request(address, body))
+            writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
             header = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = int(header.split("content-length:")[1].split("\r\n")[0])
             said = json.loads(await reader.readexactly(length))
@@ -59,44 +61,6 @@ class Connection:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
-
-
-def _request(address: str, body: Any) -> bytes:
-    content = json.dumps(body).encode()
-    head = f"POST {address} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
-
-
-async def go_away(port: int, address: str, body: Any, seconds: float) -> None:
-    """Ask, and break the connection after so many seconds without reading the reply."""
-    try:
-        _, writer = await asyncio.open_connection(HOST, port)
-    except OSError:
-        return
-    writer.write(_request(address, body))
-    await asyncio.sleep(seconds)
-    writer.transport.abort()
-
-
-async def slow_connection(port: int, in_body: bool, patience: float = 45.0) -> bool:
-    """One byte a second, of a header or of a body; whether the server ended it before the patience did."""
-    head, started = _request("/classify", "x" * 1000)[:-1002], time.perf_counter()
-    try:
-        reader, writer = await asyncio.open_connection(HOST, port)
-        writer.write(head if in_body else head[:9])
-        while time.perf_counter() - started < patience:
-            writer.write(b" " if in_body else b"a")
-            await writer.drain()
-            try:
-                if not await asyncio.wait_for(reader.read(1000), 1.0):
-                    writer.close()
-                    return True
-            except TimeoutError:
-                continue
-        writer.close()
-    except OSError:
-        return True
-    return False
 
 
 class Texts:

@@ -1,26 +1,25 @@
 """How much of a sentence-order question the surface answers, under every option that cuts or orders segments.
 
+    python benchmarks/order_probe.py --data corpus
+
 A linear judge sees the edges and lengths of segments, no meaning: whoever cuts text may leave traces of which came
 first (a cut sentence, a long last sentence, a short second segment).
 
 Beside each stands what the same judge gets on text that was never cut to a length (for next sentences: a coin), and how
 many points it is above that, or above the more frequent answer. Masks have no say: the judge sees what was under them.
-Prints a table and writes it as CSV.
-
-    python benchmarks/order_probe.py --data corpus
 """
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+import harness
 import numpy as np
-from harness import report
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from albert.cli.options import parse
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.sampling import CorpusBlocks, PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import (
@@ -34,7 +33,6 @@ from albert.pretraining.segments import (
     pack_sentences,
     segments_of,
 )
-from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
 
 COLUMNS = (
@@ -107,12 +105,7 @@ class Verdict:
 
 
 def pairs_of(samples: PretrainingSamples, count: int) -> Pairs:
-    """The pairs among the first samples of a run.
-
-    Args:
-        samples: where they come from.
-        count: samples to look at.
-    """
+    """The pairs among so many first samples of a run."""
     return _seen(samples.corpus, samples.segments(np.arange(count)))
 
 
@@ -215,36 +208,22 @@ def _one_hot(classes: np.ndarray) -> sparse.csr_matrix:
     return sparse.csr_matrix((np.ones(len(classes)), (rows, classes)), shape=(len(classes), int(classes.max()) + 1))
 
 
-def main(arguments: list[str]) -> None:
-    """Run and report."""
-    asked = parse(Benchmark, arguments, "order_probe.py")
+def measure(asked: Benchmark) -> Iterator[list[object]]:
+    """A row for each kind of samples."""
     corpus = TokenCorpus.open(asked.data, "train", verify=False)
-    kinds = [
-        (max_length, objective, short, keep_pairs)
-        for max_length, objective, short, keep_pairs in product(
-            asked.lengths, asked.objectives, asked.short, asked.keep_pairs
-        )
-        if not (keep_pairs and objective == "sop-reference")
-    ]
-    allowed: dict[int, Verdict] = {}
-    rows = []
-    with progress("Judging", len(kinds), "kinds of samples") as bar:
-        for max_length, objective, short, keep_pairs in kinds:
-            recipe = SequenceRecipe(
-                max_length=max_length, objective=objective, short_probability=short, keep_pairs=keep_pairs
-            )
-            samples = PretrainingSamples(corpus, recipe, MaskingRecipe(), asked.seed)
-            pairs = pairs_of(samples, min(asked.samples, samples.per_epoch))
-            if max_length not in allowed:
-                allowed[max_length] = judge(_like(pairs, corpus, asked.seed))
-            found, text = judge(pairs), 0.5 if objective == "nsp" else allowed[max_length].accuracy
-            shares = (found.accuracy, found.deviation, found.majority, text)
-            above = f"{100 * (found.accuracy - max(text, found.majority)):+.2f}"
-            rows.append(
-                [objective, max_length, short, keep_pairs, len(pairs), *(f"{share:.4f}" for share in shares), above]
-            )
-            bar.advance()
-    report(asked.output, COLUMNS, rows, same=COLUMNS[:4])
+    allowed: dict[int, float] = {}
+    for length, objective, short, keep_pairs in product(asked.lengths, asked.objectives, asked.short, asked.keep_pairs):
+        if keep_pairs and objective == "sop-reference":
+            continue
+        recipe = SequenceRecipe(max_length=length, objective=objective, short_probability=short, keep_pairs=keep_pairs)
+        samples = PretrainingSamples(corpus, recipe, MaskingRecipe(), asked.seed)
+        pairs = pairs_of(samples, min(asked.samples, samples.per_epoch))
+        if length not in allowed:
+            allowed[length] = judge(_like(pairs, corpus, asked.seed)).accuracy
+        found, text = judge(pairs), 0.5 if objective == "nsp" else allowed[length]
+        shares = (found.accuracy, found.deviation, found.majority, text)
+        above = f"{100 * (found.accuracy - max(text, found.majority)):+.2f}"
+        yield [objective, length, short, keep_pairs, len(pairs), *(f"{share:.4f}" for share in shares), above]
 
 
 def _like(pairs: Pairs, corpus: TokenCorpus, seed: int) -> Pairs:
@@ -258,6 +237,8 @@ def _like(pairs: Pairs, corpus: TokenCorpus, seed: int) -> Pairs:
             return found
         found = more
 
+
+main = harness.script(Benchmark, COLUMNS, measure, same=COLUMNS[:4])
 
 if __name__ == "__main__":
     main(sys.argv[1:])

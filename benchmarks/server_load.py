@@ -1,35 +1,26 @@
 """`albert serve` under many times the load that it can bear, beside the bare predictor: throughput, refusals, memory.
 
     python benchmarks/server_load.py --seconds 60 --rounds 3 --threads 1
-    python benchmarks/server_load.py --model models/tiny --minutes 60 --cancel 0.3
 
 Each request holds unique texts. What was accepted is compared with what the predictor, opened here, says of the same
 texts between the rounds, which measures the bare throughput, too. Requests come at a fixed rate, whether the server
 answers or not, or as fast as the client can where that is less. Recovery is from the last request until single texts
-take as long as before. Then slow connections, which send one byte a second, and last SIGTERM. Client and server share
-the machine, so leave the model fewer threads than there are cores; where others use it too, read the share of processor
-time, in which the server's counts whole, refusals included.
-
-With `--minutes` it is another measurement: clients ask for all that the model can do, short and long, and some of them
-go away before they are answered. Resident memory is printed for every minute, and how much it grew after the first ten
-(or the first quarter of a shorter time).
+take as long as before. SIGTERM comes last. Client and server share the machine, so leave the model fewer threads than
+there are cores; where others use it too, read the share of processor time, in which the server's counts whole, refusals
+included.
 """
 
 import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
 
 # isort: split
 import asyncio
-import json
 import os
-import random
 import signal
 import statistics
 import sys
 import tempfile
 import time
-import urllib.request
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -38,15 +29,14 @@ import harness
 import numpy as np
 import torch
 from harness import resident_bytes
-from http_client import HOST, Connection, Texts, go_away, random_classifier, slow_connection
+from http_client import Connection, Texts, random_classifier
 
 from albert.inference.predictor import Predictor
 
 COLUMNS = (
     "model", "precision", "round", "seconds", "bare_texts_s", "offered_texts_s", "served_texts_s", "served_share",
     "served_share_cpu", "accepted_texts", "refused_requests", "other_replies", "mismatches", "worst_difference",
-    "unloaded_p50_ms", "accepted_p99_ms", "refused_p99_ms", "rss_growth_mb", "recovered_s", "slow_closed",
-    "slow_p99_ratio", "exit_code",
+    "unloaded_p50_ms", "accepted_p99_ms", "refused_p99_ms", "rss_growth_mb", "recovered_s", "exit_code",
 )  # fmt: skip
 CLOSE = 1e-5
 AT_ONCE = 200
@@ -72,14 +62,6 @@ class Load:
     threads: int = 1
     """Of the model, bare and served."""
     precision: Literal["fp32", "bf16", "int8"] = "fp32"
-    slow: int = 500
-    """Slow connections."""
-    minutes: float = 0.0
-    """Watch the memory for so long, in place of the rounds."""
-    cancel: float = 0.3
-    """With minutes: the share of requests whose client goes away."""
-    clients: int = 8
-    """With minutes: requests at a time."""
     output: Path = Path("results/benchmark-server-load.csv")
 
 
@@ -104,15 +86,12 @@ class Round:
 
 
 def measure(asked: Load) -> Iterator[dict[str, object]]:
-    """A row for each round; none with --minutes."""
+    """A row for each round."""
     torch.set_num_threads(asked.threads)
     with tempfile.TemporaryDirectory() as folder:
         model, texts = asked.model or random_classifier(Path(folder), asked.preset), Texts()
         predictor = Predictor.open(model, "cpu", precision=asked.precision)
         with harness.serving(model, asked.threads, asked.precision) as (server, port):
-            if asked.minutes:
-                asyncio.run(_watch_memory(asked, server.pid, port, texts))
-                return
             rows = asyncio.run(_rounds(asked, server.pid, port, predictor, texts))
             server.send_signal(signal.SIGTERM)
             rows[-1]["exit_code"] = server.wait(60)
@@ -149,13 +128,6 @@ async def _rounds(asked: Load, pid: int, port: int, predictor: Predictor, texts:
             "refused_p99_ms": _milliseconds(found.refused_seconds, 99),
             "rss_growth_mb": f"{found.growth / 1e6:.1f}", "recovered_s": f"{found.recovered:.2f}",
         })  # fmt: skip
-    if asked.slow:
-        before = await _latencies(port, texts, 50)
-        connections = [asyncio.create_task(slow_connection(port, place % 2 == 0)) for place in range(asked.slow)]
-        during = await _latencies(port, texts, 50)
-        closed = await asyncio.gather(*connections)
-        rows[-1]["slow_closed"] = f"{sum(closed)} of {asked.slow}"
-        rows[-1]["slow_p99_ratio"] = f"{np.percentile(during, 99) / np.percentile(before, 99):.2f}"
     return rows
 
 
@@ -222,57 +194,6 @@ async def _latencies(port: int, texts: Texts, count: int) -> list[float]:
             await asyncio.sleep(0.05)
     connection.close()
     return seconds
-
-
-async def _watch_memory(asked: Load, pid: int, port: int, texts: Texts) -> None:
-    """Requests of all kinds, some of them cancelled, and the server's memory minute by minute."""
-    with urllib.request.urlopen(f"http://{HOST}:{port}/model") as reply:
-        addresses = sorted(set(json.load(reply)["addresses"]) & set(BODIES))
-    draws = random.Random(0)
-    counts: Counter[str] = Counter()
-    ended = asyncio.Event()
-
-    async def client() -> None:
-        connection = Connection(port)
-        while not ended.is_set():
-            address = draws.choice(addresses)
-            is_long = draws.random() < 0.02
-            some = [" ".join(texts.some(200))] if is_long else texts.some(draws.randint(1, 16))
-            body = BODIES[address](some)
-            if draws.random() < asked.cancel:
-                await go_away(port, address, body, draws.uniform(0, 0.1))
-                counts["cancelled"] += 1
-            else:
-                counts[str((await connection.post(address, body)).status)] += 1
-        connection.close()
-
-    clients = [asyncio.create_task(client()) for _ in range(asked.clients)]
-    per_minute: list[float] = []
-    started = time.perf_counter()
-    while time.perf_counter() - started < 60 * asked.minutes:
-        samples = []
-        while time.perf_counter() - started < 60 * min(len(per_minute) + 1, asked.minutes):
-            await asyncio.sleep(1)
-            samples.append(resident_bytes(pid) / 1e6)
-        per_minute.append(statistics.median(samples))
-        told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-        print(f"minute {len(per_minute)}: {per_minute[-1]:.1f} MB (highest {max(samples):.1f}); {told}", flush=True)
-    ended.set()
-    await asyncio.gather(*clients)
-    first = min(10, len(per_minute) // 4)
-    settled = per_minute[first:]
-    slope = np.polyfit(range(len(settled)), settled, 1)[0] if len(settled) > 1 else 0.0
-    print(f"after the first {first} minutes: {settled[-1] - settled[0]:+.1f} MB, {slope:+.2f} MB a minute")
-
-
-BODIES: dict[str, Callable[[list[str]], Any]] = {
-    **dict.fromkeys(("/classify", "/score", "/tag", "/embed"), lambda texts: {"texts": texts}),
-    "/order": lambda texts: {"pairs": [[text, texts[0]] for text in texts]},
-    "/fill-mask": lambda texts: {"texts": [f"{text[:200]} [MASK]" for text in texts], "top_k": 50},
-    "/answer": lambda texts: {"questions": [{"question": "Who was it?", "context": text} for text in texts]},
-    "/choose": lambda texts: {"questions": [{"context": texts[0], "options": ["a ship", *texts[:8]]}]},
-}
-"""Address -> a request's body from some texts."""
 
 
 def _milliseconds(seconds: Sequence[float], share: int) -> str:

@@ -1,37 +1,33 @@
 """What a first own table needs: eleven small tables of several kinds, learnt at several rates and for several lengths.
 
-The tables are drawn from public task data in the same way every time, 300 to 3,000 rows to learn from, and written as a
-user would have them. Each is learnt at every rate and number of updates of a grid, and once with the defaults of
-`albert finetune`; a row of the CSV for each run, with the score of the best constant answer. The same command goes on
-where it was stopped. With --report nothing is learnt: the table of the rows that are there, in Markdown.
-
     python benchmarks/small_tables.py --model models/tiny --data ../shared/data --work runs/small-tables
     python benchmarks/small_tables.py --model models/tiny --data ../shared/data --work runs/small-tables --grid default
-    python benchmarks/small_tables.py --report
+
+The tables are drawn from public task data in the same way every time, 300 to 3,000 rows to learn from, and written as a
+user would have them. Each is learnt at every rate and number of updates of a grid, or with the defaults of `albert
+finetune`; a row of the CSV for each run, with the score of the best constant answer. The same command goes on where it
+was stopped.
 """
 
-import csv
 import gzip
 import json
 import re
 import shutil
-import statistics
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from harness import append_rows
+import harness
 
-from albert.cli.options import parse
 from albert.experiments.quickstart import labelled_passages
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.runtime.errors import Diverged, UsageError, did_you_mean
+from albert.runtime.errors import Diverged
 from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_task
 from albert.tasks.table_task import RecipeChanges, TableTask
@@ -48,22 +44,24 @@ SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SmallTable:
-    """A table to learn from and one to score on: `read` gives both, given the data folder."""
+class SmallTable(NamedTuple):
+    """A table: what is asked, what its columns mean, and a function that reads rows to learn from and to score on."""
 
-    name: str
-    read: Callable[[Path], tuple[list[Line], list[Line]]]
+    kind: str
     columns: Mapping[str, Any]
+    read: Callable[[Path], tuple[list[Line], list[Line]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Small:
-    """Learn small tables with a grid of rates and updates, and with the defaults."""
+    """Learn small tables with a grid of rates and updates, or with the defaults.
+
+    Example: python benchmarks/small_tables.py --tables sst2-300 --grid default
+    """
 
     model: str = "models/tiny"
     data: Path = Path("../shared/data")
-    """A folder with glue/, race/ and corpus/, as described in the text above."""
+    """A folder with glue/, race/ and corpus/."""
     work: Path = Path("runs/small-tables")
     """For the tables, and each run while it lasts."""
     results: Path = Path("results/benchmark-small-tables.csv")
@@ -75,69 +73,51 @@ class Small:
     updates: tuple[int, ...] = (250, 750)
     batch_size: int = 16
     seeds: tuple[int, ...] = (0,)
-    report: bool = False
 
 
-def main(arguments: list[str]) -> None:
-    """Draw the tables, learn them, and write down what came of it."""
-    asked = parse(Small, arguments, "small_tables.py")
-    if asked.report:
-        print(report(asked.results))
-        return
-    known = {table.name: table for table in TABLES}
-    for name in asked.tables:
-        if name not in known:
-            raise UsageError(f"--tables {name}", "is not one of them", did_you_mean(name, known))
-    chosen = [known[name] for name in asked.tables or known]
-    for table in chosen:
-        write_table(table, asked)
-    for seed in asked.seeds:
-        if asked.grid == "default":
-            for table in chosen:
-                learn(table, RecipeChanges(), "default", seed, asked)
+def measure(asked: Small) -> Iterator[dict[str, object]]:
+    """Draw the tables and learn them; a row for each run that is not in the CSV yet."""
+    names = asked.tables or tuple(TABLES)
+    harness.chosen("--tables", names, TABLES)
+    recipes = [RecipeChanges()]
+    if asked.grid == "grid":
+        recipes = [
+            RecipeChanges(learning_rate=rate, steps=updates, **LENGTHS, batch_size=asked.batch_size)
+            for updates, rate in product(asked.updates, asked.rates)
+        ]
+    for seed, recipe, name in product(asked.seeds, recipes, names):
+        known: dict[str, object] = {"table": name, "model": asked.model, "how": asked.grid, "seed": seed}
+        if asked.grid == "grid":
+            known |= {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
+            known |= {"updates": recipe.steps}
+        done = harness.read_rows(asked.results)
+        if any(all(row[key] == str(value) for key, value in known.items()) for row in done):
             continue
-        for updates in asked.updates:
-            for table in chosen:
-                for rate in asked.rates:
-                    recipe = RecipeChanges(learning_rate=rate, steps=updates, **LENGTHS, batch_size=asked.batch_size)
-                    learn(table, recipe, "grid", seed, asked)
+        try:
+            yield known | learn(name, recipe, seed, asked)
+        except Diverged:
+            print(f"{known}: diverged", file=sys.stderr)
 
 
-def write_table(table: SmallTable, asked: Small) -> None:
-    """The two files of a table, where they are not there yet."""
-    folder = asked.work / "tables" / table.name
-    if folder.is_dir():
-        return
-    folder.mkdir(parents=True)
-    for split, lines in zip(("train", "dev"), table.read(asked.data), strict=True):
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
-
-
-def learn(table: SmallTable, recipe: RecipeChanges, how: str, seed: int, asked: Small) -> None:
-    """One run and its row, unless the row is there."""
-    known = {"table": table.name, "model": asked.model, "how": how, "seed": seed}
-    if how == "grid":
-        known |= {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
-        known |= {"updates": recipe.steps}
-    if any(all(row[name] == str(value) for name, value in known.items()) for row in rows_of(asked.results)):
-        return
-    folder, place = asked.work / "tables" / table.name, asked.work / f"run-{how}"
+def learn(name: str, recipe: RecipeChanges, seed: int, asked: Small) -> dict[str, object]:
+    """What came of one run."""
+    table, folder, place = TABLES[name], asked.work / "tables" / name, asked.work / f"run-{asked.grid}"
     files = {"train": folder / "train.jsonl", "dev": folder / "dev.jsonl"}
+    if not folder.is_dir():
+        folder.mkdir(parents=True)
+        for path, lines in zip(files.values(), table.read(asked.data), strict=True):
+            path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
     task = read_task(TableTask(**files, **table.columns, recipe=recipe)).check().task
     shutil.rmtree(place, ignore_errors=True)
     began = time.process_time()
-    try:
-        result = finetune(task, PretrainedEncoder(asked.model), Path(), place, settings=FinetuningSettings(seed=seed))
-    except Diverged:
-        print(f"{known}: diverged", file=sys.stderr)
-        return
+    result = finetune(task, PretrainedEncoder(asked.model), Path(), place, settings=FinetuningSettings(seed=seed))
     spent = time.process_time() - began
+    shutil.rmtree(place)
     metric, score = next(iter(result.scores.items()))
     used, training = result.report["recipe"], result.report["training"]
-    baseline = (result.report["baseline"] or {}).get(metric)
-    row = known | {
-        "kind": kind_of(table),
+    constant = (result.report["baseline"] or {}).get(metric)
+    return {
+        "kind": table.kind,
         "train_rows": training["examples"],
         "dev_rows": result.report["evaluation"]["examples"],
         "learning_rate": f"{used['learning_rate']:g}",
@@ -146,57 +126,17 @@ def learn(table: SmallTable, recipe: RecipeChanges, how: str, seed: int, asked: 
         "epochs": f"{training['epochs']:.3g}",
         "metric": metric,
         "score": "" if score is None else f"{score:.2f}",
-        "constant": "" if baseline is None else f"{baseline:.2f}",
+        "constant": "" if constant is None else f"{constant:.2f}",
         "processor_seconds": f"{spent:.0f}",
     }
-    append_rows(asked.results, COLUMNS, [row], same=WHAT)
-    print(*row.values(), sep=" | ", flush=True)
-    shutil.rmtree(place)
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    """What was measured so far."""
-    if not path.exists():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def report(path: Path) -> str:
-    """For each table the constant answer, the best of the grid and where it was, and the defaults, as Markdown."""
-    groups: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in rows_of(path):
-        groups[row["table"]].append(row)
-    lines = ["| table | rows | metric | constant | grid: best | at rate, updates | default | at rate, updates |"]
-    lines.append("|" + "---|" * 8)
-    for table, rows in groups.items():
-        cells: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-        for row in rows:
-            cells[row["how"], row["learning_rate"], row["updates"]].append(float(row["score"] or 0))
-        medians = {cell: statistics.median(scores) for cell, scores in cells.items()}
-        said = []
-        for how in ("grid", "default"):
-            own = {cell: score for cell, score in medians.items() if cell[0] == how}
-            best = max(own, key=lambda cell: own[cell], default=None)
-            said += ["", ""] if best is None else [f"{own[best]:.1f}", f"{best[1]}, {best[2]}"]
-        first = rows[0]
-        told = [table, first["train_rows"], first["metric"], first["constant"] or "undefined", *said]
-        lines.append("| " + " | ".join(told) + " |")
-    return "\n".join(lines)
-
-
-def kind_of(table: SmallTable) -> str:
-    """A word on what is asked."""
-    if "options" in table.columns:
-        return "options"
-    if "tags" in table.columns:
-        return "words"
-    what = "number" if table.columns.get("kind") == "regression" else "class"
-    return f"pair, {what}" if "pair" in table.columns else what
+# --------------------------------------------------------------------------------------------------------------------
+# The tables.
 
 
 def glue(
-    task: str, columns: Sequence[str], train_rows: int, dev_rows: int, names: Mapping[str, str] | None = None
+    task: str, columns: Sequence[str], train_rows: int, dev_rows: int, train: str = "train"
 ) -> Callable[[Path], tuple[list[Line], list[Line]]]:
     """Rows of a GLUE task: so many drawn of its training file and of its development file.
 
@@ -204,15 +144,12 @@ def glue(
         task: its folder.
         columns: those that are kept; of a file without a header, all of them in their order.
         train_rows, dev_rows: how many; all where there are fewer.
-        names: files that are called otherwise, by split.
+        train: the name of the training file.
     """
 
     def read(data: Path) -> tuple[list[Line], list[Line]]:
-        train, dev = (
-            tab_separated(data / "glue" / task / f"{(names or {}).get(split, split)}.tsv.gz", columns)
-            for split in ("train", "dev")
-        )
-        return drawn(train, train_rows, f"{task} train"), drawn(dev, dev_rows, f"{task} dev")
+        learnt, asked = (tab_separated(data / "glue" / task / f"{name}.tsv.gz", columns) for name in (train, "dev"))
+        return drawn(learnt, train_rows, f"{task} train"), drawn(asked, dev_rows, f"{task} dev")
 
     return read
 
@@ -307,41 +244,30 @@ def options(data: Path) -> tuple[list[Line], list[Line]]:
     return found[0], found[1]
 
 
-_SENTENCE, _CLASS = {"text": "sentence", "label": "label"}, {"kind": "classification"}
-_COLA = ("source", "label", "mark", "sentence")
-TABLES = (
-    SmallTable(name="sst2-300", read=glue("SST-2", ("sentence", "label"), 300, 872), columns=_SENTENCE | _CLASS),
-    SmallTable(name="sst2-1000", read=glue("SST-2", ("sentence", "label"), 1000, 872), columns=_SENTENCE | _CLASS),
-    SmallTable(name="sst2-3000", read=glue("SST-2", ("sentence", "label"), 3000, 872), columns=_SENTENCE | _CLASS),
-    SmallTable(
-        name="cola-2000",
-        read=glue("CoLA", _COLA, 2000, 1043),
-        columns=_SENTENCE | _CLASS | {"metrics": ("matthews_correlation", "accuracy")},
+_CLASS = {"kind": "classification"}
+_SENTENCE = {"text": "sentence", "label": "label", **_CLASS}
+_COLA = {**_SENTENCE, "metrics": ("matthews_correlation", "accuracy")}
+_MRPC = {"text": "#1 String", "pair": "#2 String", "label": "Quality", **_CLASS}
+_QNLI = {"text": "question", "pair": "sentence", "label": "label", **_CLASS}
+_STSB = {"text": "sentence1", "pair": "sentence2", "label": "score", "kind": "regression"}
+_OPTIONS = {"question": "question", "options": ("a", "b", "c", "d"), "label": "answer"}
+TABLES = {
+    **{
+        f"sst2-{rows}": SmallTable("class", _SENTENCE, glue("SST-2", ("sentence", "label"), rows, 872))
+        for rows in (300, 1000, 3000)
+    },
+    "cola-2000": SmallTable("class", _COLA, glue("CoLA", ("source", "label", "mark", "sentence"), 2000, 1043)),
+    "mrpc-800": SmallTable("pair, class", _MRPC, glue("MRPC", ("#1 String", "#2 String", "Quality"), 800, 408)),
+    "qnli-1000": SmallTable(
+        "pair, class", _QNLI, glue("QNLI", ("question", "sentence", "label"), 1000, 600, "train-derived")
     ),
-    SmallTable(
-        name="mrpc-800",
-        read=glue("MRPC", ("#1 String", "#2 String", "Quality"), 800, 408),
-        columns={"text": "#1 String", "pair": "#2 String", "label": "Quality"} | _CLASS,
-    ),
-    SmallTable(
-        name="qnli-1000",
-        read=glue("QNLI", ("question", "sentence", "label"), 1000, 600, {"train": "train-derived"}),
-        columns={"text": "question", "pair": "sentence", "label": "label"} | _CLASS,
-    ),
-    SmallTable(
-        name="stsb-2000",
-        read=glue("STS-B", ("sentence1", "sentence2", "score"), 2000, 1500),
-        columns={"text": "sentence1", "pair": "sentence2", "label": "score", "kind": "regression"},
-    ),
-    SmallTable(name="years-800", read=years, columns={"text": "text", "label": "born", "kind": "regression"}),
-    SmallTable(name="names-400", read=names, columns={"words": "words", "tags": "tags"}),
-    SmallTable(name="authors-600", read=authors, columns={"text": "text", "label": "author"} | _CLASS),
-    SmallTable(
-        name="options-600",
-        read=options,
-        columns={"question": "question", "options": ("a", "b", "c", "d"), "label": "answer"},
-    ),
-)
+    "stsb-2000": SmallTable("pair, number", _STSB, glue("STS-B", ("sentence1", "sentence2", "score"), 2000, 1500)),
+    "years-800": SmallTable("number", {"text": "text", "label": "born", "kind": "regression"}, years),
+    "names-400": SmallTable("words", {"words": "words", "tags": "tags"}, names),
+    "authors-600": SmallTable("class", {"text": "text", "label": "author", **_CLASS}, authors),
+    "options-600": SmallTable("options", _OPTIONS, options),
+}
+main = harness.script(Small, COLUMNS, measure, same=WHAT, table="results")
 
 if __name__ == "__main__":
     main(sys.argv[1:])

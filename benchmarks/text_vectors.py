@@ -1,10 +1,11 @@
 """How well cosines of text vectors follow people's judgement: Spearman on the development set of STS-B.
 
-python benchmarks/text_vectors.py --data ../shared/data/glue tiny runs/vectors
+    python benchmarks/text_vectors.py --data ../shared/data/glue tiny runs/vectors
 
 For each model: the mean over the last layer's tokens (`albert.load(MODEL).embed`), the same by `pooling="weighted"`,
 the mean of its word embeddings, the same weighted by inverse document frequency (of the training sentences), and all
-with their three largest common directions removed. Nothing is trained."""
+with their three largest common directions removed. Nothing is trained.
+"""
 
 import argparse
 from functools import partial

@@ -1,29 +1,29 @@
 """Predicted peak memory of pre-training steps beside the measured one, over models, lengths, precisions, checkpointing.
 
-Each case runs in a process of its own: it imports everything, takes a step of the smallest model (libraries, threads),
-notes the resident set, and then takes two steps of two micro-batches each; the highest resident set ever, less the
-one noted, is measured. The C library keeps freed memory to itself by default, for reuse that may never come; so that
-only what is in use is resident, blocks of 64 kB and more are mapped and unmapped one by one
-(MALLOC_MMAP_THRESHOLD_=65536). --allocator default measures without that, as a run has it.
-
     python benchmarks/training_memory.py
+
+Each case runs in a process of its own: it imports everything, takes steps of the smallest model (libraries, threads),
+and then two steps of two micro-batches each; measured is how much the resident set grew at the most. The C library
+keeps freed memory to itself by default, for reuse that may never come; so that only what is in use is resident, blocks
+of 64 kB and more are mapped and unmapped one by one (MALLOC_MMAP_THRESHOLD_=65536). --allocator default measures
+without that, as a run has it.
 """
 
 import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
 
 # isort: split
-import gc
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import harness
 import torch
-from harness import each_in_a_process, forget_peak, peak_bytes, report
 
-from albert.cli.options import parse
 from albert.experiments.sizes import random_batch
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import PRESETS, AlbertConfig
@@ -68,42 +68,26 @@ class Case(NamedTuple):
     activation_checkpointing: bool
 
 
-def main(arguments: list[str]) -> None:
-    """Run and report."""
-    asked = parse(Benchmark, arguments, "training_memory.py")
+def measure(asked: Benchmark) -> Iterator[list[object]]:
+    """A row for each case."""
     if asked.allocator == "exact":
         os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
     grid = itertools.product(asked.models, asked.lengths, asked.precisions, (False, True))
     cases = [Case(model, length, max(1, asked.tokens // length), *rest) for model, length, *rest in grid]
-    rows = []
-    for case, measured in zip(cases, each_in_a_process(measure, cases), strict=True):
-        predicted = predict(case)
+    for case, measured in zip(cases, harness.each_in_a_process(growth, cases), strict=True):
+        predicted = count_training_memory(
+            MODELS[case.model], batch_size=case.batch_size, sequence_length=case.length, precision=case.precision,
+            activation_checkpointing=case.activation_checkpointing,
+        ).peak  # fmt: skip
         figures = [f"{number / 1e6:.1f}" for number in (predicted, measured)]
-        rows.append([*case, asked.allocator, *figures, f"{100 * (predicted / measured - 1):+.1f}"])
-    report(asked.output, COLUMNS, rows, same=COLUMNS[:6])
-    errors = [abs(float(row[-1])) for row in rows]
-    print(f"largest error {max(errors):.1f} %, mean {sum(errors) / len(errors):.1f} %")
+        yield [*case, asked.allocator, *figures, f"{100 * (predicted / measured - 1):+.1f}"]
 
 
-def predict(case: Case) -> int:
-    """Bytes by formula."""
-    return count_training_memory(
-        MODELS[case.model],
-        batch_size=case.batch_size,
-        sequence_length=case.length,
-        precision=case.precision,
-        activation_checkpointing=case.activation_checkpointing,
-    ).peak
-
-
-def measure(case: Case) -> int:
+def growth(case: Case) -> int:
     """Bytes by which the resident set of this process grew at the most."""
     smallest = replace(MODELS["small"], num_hidden_layers=1, vocab_size=100)
-    _train(smallest, case._replace(length=16, batch_size=1))
-    gc.collect()
-    idle = forget_peak()
-    _train(MODELS[case.model], case)
-    return peak_bytes() - idle
+    few = case._replace(length=16, batch_size=1)
+    return harness.memory_growth(partial(_train, smallest, few), partial(_train, MODELS[case.model], case))
 
 
 def _train(config: AlbertConfig, case: Case) -> None:
@@ -111,18 +95,12 @@ def _train(config: AlbertConfig, case: Case) -> None:
     model.albert.encoder.checkpointing = case.activation_checkpointing
     optimizer = build_optimizer(OptimizerRecipe(), model)
     for _ in range(STEPS):
-        update(
-            model,
-            optimizer,
-            [random_batch(config, case.length, case.batch_size) for _ in range(2)],
-            pretraining_objective,
-            learning_rate=1e-4,
-            clip_norm=1.0,
-            precision=case.precision,
-            device=CPU,
-            ranks=Ranks(),
-        )
+        batches = [random_batch(config, case.length, case.batch_size) for _ in range(2)]
+        update(model, optimizer, batches, pretraining_objective, learning_rate=1e-4, clip_norm=1.0,
+               precision=case.precision, device=CPU, ranks=Ranks())  # fmt: skip
 
+
+main = harness.script(Benchmark, COLUMNS, measure, same=COLUMNS[:6])
 
 if __name__ == "__main__":
     main(sys.argv[1:])

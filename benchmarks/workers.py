@@ -1,12 +1,12 @@
 """Tokens a second on a CPU by number of workers, on a quiet machine and with one core taken by another process.
 
+    python benchmarks/workers.py --rounds 9
+
 Pre-training of two small models, a fine-tuning and inference of a small model, on made-up tokens. "workers" are threads
 of the package that compute a part of a batch each, with one thread of torch; "threads" is one worker for which torch
 splits every operation (inference has workers alone). All systems of a case take turns in one process, first while the
 machine is quiet, then beside a process that spins on one of its cores. Prints and appends a row for each case, load and
 system, with how many times slower it is than on the quiet machine, and draws the rates as a picture.
-
-    python benchmarks/workers.py --rounds 9
 
 The machine must have nothing else to do. Measured is elapsed time: waiting for a core is what this is about.
 """
@@ -16,19 +16,18 @@ import albert  # noqa: F401 (before torch, which reads how its threads wait when
 # isort: split
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
+import harness
 import numpy as np
 import torch
-from harness import interleave, report, spinning_process
-from matplotlib.figure import Figure
+from pictures import draw
 from torch import nn
 
 from albert.checkpoints.model_directory import open_model
-from albert.cli.options import parse
-from albert.experiments.curves import COLORS, MARKERS, bare, save_figure
 from albert.finetuning.data import TaskBatches
 from albert.finetuning.objective import task_loss
 from albert.inference.engine import PackedModel
@@ -77,41 +76,29 @@ class Case:
     systems: dict[System, Callable[[], object]]
 
 
-def main(arguments: list[str]) -> None:
-    """Run and report."""
-    asked = parse(Benchmark, arguments, "workers.py")
+def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
+    """A row for each case, load and system, and the picture."""
     cores = torch.get_num_threads()
     precision = asked.precision or default_precision(CPU)
     numbers = sorted({1, cores, *(2**power for power in range(1, cores.bit_length()) if 2**power <= cores)})
     cases = [_pretraining(width, precision, numbers) for width in asked.hidden_sizes]
     cases += [_finetuning(asked.model, numbers), _inference(asked.model, precision, numbers)]
-    rows = [row for case in cases for row in _rows(case, asked.rounds)]
+    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for case in cases:
+        found = {"quiet": harness.interleave(case.systems, asked.rounds)}
+        with harness.spinning_process():
+            found["one core taken"] = harness.interleave(case.systems, asked.rounds)
+        panel = panels[case.name] = {}
+        for load, system in product(found, case.systems):
+            took, before = (statistics.median(found[each][system]) for each in (load, "quiet"))
+            rate = round(case.tokens / took)
+            for name in ("workers", "threads") if system == ("workers", 1) and len(numbers) > 1 else system[:1]:
+                panel.setdefault(f"{name}, {load}", []).append((system[1], rate))  # one thread is one worker
+            yield {"case": case.name, "precision": case.precision, "load": load, "system": system[0],
+                   "number": system[1], "rounds": asked.rounds, "tokens_per_second": rate,
+                   "slower_than_quiet": f"{took / before:.2f}"}  # fmt: skip
     torch.set_num_threads(cores)
-    report(asked.output, COLUMNS, rows)
-    _draw(rows, asked.picture)
-
-
-def _rows(case: Case, rounds: int) -> list[dict[str, object]]:
-    quiet = interleave(case.systems, rounds)
-    with spinning_process():
-        busy = interleave(case.systems, rounds)
-    rows = []
-    for load, found in (("quiet", quiet), ("one core taken", busy)):
-        for (system, number), seconds in found.items():
-            took, before = statistics.median(seconds), statistics.median(quiet[system, number])
-            rows.append(
-                {
-                    "case": case.name,
-                    "precision": case.precision,
-                    "load": load,
-                    "system": system,
-                    "number": number,
-                    "rounds": rounds,
-                    "tokens_per_second": round(case.tokens / took),
-                    "slower_than_quiet": f"{took / before:.2f}",
-                }
-            )
-    return rows
+    draw(asked.picture, panels, "workers, or threads of one worker", "tokens a second", ylim=(0, None), xticks=numbers)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -213,35 +200,7 @@ def _inference(directory: Path, precision: Precision, numbers: list[int]) -> Cas
     return Case(name, precision, sum(map(len, texts)), systems)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The picture: rates by number of workers, one panel a case.
-
-
-def _draw(rows: list[dict[str, object]], picture: Path) -> None:
-    cases = list(dict.fromkeys(row["case"] for row in rows))
-    figure = Figure(figsize=(4 * len(cases), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(cases), squeeze=False)[0]
-    for panel, case in zip(panels, cases, strict=True):
-        curves: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for row in rows:
-            if row["case"] == case:
-                system, load, number, rate = (row[key] for key in ("system", "load", "number", "tokens_per_second"))
-                assert isinstance(number, int) and isinstance(rate, int)
-                curves.setdefault((str(system), str(load)), []).append((number, rate))
-        for (system, load), points in curves.items():
-            if system == "threads":  # one thread is one worker
-                points += [point for point in curves["workers", load] if point[0] == 1]
-            x, y = zip(*sorted(points), strict=True)
-            place, style = ("workers", "threads").index(system), "-" if load == "quiet" else "--"
-            panel.plot(x, y, style, marker=MARKERS[place], color=COLORS[place], label=f"{system}, {load}")
-        numbers = sorted({number for points in curves.values() for number, _ in points})
-        panel.set(title=str(case), xlabel="workers, or threads of one worker", ylim=(0, None), xticks=numbers)
-        panel.title.set_size(8)
-        bare(panel)
-    panels[0].set_ylabel("tokens a second")
-    panels[0].legend(fontsize=7)
-    save_figure(figure, picture)
-
+main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -1,13 +1,10 @@
-"""The benchmarks of real tasks, at tiny size: classical models, the grid of runs, a released checkpoint."""
+"""The benchmarks of real tasks, at tiny size: classical models, and the grid of runs."""
 
 import csv
 
 import pytest
 
-from albert.finetuning.seeds import SeedRun, SeedsResult
-from albert.runtime.errors import UsageError
 from albert.tasks.examples import Example
-from albert.tasks.task import Published
 
 CHOICE = "sst-2"
 
@@ -25,11 +22,6 @@ def classical(script):
 @pytest.fixture(scope="module")
 def runs(script):
     return script("task_runs")
-
-
-@pytest.fixture(scope="module")
-def released(script):
-    return script("released_checkpoint")
 
 
 @pytest.fixture
@@ -80,39 +72,7 @@ def test_the_grid_runs_once_beside_what_needs_no_learning(runs, classical, folde
         assert float(row["lowest"]) <= float(row["median"]) <= float(row["highest"])
         assert (row["constant"], row["classical"]) == ("50.00", rows_of(table)[0]["score"])
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/*/results.json")}
-    assert len(stamps) == 4 and (tmp_path / "runs/summary.png").stat().st_size > 1000
-    assert "| sst-2 | random | accuracy |" in (tmp_path / "runs/summary.md").read_text()
+    assert len(stamps) == 4
     runs.main(command)
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
     assert rows_of(tmp_path / "runs.csv") == first
-
-
-def test_a_released_checkpoint_is_compared_with_its_published_row(released, folders, pretrained, tmp_path, capsys):
-    told = [
-        "--task",
-        CHOICE,
-        "--model",
-        str(pretrained),
-        *folders,
-        "--output",
-        str(tmp_path / "runs"),
-        "--device",
-        "cpu",
-    ]
-    short = ["--seeds", "2", "--steps", "2", "--batch-size", "4", "--max-length", "16"]
-    with pytest.raises(UsageError, match="no score of it is known for sst-2"):
-        released.main([*told, *short])
-    released.main([*told, *short, "--published", "albert-base-v2", "--table", str(tmp_path / "table.csv")])
-    (row,) = rows_of(tmp_path / "table.csv")
-    assert (row["published"], row["runs"], row["selection"]) == ("92.9", "2", "best")
-    assert row["recipe"] == "changed: steps 2, batch_size 4, max_length 16"
-    assert row["verdict"] == "published is above every run"
-    assert float(row["difference"]) == pytest.approx(float(row["median"]) - 92.9, abs=0.01)
-
-
-@pytest.mark.parametrize(("score", "verdict"), [(80.0, "inside"), (79.9, "below every"), (90.1, "above every")])
-def test_a_published_score_is_inside_from_the_lowest_to_the_highest_run(released, score, verdict, tmp_path):
-    scores = ({"accuracy": value} for value in (80.0, 85.0, 90.0))
-    runs = tuple(SeedRun(seed=seed, directory=tmp_path, scores=each) for seed, each in enumerate(scores))
-    result = SeedsResult(task=CHOICE, runs=runs, baseline=None, selection="last")
-    assert verdict in released.compared(result, Published("m", "accuracy", score, "a table"))["verdict"]

@@ -1,8 +1,8 @@
 """Pictures of the page that `albert serve` shows, for docs/: on a desktop in light colours, on a phone in dark ones.
 
-Needs playwright and a Chromium, named in $CHROMIUM or on the path.
+    python scripts/page_screenshots.py --model models/tiny
 
-    python benchmarks/page_screenshots.py --model models/tiny
+Needs playwright and a Chromium, named in $CHROMIUM or on the path.
 """
 
 import io
@@ -28,7 +28,7 @@ PICTURES = (("page.png", 1280, 860, "light"), ("page-phone.png", 390, 844, "dark
 class Screenshots:
     """Take pictures of the page.
 
-    Example: python benchmarks/page_screenshots.py --model runs/stars/model --output docs
+    Example: python scripts/page_screenshots.py --model runs/stars/model --output docs
     """
 
     model: str = "models/tiny"
@@ -39,9 +39,9 @@ class Screenshots:
 
 def main(arguments: list[str]) -> None:
     """Serve the model, and take the pictures."""
-    args = parse(Screenshots, arguments, "page_screenshots.py")
+    asked = parse(Screenshots, arguments, "page_screenshots.py")
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    command = [sys.executable, "-m", "albert", "serve", args.model, "--port", "0", "--device", "cpu"]
+    command = [sys.executable, "-m", "albert", "serve", asked.model, "--port", "0", "--device", "cpu"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
     try:
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> None:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             for name, width, height, colours in PICTURES:
                 page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=colours)
-                take(page, address, args.output / name)
+                take(page, address, asked.output / name)
             browser.close()
     finally:
         server.terminate()

@@ -29,7 +29,7 @@ from albert.text.readers import BadUtf8, DocumentBoundary, Reading
 class CorpusOptions:
     """Which text, and how it is read."""
 
-    corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...", help_behavior_hint="(required)")]
+    corpus: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...")]
     """Files, folders or patterns: .txt, .jsonl, .csv, .tsv, .parquet, a Wikipedia dump (.xml), packed as .gz, .bz2, .xz
     or .zst; a folder that `datasets` saved; or hf://OWNER/NAME[/CONFIG][@REVISION]:SPLIT on the Hub."""
     text_field: str = Reading.text_field

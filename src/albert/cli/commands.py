@@ -73,7 +73,7 @@ class Predict(OpenedModel):
     """A text whose words get a label each."""
     words: bool = False
     """The words to tag are what stands between blanks, as in tagged text; else the tokenizer says what a word is."""
-    choose: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION...", help_behavior_hint="")] = ()
+    choose: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION...")] = ()
     """Two or more options, to be chosen from after reading --context."""
     input: str | None = None
     """Many rows: .txt with a text a line, .jsonl, .csv, .tsv, .parquet, plain or packed (.gz); - is standard input."""
@@ -178,7 +178,7 @@ class Convert:
     """In place of what SOURCE says; where layers are shared the weights do not show it."""
     one_output: Literal["regression", "multiple_choice"] | None = None
     """What a TensorFlow classifier with one output is: STS-B's score, or the score of an option, as for RACE."""
-    labels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...", help_behavior_hint="")] = ()
+    labels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = ()
     """The names of a classifier's outputs, in order."""
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     """Of the weights; those of SOURCE by default."""
@@ -277,7 +277,7 @@ class AnalyzeLayers:
     Example: albert analyze layers albert/albert-base-v2 runs/mine --text my_text/
     """
 
-    models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...", help_behavior_hint="(required)")]
+    models: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
     """Model directories, runs, or Hub ids."""
     text: tuple[str, ...] = ()
     """Files or folders whose text is read; the held-out chapters of the embedded sample by default."""

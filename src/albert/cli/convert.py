@@ -45,7 +45,7 @@ def _print(table: Table, following: str) -> None:
     """Print a table, and what to do next."""
     console = open_console()
     console.print(table)
-    console.print(f"next: {following}" if following else "", markup=False)
+    console.print(f"next: {following}" if following else "")
 
 
 def rows(made: Conversion, output: Path) -> list[tuple[str, str]]:
@@ -160,7 +160,7 @@ def run_push(args: Push) -> int:
     console = open_console()
     console.print(facts("albert push", rows))
     if "README.md" not in pushed.files:
-        console.print("note: the model has no README.md, so it has no card on the Hub", markup=False)
-    console.print(f"{pushed.address} is ready", markup=False)
-    console.print(f"next: albert info {shlex.quote(args.repository)}", markup=False)
+        console.print("note: the model has no README.md, so it has no card on the Hub")
+    console.print(f"{pushed.address} is ready")
+    console.print(f"next: albert info {shlex.quote(args.repository)}")
     return 0

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 from tyro.conf import Positional
 
@@ -19,7 +18,7 @@ from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
 from albert.cli.main import load_command
 from albert.cli.options import Subcommand, dispatch, parse
-from albert.cli.render import bytes_of, facts, open_console, table
+from albert.cli.render import bytes_of, facts, in_bold, open_console, say, table
 from albert.pretraining.recipe import RECIPES
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
 from albert.runtime.files import new_directory
@@ -48,23 +47,22 @@ def prepare_main(arguments: list[str]) -> int:
     assert report is not None
     headings, *rows = preparation_rows(report)
     console.print(table(None, headings, rows, boxed=True))
-    for line in remarks(report):
-        console.print(line, markup=False)
+    lines: list[str | Text] = [*remarks(report)]
     if report.duplicates_shown:
         shown = f"{report.duplicates_shown:,} of the duplicates, the least similar first"
-        console.print(f"{options.output / SHOWN_NAME} names {shown}", markup=False)
+        lines.append(f"{options.output / SHOWN_NAME} names {shown}")
     if report.splits["held_out"].documents == 0:
-        console.print("nothing is held out: the share is 0, or there is a single sentence", markup=False)
+        lines.append("nothing is held out: the share is 0, or there is a single sentence")
     elif report.held_out_though_few:
         what = {"document": "one document is held out", "sentences": "the last sentences of the only document are"}
         few = f"{options.held_out:.3g} of so few documents is none: {what[report.held_out_though_few]}"
-        console.print(f"{few}; --held-out 0 holds out nothing", markup=False)
-    console.print(f"[bold]{escape(str(options.output))}[/bold] is ready")
-    console.print(
-        f"next: albert pretrain small --data {shlex.quote(str(options.output))} --output runs/small --max-minutes 60",
-        markup=False,
-    )
+        lines.append(f"{few}; --held-out 0 holds out nothing")
+    say(console, *lines, in_bold(options.output, " is ready"), _pretrain_next(options.output))
     return 0
+
+
+def _pretrain_next(corpus: Path) -> str:
+    return f"next: albert pretrain small --data {shlex.quote(str(corpus))} --output runs/small"
 
 
 def remarks(report: PreparationReport) -> list[str]:
@@ -92,9 +90,7 @@ class Merge:
     Example: albert merge corpus-2024 corpus-2025 --output corpus
     """
 
-    corpora: Annotated[
-        Positional[tuple[Path, ...]], tyro.conf.arg(metavar="CORPUS...", help_behavior_hint="(required)")
-    ]
+    corpora: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="CORPUS...")]
     """What `albert prepare` wrote, two or more."""
     output: Path
     """The directory to make."""
@@ -108,13 +104,11 @@ def merge_main(arguments: list[str]) -> int:
     if len(options.corpora) < 2:
         raise UsageError("albert merge", "merge needs at least two corpora", "name two or more")
     merged = merge_corpora(options.corpora, options.output, options.replace)
-    console = open_console()
+    lines = []
     for split, counts in merged.counts.items():
         what = f"{counts.documents:,} documents, {counts.tokens:,} tokens, {len(merged.shards[split]):,} shards"
-        console.print(f"{split.replace('_', ' ')}: {what}", markup=False)
-    console.print(f"{options.output} is ready", markup=False)
-    data = shlex.quote(str(options.output))
-    console.print(f"next: albert pretrain small --data {data} --output runs/small --max-minutes 60", markup=False)
+        lines.append(f"{split.replace('_', ' ')}: {what}")
+    say(open_console(), *lines, f"{options.output} is ready", _pretrain_next(options.output))
     return 0
 
 
@@ -131,7 +125,7 @@ class Verify:
     Example: albert verify runs/mine corpus
     """
 
-    paths: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="PATH...", help_behavior_hint="(required)")]
+    paths: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="PATH...")]
     """Directories that albert wrote."""
 
 
@@ -207,7 +201,7 @@ class Plot:
     Example: albert plot runs/small runs/deep --against minutes
     """
 
-    runs: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...", help_behavior_hint="(required)")]
+    runs: Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
     """What the --output of `albert pretrain` or `albert finetune` was."""
     against: Literal["steps", "tokens", "minutes"] = "steps"
     """The horizontal axis; minutes are those in updates, without evaluations and saves."""
@@ -235,8 +229,8 @@ def plot_main(arguments: list[str]) -> None:
     for run in runs:
         last = run.updates[-1]
         where = f"{last['step']:,} steps, {last['tokens']:,} tokens, {last['seconds'] / 60:,.1f} minutes"
-        console.print(f"{run.name}: {where}", markup=False)
-    console.print(" and ".join(str(path) for path in (options.output, options.csv) if path), markup=False)
+        console.print(f"{run.name}: {where}")
+    console.print(" and ".join(str(path) for path in (options.output, options.csv) if path))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -341,7 +335,7 @@ class Encode:
     Example: albert tokenizer encode --tokenizer tokenizer "This is a test"
     """
 
-    text: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT...]", help_behavior_hint="")] = ()
+    text: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT...]")] = ()
     """One text or several."""
     tokenizer: Path
     """A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json."""
@@ -356,7 +350,7 @@ class Decode:
     Example: albert tokenizer decode --tokenizer tokenizer 48 25 21 1289
     """
 
-    ids: Annotated[Positional[tuple[int, ...]], tyro.conf.arg(metavar="[ID...]", help_behavior_hint="")] = ()
+    ids: Annotated[Positional[tuple[int, ...]], tyro.conf.arg(metavar="[ID...]")] = ()
     """The ids of one text."""
     tokenizer: Path
     """A directory with a tokenizer (a model has one), a spiece.model, vocab.txt or tokenizer.json."""

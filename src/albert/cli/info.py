@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import torch
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +17,8 @@ from albert import __version__
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.cli.commands import Info
-from albert.cli.render import LABELS, bold, bytes_of, facts, in_millions, indented, open_console, styled, table
+from albert.cli.options import check_at_least
+from albert.cli.render import LABELS, bold, bytes_of, facts, in_bold, in_millions, indented, open_console, styled, table
 from albert.experiments import sizes
 from albert.inference import inspection
 from albert.model.config import OTHER_NAMES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name, sharing_plan
@@ -87,7 +87,7 @@ def show_size(console: Console, report: sizes.SizeReport) -> None:
         console.print(_published(report))
         console.print()
     console.print(_memory(report))
-    console.print("  [dim]CPU: what autograd keeps, tested to the byte. GPU: derived, not measured.[/dim]")
+    console.print(Text("  CPU: what autograd keeps, tested to the byte. GPU: derived, not measured.", "dim"))
 
 
 def _print_beside(console: Console, left: Table, right: Table) -> None:
@@ -342,7 +342,7 @@ def show_self_check(console: Console, check: inspection.SelfCheck) -> None:
     ]
     title = f"Self-check: {check.masked_tokens:,} masked tokens of a fixed text"
     console.print(table(title, ("", "heads", "loss", "right", "above the best"), rows))
-    console.print(f"  {escape(check.verdict)}.", soft_wrap=False)
+    console.print(f"  {check.verdict}.", soft_wrap=False)
     console.print()
 
 
@@ -367,10 +367,8 @@ def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> N
     layers."""
     console.print(_table(plan, layers))
     where = "GPU" if plan.device == "cuda" else "CPU"
-    console.print(
-        f"  [dim]{where}, {plan.precision}, {plan.optimizer}; {plan.masked_tokens:,} masked tokens a sequence; "
-        f"{plan.flops / 1e12:,.3g} TFLOPs of use forward and backward[/dim]"
-    )
+    about = f"  {where}, {plan.precision}, {plan.optimizer}; {plan.masked_tokens:,} masked tokens a sequence; "
+    console.print(Text(about + f"{plan.flops / 1e12:,.3g} TFLOPs of use forward and backward", "dim"))
 
 
 def _table(plan: sizes.MemoryPlan, layers: int) -> Table:
@@ -469,7 +467,7 @@ def _machine(console: Console) -> dict[str, Any]:
     console.print(facts("This machine", machine))
     console.print()
     show_presets(console)
-    console.print("\n[bold]albert info NAME[/bold] shows all of one, [bold]--compare OTHER[/bold] compares two.")
+    console.print("\nalbert info NAME shows all of one, --compare OTHER compares two.")
     presets = {
         name: {"configuration": asdict(config), "parameters": count_parameters(config).model}
         for name, config in PRESETS.items()
@@ -525,7 +523,7 @@ def _plan(args: Info, config: AlbertConfig) -> sizes.MemoryPlan:
 
 
 def _show_heading(console: Console, report: sizes.SizeReport) -> None:
-    console.print(f"[bold]{report.name}[/bold]   {group_of(report.name)}")
+    console.print(in_bold(report.name, f"   {group_of(report.name)}"))
     if names := other_names(report.name):
         console.print(f"  also {', '.join(names)}")
     if report.remark:
@@ -534,9 +532,7 @@ def _show_heading(console: Console, report: sizes.SizeReport) -> None:
 
 
 def _refuse_what_does_not_go_together(args: Info) -> None:
-    for option, value in (("--max-length", args.max_length), ("--batch-size", args.batch_size)):
-        if value is not None and value < 1:
-            raise UsageError(option, f"is {value}, at least 1 is needed")
+    check_at_least(args, 1, "max_length", "batch_size")
     if args.batch_size is not None and not (args.measure or args.memory):
         raise UsageError("--batch-size", "requires --measure or --memory", "add one of them")
     if args.memory_limit is not None and not args.memory:
@@ -563,7 +559,8 @@ def show_throughput(console: Console, measurement: sizes.Measurement) -> None:
     if measurement.device == "cpu":
         where += f", {measurement.threads} thread{'s' if measurement.threads > 1 else ''}"
     batch = f"{first.batch_size} × {first.sequence_length} tokens"
-    console.print(f"[bold]Measured here[/bold]: {where}, {batch}, medians of {first.rounds} rounds, random weights")
+    how = f": {where}, {batch}, medians of {first.rounds} rounds, random weights"
+    console.print(in_bold("Measured here", how))
     several = len(measurement.results) > 1
     rows = [
         (
@@ -575,4 +572,4 @@ def show_throughput(console: Console, measurement: sizes.Measurement) -> None:
         for kind, seconds in (("inference", found.inference_seconds), ("training step", found.training_seconds))
     ]
     console.print(table(None, ("", "tokens/s", "sequences/s", "a batch"), rows))
-    console.print("  [dim]inference: the encoder forward; training step: forward, both losses, backward, LAMB[/dim]")
+    console.print(Text("  inference: the encoder forward; training step: forward, both losses, backward, LAMB", "dim"))

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from albert.cli.commands import AnalyzeLayers, Quickstart
-from albert.cli.render import indented, open_console, table
+from albert.cli.options import check_at_least
+from albert.cli.render import indented, open_console, say, table
 from albert.cli.training import Show
 from albert.experiments.layers import LayerSimilarity, cut_passages, draw_layers, measure_layers, write_layers
 from albert.experiments.quickstart import SHIPPED, QuickstartReport, accuracies, quickstart, split_chapters
@@ -177,9 +178,7 @@ NARROWEST, WIDEST = 60, 100
 
 def run_show(args: Show) -> int:
     """Run `albert show`."""
-    for name in ("number", "first", "epoch", "count"):
-        if getattr(args, name) < 0:
-            raise UsageError(f"--{name}", f"is {getattr(args, name)}, at least 0 is needed")
+    check_at_least(args, 0, "number", "first", "epoch", "count")
     corpus = TokenCorpus.open(args.corpus, args.split, verify=False)
     samples = PretrainingSamples(corpus, args.sequences, args.masking, args.seed)
     if args.first >= samples.per_epoch:
@@ -191,7 +190,6 @@ def run_show(args: Show) -> int:
     console.print(
         f"{args.corpus}: {corpus.n_documents:,} {args.split} documents, {corpus.n_tokens:,} tokens, "
         f"{samples.per_epoch:,} samples an epoch; epoch {args.epoch}, seed {args.seed}",
-        markup=False,
         soft_wrap=True,
     )
     console.print(indented(LEGEND, by=0))
@@ -236,9 +234,7 @@ def layers(args: AnalyzeLayers) -> int:
         raise UsageError("albert analyze layers", "no model is named", "albert analyze layers MODEL...")
     if args.output.suffix.lower() != ".png":
         raise UsageError(f"--output {args.output}", "must end in .png", "choose a name that ends in .png")
-    for option in ("passages", "words"):
-        if getattr(args, option) < 1:
-            raise UsageError(f"--{option}", f"is {getattr(args, option)}, at least 1 is needed")
+    check_at_least(args, 1, "passages", "words")
     texts = (
         (document.text for document in read_corpus([Path(place) for place in args.text]))
         if args.text
@@ -266,7 +262,7 @@ def _show(console: Console, measured: list[LayerSimilarity], args: AnalyzeLayers
             rows.append((f"{one.model}: {one.layers}", *(f"{value:,.2f}" for value in shown)))
         columns = ("", "first", "least", "median", "most", "last")
         console.print(table(f"{title} of a layer's input and output", columns, rows))
-    console.print(" and ".join(str(path) for path in (args.output, args.csv) if path), markup=False)
+    console.print(" and ".join(str(path) for path in (args.output, args.csv) if path))
 
 
 def show_report(report: QuickstartReport, console: Console) -> None:
@@ -281,9 +277,9 @@ def show_report(report: QuickstartReport, console: Console) -> None:
     console.print()
     console.print(table("What came out", ("", "just trained", SHIPPED, "a constant answer"), rows))
     for question, (answer, of_shipped) in report.answers.items():
-        console.print(
-            f"  {question}\n    just trained  [bold]{answer}[/bold]\n    {SHIPPED:12}  [bold]{of_shipped}[/bold]"
-        )
+        console.print(f"  {question}")
+        say(console, Text.assemble("    just trained  ", (answer, "bold")))
+        say(console, Text.assemble(f"    {SHIPPED:12}  ", (of_shipped, "bold")))
     training = report.pretraining.training
     model = report.pretraining.model
     lines = (

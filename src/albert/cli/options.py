@@ -410,6 +410,14 @@ def parse(
     return typing.cast(T, value)
 
 
+def check_at_least(args: Any, least: int, *names: str) -> None:
+    """Raises UsageError for the first of these options that is set and less."""
+    for name in names:
+        value = getattr(args, name)
+        if value is not None and value < least:
+            raise UsageError(f"--{name.replace('_', '-')}", f"is {value}, at least {least} is needed")
+
+
 def option_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
     """The defaults that the file behind --recipe (TOML or JSON, options with _ for -) gives a command, for `parse`.
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from albert.cli.commands import OpenedModel, Predict, Serve
+from albert.cli.options import check_at_least
 from albert.cli.render import open_console, table
 from albert.inference.abilities import Fields, Settings
 from albert.inference.files import ENDINGS, FilePrediction, ability_for, opened_input, predict_file
@@ -146,8 +147,7 @@ def _refuse_contradictions(options: Predict) -> None:
         raise UsageError(switches, "needs a text to answer from", "give --context")
     if len(options.choose) == 1:
         raise UsageError("--choose", "needs at least two options", "give two or more")
-    if options.top_k is not None and options.top_k < 1:
-        raise UsageError("--top-k", f"is {options.top_k}, at least 1 is needed")
+    check_at_least(options, 1, "top_k")
     if not options.options_field:
         raise UsageError("--options-field", "names no field", "name one with a list, or one for each option")
     if options.output is not None and options.output.suffix.lower() not in ENDINGS:

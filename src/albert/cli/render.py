@@ -35,12 +35,23 @@ def open_console(
         soft_wrap: leave the wrapping of long lines to the terminal.
         at_least: columns to print even on a narrower terminal.
     """
-    console = Console(soft_wrap=soft_wrap, highlight=highlight, quiet=quiet)
+    console = Console(soft_wrap=soft_wrap, markup=False, highlight=highlight, quiet=quiet)
     if not sys.stdout.isatty():
         console.size = (UNWRAPPED, 25)
     elif at_least is not None:
         console.size = (max(console.width, at_least), 25)
     return console
+
+
+def say(console: Console, *lines: str | Text) -> None:
+    """Print lines, if there are any."""
+    for line in lines:
+        console.print(line)
+
+
+def in_bold(first: object, rest: str) -> Text:
+    """A line that begins in bold."""
+    return Text.assemble((str(first), "bold"), rest)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from albert.cli.render import bold, bytes_of, open_console, table
+from albert.cli.options import check_at_least
+from albert.cli.render import bold, bytes_of, open_console, say, table
 from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
 from albert.experiments import jobs, report
 from albert.experiments.execution import Costs, Execution, Plan, PlannedJob, overall_progress, plan_tables
@@ -99,9 +100,8 @@ class TablesOptions(TablesArguments):
 
     def set_threads(self) -> None:
         """Use as many threads as asked for; raises UsageError for less than one."""
+        check_at_least(self, 1, "threads")
         if self.threads is not None:
-            if self.threads < 1:
-                raise UsageError("--threads", f"is {self.threads}, at least 1 is needed")
             torch.set_num_threads(self.threads)
 
 
@@ -138,7 +138,7 @@ def show_plan(console: Console, plan: Plan, args: TablesOptions) -> None:
     if rows:
         print_whole(console, table("fine-tunings", ("task", "runs", "done", "hours of all"), rows))
     if not plan.all_measured:
-        console.print("* not tried here, for it takes too long or too much memory: from its operations", markup=False)
+        console.print("* not tried here, for it takes too long or too much memory: from its operations")
     _sum_up(console, plan, args)
 
 
@@ -147,13 +147,12 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     head, rows = report.side_by_side(outcome)
     title = f"{outcome.grid.table}: {outcome.grid.title}"
     if not outcome.grid.columns:
-        console.print(title, markup=False, style="bold")
+        console.print(title, style="bold")
     elif sum(max(map(len, cells)) + 2 for cells in zip(head, *rows, strict=True)) <= console.width:
         console.print(table(title, head, rows))
     else:
         _show_columns(console, title, *report.body(outcome))
-    for line in (report.progress_of(outcome), *report.about(outcome), *report.sentences(outcome)):
-        console.print(line, markup=False)
+    say(console, report.progress_of(outcome), *report.about(outcome), *report.sentences(outcome))
 
 
 def print_whole(console: Console, made: Table) -> None:
@@ -174,8 +173,7 @@ def _show_columns(console: Console, title: str, head: list[str], rows: list[list
 def show_facts(console: Console, facts: report.Facts) -> None:
     """A table that needs no run."""
     print_whole(console, table(f"{facts.table}: {facts.title}", facts.head, facts.rows))
-    for note in facts.notes:
-        console.print(note, markup=False)
+    say(console, *facts.notes)
 
 
 def _sum_up(console: Console, plan: Plan, args: TablesOptions) -> None:
@@ -194,8 +192,7 @@ def _sum_up(console: Console, plan: Plan, args: TablesOptions) -> None:
     if len({table for one in plan.jobs for table in one.tables}) > 1:
         each = {table: plan.seconds_alone(table) for one in plan.jobs for table in one.tables}
         lines.append("each table by itself, hours: " + ", ".join(f"{name} {_hours(s)}" for name, s in each.items()))
-    for line in lines:
-        console.print(line, markup=False)
+    say(console, *lines)
 
 
 def _alike(plan: Plan, kind: type[jobs.Pretraining] | type[jobs.Finetuning]) -> list[list[PlannedJob]]:
@@ -300,11 +297,11 @@ def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
         found = report.costs(args.declared, hours_by_arm(args.folders), args.rates) if name == "cost" else None
         found = found or report.FACTS[name](args.declared)
         show_facts(console, found)
-        console.print(" and ".join(map(str, report.write_facts(found, folder))), markup=False)
+        console.print(" and ".join(map(str, report.write_facts(found, folder))))
     for grid in args.grids():
         outcome = outcome_of(grid, args.declared, study.fingerprints, args.folders)
         picture = report.draw_outcome(outcome, args.folders, folder)
         paths = report.write_report(outcome, folder, None if picture is None else picture.name)
         show_outcome(console, outcome)
         written = [*paths, *([] if picture is None else [picture])]
-        console.print(" and ".join(map(str, written)), markup=False)
+        console.print(" and ".join(map(str, written)))

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from albert.api.options import Evaluate, Finetune
 from albert.api.results import TOGETHER, ComparedPrecisions, EvaluateResult, PretrainedScores, Reading, ScoredSplit
 from albert.api.tasks import run_evaluate, run_finetune
-from albert.cli.render import LABELS, open_console, styled, table, table_of_rows
+from albert.cli.render import LABELS, in_bold, open_console, say, styled, table, table_of_rows
 from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
 from albert.finetuning.evaluation import advice, published_lines, scores_table, shortened, shown
@@ -46,7 +45,7 @@ def show_reading(console: Console, read: ReadTask) -> None:
         inferred = [(one.what, one.value, one.why, one.instead) for one in read.inferred]
         console.print()
         console.print(table("What is inferred", ("", "is", "because", "otherwise say"), inferred, words=range(4)))
-    console.print(f"scored by {', '.join(read.asked.metrics or ())}\n", markup=False)
+    console.print(f"scored by {', '.join(read.asked.metrics or ())}\n")
 
 
 def show_statistics(console: Console, found: Mapping[str, SplitStatistics], max_length: int) -> None:
@@ -140,8 +139,7 @@ def show_figures(console: Console, figures: Mapping[str, Any]) -> None:
     console.print(
         f"learning rate {figures['learning_rate']:.3g}{why}, batch size {figures['batch_size']:,}, "
         f"{figures['epochs']:.3g} epochs of {figures['examples']:,} examples: {figures['steps']:,} updates; "
-        f"at most {figures['max_length']:,} tokens, {figures['precision']} on {figures['device']}{workers}",
-        markup=False,
+        f"at most {figures['max_length']:,} tokens, {figures['precision']} on {figures['device']}{workers}"
     )
     console.file.flush()
 
@@ -149,61 +147,56 @@ def show_figures(console: Console, figures: Mapping[str, Any]) -> None:
 def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
     """Print a run's scores beside what they are compared with, and all that was cut, left out or new."""
     report = result.report
-    if result.already_complete:
-        console.print(f"{result.model_directory.parent} is complete already; nothing was trained", markup=False)
-    for note in report["notes"]:
-        console.print(note, markup=False)
     training, evaluation = report["training"], report["evaluation"]
-    console.print(
-        f"{training['steps']:,} steps over {training['examples']:,} of {training['rows']:,} training rows "
-        f"({training['epochs']:.3g} epochs) in {training['seconds']:,.0f} s"
-    )
-    for part, counts in (("training", training), ("development set", evaluation)):
-        for line in shortened(counts):
-            console.print(f"{part}: {line}")
-    for split, scores in report.get("further_scores", {}).items():
-        console.print(f"{split}: " + ", ".join(f"{name} {shown(value)}" for name, value in scores.items()))
+    lines = [
+        *_how_it_went(result, f"{training['examples']:,} of {training['rows']:,} training rows"),
+        *(f"training: {line}" for line in shortened(training)),
+        *(f"development set: {line}" for line in shortened(evaluation)),
+        *(f"{split}: {_scores(scores)}" for split, scores in report.get("further_scores", {}).items()),
+    ]
     if training.get("windows_left_out"):
-        console.print(f"training: {training['windows_left_out']:,} windows without the answer left out")
+        lines.append(f"training: {training['windows_left_out']:,} windows without the answer left out")
     if training.get("held_out"):
-        console.print(f"training: {training['held_out']:,} questions held out to choose the threshold on")
+        lines.append(f"training: {training['held_out']:,} questions held out to choose the threshold on")
     if "selection" in report:
-        console.print(report["selection"]["note"], markup=False)
-    for line in scores_table(task, result.scores, report["baseline"], report.get("linear_baseline")):
-        console.print(line, markup=False)
+        lines.append(report["selection"]["note"])
+    lines += scores_table(task, result.scores, report["baseline"], report.get("linear_baseline"))
     computed_in, usual = report.get("computed_in"), default_precision(pick_device())
     if computed_in not in (None, usual):
         others = f"albert evaluate, predict and serve compute in {usual} on this machine"
-        console.print(
-            f"scores computed in {computed_in}; {others}, with --precision {computed_in} as here", markup=False
-        )
+        lines.append(f"scores computed in {computed_in}; {others}, with --precision {computed_in} as here")
     if report.get("advice"):
-        console.print(report["advice"], markup=False)
-    console.print(f"[bold]{escape(str(result.model_directory))}[/bold] is ready")
-    console.print(f"next: albert predict {shlex.quote(str(result.model_directory))} {_question(task)}", markup=False)
+        lines.append(report["advice"])
+    following = f"next: albert predict {shlex.quote(str(result.model_directory))} {_question(task)}"
+    say(console, *lines, in_bold(result.model_directory, " is ready"), following)
 
 
 def show_contrastive(console: Console, result: FinetuningResult) -> None:
     """Print what contrastive learning came to, beside the model before it."""
     report, training, place = result.report, result.report["training"], shlex.quote(str(result.model_directory))
-    if result.already_complete:
-        console.print(f"{result.model_directory.parent} is complete already; nothing was trained", markup=False)
-    for note in report["notes"]:
-        console.print(note, markup=False)
+    lines = [*_how_it_went(result, f"{training['examples']:,} pairs")]
     for name in ("rows_without_text", "rows_that_share_a_text_with_dev"):
         if training.get(name):
-            console.print(f"training: {training[name]:,} {name.replace('_', ' ')} left out", markup=False)
-    for line in shortened(training):
-        console.print(f"training: {line}")
-    console.print(
-        f"{training['steps']:,} steps over {training['examples']:,} pairs ({training['epochs']:.3g} epochs) in "
-        f"{training['seconds']:,.0f} s"
-    )
+            lines.append(f"training: {training[name]:,} {name.replace('_', ' ')} left out")
+    lines += [f"training: {line}" for line in shortened(training)]
     among = report["evaluation"]["examples"]
     for name, score in result.scores.items():
-        console.print(f"{name} {shown(score)} among {among:,} pairs   (before: {shown(report['before'][name])})")
-    console.print(f"[bold]{escape(str(result.model_directory))}[/bold] is ready")
-    console.print(f"next: albert export sentence-transformers {place} --output vectors", markup=False)
+        lines.append(f"{name} {shown(score)} among {among:,} pairs   (before: {shown(report['before'][name])})")
+    following = f"next: albert export sentence-transformers {place} --output vectors"
+    say(console, *lines, in_bold(result.model_directory, " is ready"), following)
+
+
+def _how_it_went(result: FinetuningResult, examples: str) -> Iterator[str]:
+    training = result.report["training"]
+    if result.already_complete:
+        yield f"{result.model_directory.parent} is complete already; nothing was trained"
+    yield from result.report["notes"]
+    epochs = f"{training['epochs']:.3g} epochs"
+    yield f"{training['steps']:,} steps over {examples} ({epochs}) in {training['seconds']:,.0f} s"
+
+
+def _scores(scores: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in scores.items())
 
 
 def _question(task: Task) -> str:
@@ -236,9 +229,8 @@ def show_benchmark(console: Console, result: seeds.BenchmarkResult, output: Path
     rows.append(("Avg", "", shown_average, "", "", "", "-" if published is None else f"{published.score:g}"))
     columns = ("task", "score", "median", "all runs", "runs", "constant", "paper")
     console.print(table(None, columns, rows))
-    for line in (*_remarks(result), *_sources(result)):
-        console.print(line, markup=False)
-    console.print(f"[bold]{escape(str(output / seeds.SUMMARY_NAME))}[/bold] has all of it")
+    all_of_it = in_bold(output / seeds.SUMMARY_NAME, " has all of it")
+    say(console, *_remarks(result), *_sources(result), all_of_it)
 
 
 def _figures(outcome: seeds.TaskOutcome, score: str) -> tuple[str, ...]:
@@ -272,8 +264,8 @@ def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
         yield f"missing: {line}"
     for diagnosed in result.diagnostics:
         for split, scores in diagnosed.scores.items():
-            told = ", ".join(f"{name} {shown(value)}" for name, value in scores.items())
-            yield f"{diagnosed.task.name}, {split}: {told or 'answered, not scored'} (by {diagnosed.model})"
+            told = _scores(scores) or "answered, not scored"
+            yield f"{diagnosed.task.name}, {split}: {told} (by {diagnosed.model})"
         yield from (f"missing: {diagnosed.task.name}: {line}" for line in diagnosed.missing)
     if result.lacking:
         yield f"Avg is of all {len(result.average.parts)} tasks; it lacks {', '.join(result.lacking)}"
@@ -299,22 +291,17 @@ def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
 
 def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: Path) -> None:
     """Print all runs, the spread of their scores, which of them failed, and what is published."""
-    for note in found.notes:
-        console.print(note, markup=False)
-    console.print(found.selection, markup=False)
+    say(console, *found.notes, found.selection)
     console.print(_runs(found))
     console.print(_spreads(found))
-    for run in found.failed:
-        console.print(f"seed {run.seed} failed: {run.failure}", markup=False)
+    lines = [f"seed {run.seed} failed: {run.failure}" for run in found.failed]
     if found.failed:
-        console.print("failed runs are among those that the median is of", markup=False)
+        lines.append("failed runs are among those that the median is of")
     if found.baseline is None:
-        console.print("no constant answer exists for this task, so no run is judged to have failed", markup=False)
+        lines.append("no constant answer exists for this task, so no run is judged to have failed")
     if told := advice(found.medians, found.baseline, found.linear_baseline):
-        console.print(f"median: {told}", markup=False)
-    for line in published_lines(task):
-        console.print(line, markup=False)
-    console.print(f"[bold]{escape(str(output / seeds.SUMMARY_NAME))}[/bold] has all of it")
+        lines.append(f"median: {told}")
+    say(console, *lines, *published_lines(task), in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
 
 
 def _runs(found: seeds.SeedsResult) -> Table:
@@ -368,35 +355,27 @@ def _show_rows(console: Console, reading: Reading) -> None:
 def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSplit) -> None:
     """Print how the models were opened and computed, what was cut, and the scores."""
     task, models, found = scored.task, scored.models, scored.found
-    for member in found.members:
-        for note in member.notes:
-            console.print(note, markup=False)
     evaluation = found.together
-    console.print(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
+    lines = [note for member in found.members for note in member.notes]
+    lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
     for model, member in zip(models, found.members, strict=True):
-        for line in shortened(member.evaluation.counts):
-            console.print(line if len(models) == 1 else f"{model}: {line}", markup=False)
-    if not evaluation.scores:
-        return
-    if len(models) == 1:
-        for line in scores_table(task, evaluation.scores, evaluation.baseline):
-            console.print(line, markup=False)
-        return
-    for note in evaluation.notes:
-        console.print(f"{TOGETHER}: {note}", markup=False)
-    for line in result.remarks():
-        console.print(line, markup=False)
-    console.print(table_of_rows(result.rows()))
-    for line in published_lines(task):
-        console.print(line, markup=False)
+        cut = shortened(member.evaluation.counts)
+        lines += cut if len(models) == 1 else [f"{model}: {line}" for line in cut]
+    if evaluation.scores and len(models) == 1:
+        lines += scores_table(task, evaluation.scores, evaluation.baseline)
+    elif evaluation.scores:
+        lines += [*(f"{TOGETHER}: {note}" for note in evaluation.notes), *result.remarks()]
+    say(console, *lines)
+    if evaluation.scores and len(models) > 1:
+        console.print(table_of_rows(result.rows()))
+        say(console, *published_lines(task))
 
 
 def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> None:
     """Print how the model was opened, and what it scores in each way."""
-    for note in curve.notes:
-        console.print(note, markup=False)
     times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
-    console.print(f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}")
+    how = f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}"
+    say(console, *curve.notes, how)
     console.print(table_of_rows(result.rows()))
     console.print("layers, GFLOPs and ms are of an example; GFLOPs are the encoder's matrix products")
 
@@ -453,12 +432,10 @@ def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
         case DepthCurve() as found:
             show_curve(console, result, found)
             if (picture := args.depths.curve) is not None:
-                figures = picture.with_suffix(".csv").name
-                console.print(f"[bold]{escape(str(picture))}[/bold], its figures in {figures}")
+                say(console, in_bold(picture, f", its figures in {picture.with_suffix('.csv').name}"))
         case ScoredSplit() as scored:
             show_evaluation(console, result, scored)
-            for path, count in scored.submission.items():
-                console.print(f"[bold]{escape(str(path))}[/bold]: {count:,} predictions")
+            say(console, *(in_bold(path, f": {count:,} predictions") for path, count in scored.submission.items()))
 
 
 def _show_pretrained(
@@ -469,9 +446,6 @@ def _show_pretrained(
     elif args.csv:
         print(as_csv(found), end="")
     else:
-        for one in found.models:
-            for note in one.notes:
-                console.print(note, markup=False)
+        say(console, *(note for one in found.models for note in one.notes))
         console.print(table_of_rows(result.rows()))
-        for line in (f"computed in {precision}", *remarks(found)):
-            console.print(line, markup=False)
+        say(console, f"computed in {precision}", *remarks(found))

@@ -73,10 +73,10 @@ def pretrain_main(arguments: list[str]) -> None:
     run = RunFolder(args.output)
     taken = run.checkpoints()[-1][0] if run.checkpoints() else None
     if taken is not None:
-        console.print(f"going on with {run.path} after step {taken:,}", markup=False)
+        console.print(f"going on with {run.path} after step {taken:,}")
     result = run_pretrain(args)
     if result.found.training.steps == taken:
-        console.print(f"{run.path} is complete already; nothing was trained", markup=False)
+        console.print(f"{run.path} is complete already; nothing was trained")
     _show_result(console, result.found)
 
 
@@ -128,7 +128,7 @@ def _show_result(console: Console, result: Any) -> None:
     told |= {"model": result.model, "curves": f"tensorboard --logdir {result.run / 'tensorboard'}"}
     console.print(facts("pre-trained", told))
     asked = shlex.join([str(result.model), "--fill-mask", result.question or "[MASK]"])
-    console.print(f"next: albert predict {asked}", markup=False, soft_wrap=True)
+    console.print(f"next: albert predict {asked}", soft_wrap=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +208,7 @@ class ListTables:
 class ExportTables:
     """What is copied, and where to."""
 
-    directory: Annotated[Positional[Path], tyro.conf.arg(metavar="DIRECTORY", help_behavior_hint="")]
+    directory: Annotated[Positional[Path], tyro.conf.arg(metavar="DIRECTORY")]
     """The copy; what it holds of the same runs is replaced."""
     scale: ScaleName = "tiny"
     """Of the runs, where --output is not given."""
@@ -220,7 +220,7 @@ class ExportTables:
 class TablesArguments:
     """What the commands have in common."""
 
-    tables: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="TABLE...", help_behavior_hint="")] = ()
+    tables: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="TABLE...")] = ()
     """Names of tables and figures, as `albert tables list` has them, or all."""
     scale: ScaleName = "tiny"
     """How large: hours of two cores, hours of a GPU, the paper's shapes on a GPU, or the paper's recipes."""

@@ -245,7 +245,7 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
 
 
 def _heading(console: Console, number: int, name: str, what: str) -> None:
-    console.print(f"[bold]{number}/6 {name}[/bold]  {what}", highlight=False)
+    console.print(f"[bold]{number}/6 {name}[/bold]  {what}", markup=True, highlight=False)
 
 
 def _vocabulary(corpus: Path, directory: Path) -> Tokenizer:

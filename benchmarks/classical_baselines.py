@@ -12,7 +12,6 @@ figures. A few minutes on one core; the models of `albert finetune` should be ab
 
 import math
 import re
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,10 +37,7 @@ COLUMNS = ("task", "metric", "score", "constant", "method", "train_examples", "d
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Score classical models on declared tasks.
-
-    Example: python benchmarks/classical_baselines.py --data data data/glue --tasks sst-2 cola
-    """
+    """Score classical models on declared tasks."""
 
     data: tuple[Path, ...]
     """Folders of task files; of each task the first that has its development set."""
@@ -223,4 +219,4 @@ def _fits(text: str, question: str) -> bool:
 main = harness.script(Benchmark, COLUMNS, measure, same=("task", "metric", "train_examples", "dev_examples"))
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -8,7 +8,6 @@ takes an index from the CPU, would make a GPU wait. Losses and gradients are com
 and graphs are counted that "aot_eager" compiles over real batches of a small model.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -49,10 +48,7 @@ READS_BACK = {"_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Count what a GPU would do.
-
-    Example: python benchmarks/cuda_without_gpu.py --data corpus
-    """
+    """Count what a GPU would do."""
 
     data: Path
     """What `albert prepare` wrote."""
@@ -207,4 +203,4 @@ def small(config: AlbertConfig) -> AlbertConfig:
 main = harness.script(Benchmark, COLUMNS, measure, same=("what", "of"))
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -10,11 +10,7 @@ other examples, and ratios are taken within a round. Before anything is measured
 work is the same. Trainer needs `accelerate`.
 """
 
-import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
-
-# isort: split
 import itertools
-import sys
 import tempfile
 import time
 import warnings
@@ -51,7 +47,7 @@ from albert.finetuning.objective import task_loss
 from albert.model.albert import AlbertForQuestionAnswering, AlbertForSequenceClassification
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.optim.recipe import warmup_then_linear
-from albert.runtime.devices import pick_device, seed_torch
+from albert.runtime.devices import seed_torch
 from albert.runtime.environment import Precision
 from albert.runtime.errors import CheckFailed
 from albert.tasks.examples import Example, Sequences, span_features, text_features
@@ -64,9 +60,9 @@ from albert.training.run_folder import RunFolder
 OURS, TRAINER, GROUPED = "albert", "trainer", "trainer, grouped by length"
 RECIPE = OptimizerRecipe(kind="adamw", learning_rate=2e-5, weight_decay=0.01)
 MICRO_BATCH_TOKENS = 8192
+CPU = torch.device("cpu")
 FIXED_LENGTH = 384
-LARGEST_DIFFERENCE = {"fp32": 1e-4, "bf16": 0.1}
-"""Between logits of both; bf16 keeps eight bits."""
+LARGEST_DIFFERENCE = {"fp32": 1e-4, "bf16": 0.1}  # between logits of both; bf16 keeps eight bits
 COLUMNS = (
     "shape", "lengths", "mean_tokens", "precision", "work", "batch_size", "peer", "albert_examples_per_second",
     "trainer_examples_per_second", "ratio", "least", "most", "rounds", "versions",
@@ -75,10 +71,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark(ModelSize):
-    """Compare fine-tuning and evaluation.
-
-    Example: python benchmarks/finetuning_speed.py --data data/glue data --tokenizer tokenizer --preset albert-base
-    """
+    """Compare fine-tuning and evaluation."""
 
     data: tuple[Path, ...]
     """Folders of task files."""
@@ -96,7 +89,6 @@ class Benchmark(ModelSize):
     """Examples of a round's evaluation."""
     rounds: int = 5
     """Rounds that are measured, after one that warms up."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
     output: Path = Path("results/benchmark-finetuning-speed.csv")
 
 
@@ -120,17 +112,11 @@ class Lengths(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What all systems have in common: the model's directory, examples of a step, and how it is computed."""
+    """What all systems have in common: the model's directory, examples of a step, and the precision, on a CPU."""
 
     directory: Path
     batch_size: int
     precision: Precision
-    device: str
-
-    def synchronize(self) -> None:
-        """Wait for a GPU."""
-        if self.device == "cuda":
-            torch.cuda.synchronize()
 
 
 def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
@@ -138,7 +124,7 @@ def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", message=".*(lr_scheduler|use_return_dict).*")
-    tokenizer, device = load_tokenizer(asked.tokenizer), pick_device(asked.device).type
+    tokenizer = load_tokenizer(asked.tokenizer)
     config = asked.config(vocab_size=tokenizer.vocab_size, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
                           classifier_dropout_prob=0.1)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -157,7 +143,7 @@ def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
             extra = head_description(found.task, found.task.recipe, None)
             save_model_directory(directory, model, asked.tokenizer, extra=extra)
             for precision in asked.precisions:
-                setting = Setting(directory, batch_size, precision, device)
+                setting = Setting(directory, batch_size, precision)
                 shape = f"H{config.hidden_size} L{config.num_hidden_layers}"
                 for row in compare(data, setting, asked.steps, evaluated, asked.rounds):
                     yield {"shape": shape, **row}
@@ -242,37 +228,33 @@ class _Clocked(NamedTuple):
 
     batches: TaskBatches
     asked: list[float]
-    setting: Setting
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[TaskBatch]:
-        self.setting.synchronize()
         self.asked.append(time.perf_counter())
         return self.batches.micro_batches(step, rank, world_size)
 
 
 def our_steps(setting: Setting, data: Lengths) -> float:
     """Seconds of all steps but the first over some sequences, each of which is learnt once."""
-    device = torch.device(setting.device)
-    model = open_model(setting.directory, data.kind).model.to(device)
+    model = open_model(setting.directory, data.kind).model
     steps = len(data.targets) // setting.batch_size
     term = "choice" if data.targets.ndim == 1 else "span"
     batches = TaskBatches(data.sequences, data.targets, term, setting.batch_size, 0, MICRO_BATCH_TOKENS)
-    clocked = _Clocked(batches, [], setting)
+    clocked = _Clocked(batches, [])
     plan = TrainingPlan(total_steps=steps + 1, precision=setting.precision, log_every=10**6, checkpoint_minutes=1e6)
     with tempfile.TemporaryDirectory() as folder:
         train(
             model, build_optimizer(RECIPE, model),
             lambda step, _: warmup_then_linear(step, RECIPE.learning_rate, 0, steps + 1), clocked, task_loss, plan,
-            RunFolder(Path(folder) / "run"), device=device, identity={}, save_model=lambda directory: None,
+            RunFolder(Path(folder) / "run"), device=CPU, identity={}, save_model=lambda directory: None,
         )  # fmt: skip
     return clocked.asked[steps] - clocked.asked[1]
 
 
 def our_evaluation(setting: Setting, data: Lengths) -> tuple[float, np.ndarray]:
     """Seconds to answer all sequences, and the logits [sequences, labels], or [sequences, length] of starts."""
-    device = torch.device(setting.device)
-    model = open_model(setting.directory, data.kind).model.to(device)
-    computing = Computing(device, setting.precision, MICRO_BATCH_TOKENS)
+    model = open_model(setting.directory, data.kind).model
+    computing = Computing(CPU, setting.precision, MICRO_BATCH_TOKENS)
     started = time.perf_counter()
     outputs = model_outputs(model, data.sequences, computing, "Evaluating")
     seconds = time.perf_counter() - started
@@ -286,18 +268,16 @@ def our_evaluation(setting: Setting, data: Lengths) -> tuple[float, np.ndarray]:
 class _StepClock(TrainerCallback):
     """Notes when each step is over."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self) -> None:
         self.ended: list[float] = []
-        self.setting = setting
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.setting.synchronize()
         self.ended.append(time.perf_counter())
 
 
 def their_steps(setting: Setting, peer: str, data: Lengths) -> float:
     """As `our_steps`."""
-    clock = _StepClock(setting)
+    clock = _StepClock()
     _trainer(setting, peer, data, _rows(data), [clock]).train()
     return clock.ended[-1] - clock.ended[0]
 
@@ -331,13 +311,13 @@ def _trainer(
         max_grad_norm=1.0,
         lr_scheduler_type="linear",
         bf16=setting.precision == "bf16",
-        use_cpu=setting.device == "cpu",
+        use_cpu=True,
         train_sampling_strategy="group_by_length" if peer == GROUPED else "random",
         save_strategy="no",
         logging_strategy="no",
         report_to="none",
         disable_tqdm=True,
-        dataloader_pin_memory=setting.device == "cuda",
+        dataloader_pin_memory=False,
     )
     collator = default_data_collator if data.is_fixed else padded
     return Trainer(model=loader.from_pretrained(setting.directory), args=arguments, train_dataset=rows,
@@ -361,4 +341,4 @@ def _rows(data: Lengths) -> list[dict[str, Any]]:
 main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -4,21 +4,19 @@
     python benchmarks/gpu_day.py --data corpus --output toy --toy          # the same on a CPU, at toy size, in minutes
 
 Stages: the tests that need a GPU; pre-training steps of base and xxlarge at 128 and 512 beside transformers'; LAMB
-beside torch's AdamW; inference; a run that is killed and resumed, which must end bit-identical with --deterministic; a
-run of many small updates, whose losses and memory are looked at; and pre-training of ALBERT-base for the time that is
-left, whose weights (float16), journal and scores are copied into OUTPUT/home. What a stage found is in
+beside torch's AdamW; tokens a second by `albert info --measure`; a run that is killed and resumed, which must end
+bit-identical with --deterministic; and pre-training of ALBERT-base for the time that is left, whose weights (float16),
+journal and scores are copied into OUTPUT/home. What a stage found is in
 OUTPUT/stages.json before the next one begins; a finished stage is not run again, one that failed is reported and run
 again by the same command.
 
 Estimated on an H200, in minutes, most of it torch.compile (never run on one): corpus and tests 2, the four comparisons
-with transformers 4 each, LAMB and inference 2, kill and resume 4, the run of small updates 2. That leaves 19 of 45 for
-ALBERT-base.
+with transformers 4 each, LAMB and throughput 2, kill and resume 4. That leaves 21 of 45 for ALBERT-base.
 """
 
 import json
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -27,14 +25,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from albert.cli.options import parse
-from albert.inference.engine import PackedModel
-from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
-from albert.model.config import PRESETS, AlbertConfig
-from albert.optim.optimizer import OptimizerRecipe, build_optimizer
+from albert.model.config import AlbertConfig
 from albert.optim.recipe import ScheduleRecipe
 from albert.pretraining.recipe import RECIPES, PretrainingRecipe
 from albert.pretraining.sampling import PretrainingSamples
@@ -48,8 +42,7 @@ from albert.training.state import TENSORS_NAME
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/pretraining/test_fixed_shape.py", "tests/model/test_packed_sequences.py",
          "tests/model/test_activation_memory.py")  # fmt: skip
-SAVING_MINUTES = 3.0
-"""Kept for evaluating, saving and copying at the end."""
+SAVING_MINUTES = 3.0  # kept for evaluating, saving and copying at the end
 TOY = AlbertConfig(embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
                    max_position_embeddings=64)  # fmt: skip
 BATCH_SIZES = {("albert-base", 128): 256, ("albert-base", 512): 64, ("albert-xxlarge", 128): 32}
@@ -58,10 +51,7 @@ BATCH_SIZES = {("albert-base", 128): 256, ("albert-base", 512): 64, ("albert-xxl
 
 @dataclass(frozen=True, kw_only=True)
 class Day:
-    """Measure all there is on a GPU, and pre-train for the time that is left.
-
-    Example: python benchmarks/gpu_day.py --data corpus --output gpu --minutes 45
-    """
+    """Measure all there is on a GPU, and pre-train for the time that is left."""
 
     data: Path
     """What `albert prepare` wrote."""
@@ -77,11 +67,6 @@ class Day:
     def device(self) -> torch.device:
         """Where to compute."""
         return pick_device("cpu" if self.toy else "cuda")
-
-    @property
-    def model(self) -> AlbertConfig:
-        """ALBERT-base, or the toy."""
-        return TOY if self.toy else PRESETS["albert-base"]
 
 
 def main(arguments: list[str]) -> int:
@@ -133,10 +118,16 @@ def tests(asked: Day, _: float) -> object:
     return call(asked, "tests", "-m", "pytest", "-q", "-rs", *TESTS, *only).splitlines()[-1]
 
 
+def table_of(asked: Day, name: str, script: str, *words: object) -> object:
+    """The rows of another benchmark."""
+    table = asked.output / f"{name}.csv"
+    call(asked, name, f"benchmarks/{script}.py", *words, "--output", table.resolve())
+    return table.read_text(encoding="utf-8").splitlines()
+
+
 def beside_transformers(preset: str, length: int, asked: Day, _: float) -> object:
-    """The row of pretraining_step.py."""
-    table = asked.output / f"pretraining-{preset}-{length}.csv"
-    words: list[object] = ["--data", asked.data.resolve(), "--lengths", length, "--output", table.resolve()]
+    """Pre-training steps."""
+    words: list[object] = ["--data", asked.data.resolve(), "--lengths", length]
     if asked.toy:
         words += ["--device", "cpu", "--fixed-shape", "True", "--compiler", "none", "--batch-size", 2, "--rounds", 1,
                   "--precisions", "fp32", "--systems", "sdpa", "--layers", 1, "--hidden-size", 64]  # fmt: skip
@@ -144,46 +135,19 @@ def beside_transformers(preset: str, length: int, asked: Day, _: float) -> objec
         words += ["--preset", preset, "--device", "cuda", "--batch-size", BATCH_SIZES.get((preset, length), 8),
                   "--rounds", 10, "--precisions", "bf16",
                   "--systems", "compiled", "sdpa", "eager", "cuda-graphs"]  # fmt: skip
-    call(asked, table.stem, "benchmarks/pretraining_step.py", *words)
-    return table.read_text(encoding="utf-8").splitlines()
+    return table_of(asked, f"pretraining-{preset}-{length}", "pretraining_step", *words)
 
 
 def lamb(asked: Day, _: float) -> object:
-    """Milliseconds of an update of all parameters, by LAMB and by torch's fused AdamW."""
-    found = {}
-    for name in ("toy",) if asked.toy else ("albert-base", "albert-xxlarge"):
-        model = AlbertForPreTraining(TOY if asked.toy else PRESETS[name]).to(asked.device)
-        for kind in ("lamb", "adamw"):
-            optimizer = build_optimizer(OptimizerRecipe(kind=kind), model)
-            for parameter in model.parameters():
-                parameter.grad = torch.full_like(parameter, 1e-3)
-            found[f"{name}, {kind}"] = 1000 * median_seconds(optimizer.step, asked.device)
-    return found
+    """An update of all parameters, by LAMB and by torch's fused AdamW."""
+    models = ("albert-base",) if asked.toy else ("albert-base", "albert-xxlarge")
+    return table_of(asked, "lamb", "lamb_step", "--models", *models, "--device", asked.device.type)
 
 
-def inference(asked: Day, _: float) -> object:
-    """Tokens a second of a classifier's answers, by length."""
-    found = {}
-    for precision in ("fp32",) if asked.toy else ("bf16", "fp32"):
-        model = PackedModel(AlbertForSequenceClassification(asked.model, 2), asked.device, precision=precision)
-        for length in (16, 64) if asked.toy else (32, 128, 512):
-            ids = [np.full(length, 7) for _ in range(max(1, (1 << (9 if asked.toy else 17)) // length))]
-            types = [np.zeros(length, dtype=np.int64)] * len(ids)
-            seconds = median_seconds(partial(model.rows, ids, types), asked.device)
-            found[f"{precision}, length {length}"] = length * len(ids) / seconds
-    return found
-
-
-def median_seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Of seven calls after three."""
-    taken = []
-    for _ in range(10):
-        started = time.perf_counter()
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken[3:])
+def throughput(asked: Day, _: float) -> object:
+    """Tokens a second of inference and training, as users ask for them."""
+    model = "models/tiny" if asked.toy else "albert-base"
+    return call(asked, "throughput", "-m", "albert", "info", model, "--measure").splitlines()
 
 
 def recipe_of(asked: Day, steps: int, **changes: object) -> PretrainingRecipe:
@@ -226,19 +190,6 @@ def kill_and_resume(asked: Day, _: float) -> object:
     return sums
 
 
-def stability(asked: Day, left: float) -> object:
-    """Many small updates: whether losses are finite and fall, and memory stays as it is."""
-    steps = 30 if asked.toy else 1500
-    run, small = asked.output / "stability", {} if asked.toy else {"batch_size": 32, "micro_batch_size": 32}
-    recipe = recipe_of(asked, steps, log_every=max(1, steps // 30), evaluate_every=steps, **small)
-    call(asked, "stability", *pretrain(asked, "stability", recipe, run), minutes=max(2.0, min(8.0, left)))
-    lines = [line for line in read_journal(run / "journal.jsonl") if line["event"] == "train"]
-    losses, memory = [line["loss"] for line in lines], [line["peak_memory_bytes"] for line in lines]
-    assert all(np.isfinite(losses)) and (asked.toy or losses[-1] < losses[0]), losses
-    return {"first loss": losses[0], "last loss": losses[-1], "memory, second line": memory[1], "memory": memory[-1],
-            "tokens a second": [round(line["tokens_per_second"]) for line in lines]}  # fmt: skip
-
-
 def base(asked: Day, left: float) -> object:
     """ALBERT-base on the whole corpus for the time that is left; weights, journal and scores go to OUTPUT/home."""
     minutes = 0.05 if asked.toy else left - SAVING_MINUTES
@@ -265,9 +216,8 @@ STAGES: dict[str, Callable[[Day, float], object]] = {
     "xxlarge-512": partial(beside_transformers, "albert-xxlarge", 512),
     "xxlarge-128": partial(beside_transformers, "albert-xxlarge", 128),
     "lamb": lamb,
-    "inference": inference,
+    "throughput": throughput,
     "kill and resume": kill_and_resume,
-    "stability": stability,
     "base": base,
 }
 

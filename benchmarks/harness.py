@@ -14,7 +14,6 @@ import gc
 import inspect
 import multiprocessing
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,8 +52,8 @@ def script(
     measure: Callable[[Any], Iterable[Row]],
     same: Sequence[str] = (),
     table: str = "output",
-) -> Callable[[Sequence[str]], None]:
-    """The `main` of a benchmark, which takes the words of a command line.
+) -> Callable[..., None]:
+    """The `main` of a benchmark, which takes the words of a command line, by default those of this process.
 
     Args:
         options: a dataclass.
@@ -63,8 +63,8 @@ def script(
         table: the option that names the CSV.
     """
 
-    def main(arguments: Sequence[str]) -> None:
-        asked = parse(options, arguments, Path(inspect.getfile(measure)).name)
+    def main(arguments: Sequence[str] | None = None) -> None:
+        asked = parse(options, sys.argv[1:] if arguments is None else arguments, Path(inspect.getfile(measure)).name)
         rows = []
         for row in measure(asked):
             rows.append(row)
@@ -150,23 +150,17 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 def circumstances() -> dict[str, str]:
     """The day, the checkout's commit ("unknown" outside of one), and processor or GPU with threads and torch."""
-    machine = describe_machine()
+    machine, asked = describe_machine(), ["git", "rev-parse", "--short", "HEAD"]
+    try:
+        commit = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        commit = ""
     place = machine.get("gpu", machine["processor"])
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "commit": commit_of(Path(__file__).parent),
+        "commit": commit.strip() or "unknown",
         "machine": f"{place}, {machine['threads']} threads, torch {machine['torch']}",
     }
-
-
-def commit_of(checkout: Path) -> str:
-    """The short hash of a checkout, or "unknown"."""
-    asked = ["git", "rev-parse", "--short", "HEAD"]
-    try:
-        done = subprocess.run(asked, cwd=checkout, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return "unknown"
-    return done.stdout.strip() or "unknown"
 
 
 def _named(columns: Sequence[str], row: Row) -> dict[str, Any]:
@@ -195,7 +189,7 @@ def take_turns(
     with progress("Measuring", (rounds + warm_up) * len(systems), "runs") as bar:
         for number in range(rounds + warm_up):
             arguments = () if given is None else (given(number),)
-            for name in in_turn(list(systems), number):
+            for name in systems if number % 2 else reversed(systems):
                 result = systems[name](*arguments)
                 if number >= warm_up:
                     found[name].append(result)
@@ -203,26 +197,15 @@ def take_turns(
     return found
 
 
-def interleave(
-    systems: Mapping[Name, Callable[..., object]], rounds: int, given: Callable[[int], Any] | None = None,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[Name, list[float]]:  # fmt: skip
+def interleave(systems: Mapping[Name, Callable[[], object]], rounds: int) -> dict[Name, list[float]]:
     """Seconds of each system in each round, see `take_turns`."""
 
-    def timed(run: Callable[..., object]) -> Callable[..., float]:
-        def seconds(*arguments: Any) -> float:
-            started = clock()
-            run(*arguments)
-            return clock() - started
+    def seconds(run: Callable[[], object]) -> float:
+        started = time.perf_counter()
+        run()
+        return time.perf_counter() - started
 
-        return seconds
-
-    return take_turns({name: timed(run) for name, run in systems.items()}, rounds, given)
-
-
-def in_turn(names: Sequence[Name], number: int) -> list[Name]:
-    """The names in the order of round `number`: there, and back in the next."""
-    return list(names) if number % 2 else list(reversed(names))
+    return take_turns({name: partial(seconds, run) for name, run in systems.items()}, rounds)
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
@@ -276,16 +259,6 @@ def peak_bytes() -> int:
 def _kibibytes(name: str) -> int:
     lines = (PROCESS / "status").read_text(encoding="ascii", errors="replace").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
-
-
-def resident_bytes(process: int) -> int:
-    """Resident memory of a process and all below it; what they share is counted for each."""
-    try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        below = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except OSError:  # it has just ended
-        return 0
-    return pages * resource.getpagesize() + sum(resident_bytes(int(child)) for child in below)
 
 
 def each_in_a_process(measure: Callable[[Argument], Result], cases: Sequence[Argument]) -> list[Result]:

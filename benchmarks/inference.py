@@ -16,14 +16,10 @@ of the states relative to ours in fp32, of random weights. `peak_mb` is the memo
 system, libraries included; `start_seconds` the time from no process to the first answer.
 """
 
-import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
-
-# isort: split
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,13 +47,11 @@ Batch = Sequence[np.ndarray]
 Run = Callable[[Batch], list[np.ndarray]]
 """A batch to the last layer's states of each sequence, [length, H]."""
 CPU = torch.device("cpu")
-SPREAD = 0.05
-"""Standard deviation of random matrices: large enough that attention is not uniform."""
+SPREAD = 0.05  # standard deviation of random matrices: large enough that attention is not uniform
 OURS = ("albert fp32", "albert bf16", "albert int8")
 TRANSFORMERS = tuple(f"transformers {way} {precision}" for way in ("eager", "sdpa") for precision in ("fp32", "bf16"))
 COMPILED = ("transformers compiled fp32", "transformers compiled bf16")
 RUNTIMES = ("onnxruntime fp32", "onnxruntime int8", "openvino fp32", "openvino bf16", "openvino int8")
-CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 COLUMNS = (
     "model", "load", "system", "busy", "clock", "rounds", "milliseconds", "least", "most", "sequences_per_second",
     "tokens_per_second", "times_ours", "matmul_share", "relative_error", "peak_mb", "start_seconds",
@@ -82,10 +76,7 @@ Load = Literal["mixed", "sorted", "fixed", "single-32", "single-128"]
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark(ModelSize):
-    """Compare encoders on a CPU.
-
-    Example: python benchmarks/inference.py --hidden-size 64 --layers 2 --rounds 2 --no-memory
-    """
+    """Compare encoders on a CPU."""
 
     model: Path | None = None
     """A model directory; None: random weights, N(0, 0.05), of the sizes below."""
@@ -97,8 +88,6 @@ class Benchmark(ModelSize):
     """Also transformers compiled by torch, anew for each load's shapes; needs a C++ compiler and minutes."""
     rounds: int = 5
     """Of all systems in turns, after one that warms up."""
-    clock: Literal["wall", "cpu"] = "wall"
-    """cpu: what the processor spends on it, for one thread (OMP_NUM_THREADS=1) of a machine that others use too."""
     busy: bool = False
     """While another process computes all the time on one of the cores."""
     memory: bool = True
@@ -130,12 +119,12 @@ def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
             errors = _errors(systems, batches)
             runs = {name: partial(_answer, run, batches) for name, run in systems.items()}
             with harness.spinning_process() if asked.busy else nullcontext():
-                found = harness.interleave(runs, asked.rounds, clock=CLOCKS[asked.clock])
+                found = harness.interleave(runs, asked.rounds)
             for row in _rows(config, batches, found):
                 name = row["system"]
                 yield {
                     "model": asked.model.name if asked.model else f"H{asked.hidden_size} L{asked.layers} random",
-                    "load": load, "busy": "one core taken" if asked.busy else "", "clock": asked.clock,
+                    "load": load, "busy": "one core taken" if asked.busy else "", "clock": "wall",
                     "rounds": asked.rounds, **row, **errors.get(name, {}), **in_processes.get(name, {}),
                 }  # fmt: skip
 
@@ -362,4 +351,4 @@ def _quantize_with_nncf(folder: Path, examples: Batch) -> None:
 main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -9,18 +9,16 @@ rounds; 28 bytes are what AdamW moves, whose fused step stands here for referenc
 the same memory for all. Peers that are not installed are named and left out.
 """
 
-import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
-
-# isort: split
 import importlib
 import importlib.util
 import statistics
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import harness
 import torch
@@ -30,49 +28,55 @@ from torch.optim import AdamW, Optimizer
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import PRESETS
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer, parameter_groups
+from albert.runtime.devices import pick_device
 
 OURS, BOUND, ADAMW_BOUND = "albert", "copy 40", "copy 28"
 LEARNING_RATE = 1e-6
-LARGEST_COPY = 1 << 26
-"""Numbers in a copy: far more than any cache holds; longer copies are several."""
+LARGEST_COPY = 1 << 26  # numbers in a copy: far more than any cache holds; longer copies are several
 COLUMNS = ("model", "parameters", "system", "milliseconds", "lowest",
            "highest", "times_copy_40", "times_copy_28", "times_albert")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Compare steps of LAMB.
-
-    Example: python benchmarks/lamb_step.py --models albert-base --rounds 31
-    """
+    """Compare steps of LAMB."""
 
     models: tuple[str, ...] = ("albert-base", "albert-xxlarge")
     """Presets whose tensors take the step."""
     rounds: int = 15
     """Steps of each system, taken in turns."""
+    device: Literal["auto", "cpu", "cuda"] = "cpu"
     output: Path = Path("results/benchmark-lamb-step.csv")
 
 
 def measure(asked: Benchmark) -> Iterator[list[object]]:
     """A row for each system, the fastest first."""
+    device = pick_device(asked.device)
+
+    def finished(step: Callable[[], object]) -> None:
+        step()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
     for name, config in zip(asked.models, harness.chosen("--models", asked.models, PRESETS), strict=True):
         torch.manual_seed(0)
-        model = AlbertForPreTraining(config)
+        model = AlbertForPreTraining(config).to(device)
         for parameter in model.parameters():
             parameter.grad = torch.randn_like(parameter).mul_(1e-3)
         size = sum(parameter.numel() for parameter in model.parameters())
         optimizers = dict(_with_shared_moments(_optimizers(model)))
-        steps: dict[str, Callable[[], object]] = {BOUND: _copy(5 * size), ADAMW_BOUND: _copy(28 * size // 8)}
+        steps = {BOUND: _copy(40 * size, device), ADAMW_BOUND: _copy(28 * size, device)}
         steps |= {system: optimizer.step for system, optimizer in optimizers.items()}
-        found = harness.interleave(steps, asked.rounds)
+        found = harness.interleave({system: partial(finished, step) for system, step in steps.items()}, asked.rounds)
         for system, times in sorted(found.items(), key=lambda item: statistics.median(item[1])):
             ratios = [f"{harness.ratio(times, found[other]):.2f}" for other in (BOUND, ADAMW_BOUND, OURS)]
             yield [name, size, system, *harness.spread([1000 * each for each in times], ".1f"), *ratios]
 
 
-def _copy(numbers: int) -> Callable[[], None]:
-    """A copy of so many numbers of four bytes, which are read and written."""
-    source, target = torch.ones(min(numbers, LARGEST_COPY)), torch.empty(min(numbers, LARGEST_COPY))
+def _copy(bytes_moved: int, device: torch.device) -> Callable[[], object]:
+    """Copies that read half of the bytes and write the other half."""
+    numbers = bytes_moved // 8
+    source, target = torch.ones((2, min(numbers, LARGEST_COPY)), device=device)
 
     def copy() -> None:
         for begin in range(0, numbers, LARGEST_COPY):
@@ -130,4 +134,4 @@ def _with_shared_moments(optimizers: Iterator[tuple[str, Optimizer]]) -> Iterato
 main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

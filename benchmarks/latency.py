@@ -7,14 +7,10 @@ threads. Systems take turns; percentiles are over the answers of all rounds. The
 models fewer threads than there are cores.
 """
 
-import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
-
-# isort: split
 import asyncio
 import multiprocessing
 import os
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -40,10 +36,7 @@ COLUMNS = ("model", "system", "threads", "clients", "answers", "texts_per_second
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """Measure latencies under load.
-
-    Example: python benchmarks/latency.py --seconds 20 --rounds 3 --threads 1
-    """
+    """Measure latencies under load."""
 
     model: Path | None = None
     """A classifier's directory; without one, random weights of the preset with a vocabulary of the sample."""
@@ -186,4 +179,4 @@ def _by_onnxruntime(model: Path, file: Path, threads: int) -> Classify:
 main = harness.script(Latency, COLUMNS, measure)
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -9,11 +9,11 @@ Beside each stands what the same judge gets on text that was never cut to a leng
 many points it is above that, or above the more frequent answer. Masks have no say: the judge sees what was under them.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import harness
 import numpy as np
@@ -40,22 +40,15 @@ COLUMNS = (
     "above",
 )  # fmt: skip
 
-EDGE = 3
-"""Tokens seen at each end of a segment."""
-BINS = 20
-"""A length is seen as a number and as one of so many classes."""
-STRENGTHS = (0.001, 0.01, 0.1)
-"""Of the regularisation, inverse."""
-RAREST = 20
-"""A token is told from other rare ones where it stands at one end of a segment this often."""
+EDGE = 3  # tokens seen at each end of a segment
+BINS = 20  # a length is seen as a number and as one of so many classes
+STRENGTHS = (0.001, 0.01, 0.1)  # of the regularisation, inverse
+RAREST = 20  # a token is told from other rare ones where it stands at one end of a segment this often
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Ask a judge of surfaces for the order of segments.
-
-    Example: python benchmarks/order_probe.py --data corpus --samples 200000
-    """
+    """Ask a judge of surfaces for the order of segments."""
 
     data: Path
     """What `albert prepare` wrote."""
@@ -72,31 +65,28 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of segments as the judge sees them."""
+    """Pairs of segments as the judge sees them.
+
+    `edges` are the first and last tokens of the first segment, then of the second, -1 beyond its end (int64 [pairs,
+    4·EDGE]); `lengths` in tokens (int64 [pairs, 2]); `cut` says whether the first segment begins and ends inside a
+    sentence, then the second (bool [pairs, 4]); `labels` are int64 [pairs].
+    """
 
     edges: np.ndarray
-    """int64 [pairs, 4·EDGE]: the first and last tokens of the first segment, then of the second; -1 beyond its end."""
     lengths: np.ndarray
-    """int64 [pairs, 2], tokens."""
     cut: np.ndarray
-    """bool [pairs, 4]: whether the first segment begins and ends inside a sentence, then the second."""
     labels: np.ndarray
-    """int64 [pairs]."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the judge found."""
+class Verdict(NamedTuple):
+    """The judge's accuracy on pairs it was not trained on, that of the more frequent label, and how many pairs."""
 
     accuracy: float
-    """On pairs it was not trained on."""
     majority: float
-    """The accuracy of the more frequent label there."""
     pairs: int
-    """How many those were."""
 
     @property
     def deviation(self) -> float:
@@ -241,4 +231,4 @@ def _like(pairs: Pairs, corpus: TokenCorpus, seed: int) -> Pairs:
 main = harness.script(Benchmark, COLUMNS, measure, same=COLUMNS[:4])
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -11,11 +11,9 @@ from albert.experiments.curves import COLORS, MARKERS, bare, save_figure
 
 def draw(picture: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], xlabel: str, ylabel: str,
          **axes: Any) -> None:  # fmt: skip
-    """A PNG of curves: panel -> curve -> points. A curve has the same colour in every panel; a comma ends the name that
-    the colour is of, and what stands behind it is drawn with dashes.
+    """A PNG of curves: panel -> curve -> points; `axes` is what matplotlib sets of every panel, `xscale="log"` say.
 
-    Args:
-        axes: what matplotlib sets of every panel, `xscale="log"` say.
+    A curve "NAME" or "NAME, CASE" has the colour of its name in every panel; the second case of a name has dashes.
     """
     figure = Figure(figsize=(4 * len(panels), 3.4), layout="constrained")
     names = list(dict.fromkeys(curve.split(",")[0] for curves in panels.values() for curve in curves))

@@ -16,11 +16,7 @@ On a GPU, or with --fixed-shape True, ours is the path of `albert pretrain` on a
 compiled. transformers then pads all batches to one length, too, and batches lie on the device before the clock starts.
 """
 
-import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
-
-# isort: split
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,8 +48,7 @@ from albert.runtime.errors import UsageError
 from albert.text.shards import TokenCorpus
 from albert.training.update import Sums
 
-SLOTS = 4096
-"""Tokens that a batch would have without short sequences."""
+SLOTS = 4096  # tokens that a batch would have without short sequences
 MEMORY_STEPS = 3
 OURS, GRAPHS, GATHERED = "albert", "cuda-graphs", "gathered"
 PADDED = ("sdpa", "eager", "compiled")
@@ -68,10 +63,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark(ModelSize):
-    """Compare pre-training steps.
-
-    Example: python benchmarks/pretraining_step.py --data corpus --hidden-size 256 --layers 4
-    """
+    """Compare pre-training steps."""
 
     data: Path
     """What `albert prepare` wrote; the model has its vocabulary."""
@@ -244,7 +236,9 @@ def build(name: str, case: Case) -> System:
 
     def prepare(number: int) -> Sequence[Any]:
         batch = case.batch(number)
-        return [_on_device(padded(batch, length), case.device) if case.is_fixed else batch]
+        if case.is_fixed:
+            return [{name: rows.to(case.device) for name, rows in padded(batch, length).items()}]
+        return [batch]
 
     def loss(given: Any) -> Tensor:
         rows = given if case.is_fixed else padded(given, length)
@@ -278,10 +272,6 @@ def _gathered_loss(model: TheirModel, rows: dict[str, Tensor]) -> Tensor:
     return tokens + functional.cross_entropy(model.sop_classifier(pooled), orders)
 
 
-def _on_device(rows: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    return {name: some.to(device) for name, some in rows.items()}
-
-
 def padded(samples: Sequence[Sample], length: int | None) -> dict[str, Tensor]:
     """Samples as transformers takes them, one row each; None: as long as the longest."""
     names = ("input_ids", "token_type_ids", "attention_mask", "labels")
@@ -301,4 +291,4 @@ def padded(samples: Sequence[Sample], length: int | None) -> dict[str, Tensor]:
 main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

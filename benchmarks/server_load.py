@@ -10,14 +10,10 @@ there are cores; where others use it too, read the share of processor time, in w
 included.
 """
 
-import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
-
-# isort: split
 import asyncio
 import os
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +24,6 @@ from typing import Any, Literal
 import harness
 import numpy as np
 import torch
-from harness import resident_bytes
 from http_client import Connection, Texts, random_classifier
 
 from albert.inference.predictor import Predictor
@@ -39,16 +34,12 @@ COLUMNS = (
     "unloaded_p50_ms", "accepted_p99_ms", "refused_p99_ms", "rss_growth_mb", "recovered_s", "exit_code",
 )  # fmt: skip
 CLOSE = 1e-5
-AT_ONCE = 200
-"""Connections of the client."""
+AT_ONCE = 200  # connections of the client
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """Overload a server.
-
-    Example: python benchmarks/server_load.py --preset albert-base --seconds 60 --rounds 3 --threads 1
-    """
+    """Overload a server."""
 
     model: Path | None = None
     """A classifier's directory; without one, random weights of the preset with a vocabulary of the sample."""
@@ -75,12 +66,9 @@ class Round:
     accepted_seconds: list[float] = field(default_factory=list)
     refused_seconds: list[float] = field(default_factory=list)
     others: int = 0
-    elapsed: float = 0.0
-    """Seconds from the first request to the last answer."""
-    offered: int = 0
-    """Texts."""
-    processor_seconds: float = 0.0
-    """Of the server."""
+    elapsed: float = 0.0  # seconds from the first request to the last answer
+    offered: int = 0  # texts
+    processor_seconds: float = 0.0  # of the server
     growth: int = 0
     recovered: float = 0.0
 
@@ -164,13 +152,13 @@ async def _overload(asked: Load, pid: int, port: int, texts: Texts, rate: float,
     early: int | None = None
     while (now := time.perf_counter() - started) < asked.seconds:
         if early is None and now > 0.2 * asked.seconds:
-            early = resident_bytes(pid)
+            early = _resident_bytes(pid)
         while sent * asked.texts < now * rate and not free.empty():
             requests.add(task := asyncio.create_task(one(free.get_nowait(), texts.some(asked.texts))))
             task.add_done_callback(requests.discard)
             sent += 1
         await asyncio.sleep(0.002)
-    found.offered, found.growth = sent * asked.texts, resident_bytes(pid) - (early or 0)
+    found.offered, found.growth = sent * asked.texts, _resident_bytes(pid) - (early or 0)
     ended = time.perf_counter()
     while statistics.median(await _latencies(port, texts, 5)) > 1.1 * normal and time.perf_counter() - ended < 60:
         pass
@@ -196,6 +184,10 @@ async def _latencies(port: int, texts: Texts, count: int) -> list[float]:
     return seconds
 
 
+def _resident_bytes(pid: int) -> int:
+    return os.sysconf("SC_PAGE_SIZE") * int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+
+
 def _milliseconds(seconds: Sequence[float], share: int) -> str:
     return f"{1000 * np.percentile(seconds, share):.1f}" if seconds else ""
 
@@ -209,4 +201,4 @@ def _processor_seconds(pid: int) -> float:
 main = harness.script(Load, COLUMNS, measure)
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -38,8 +38,7 @@ COLUMNS = (
     "seed", "metric", "score", "constant", "processor_seconds",
 )  # fmt: skip
 WHAT = ("table", "model", "how", "learning_rate", "batch_size", "updates", "seed")
-LENGTHS = {"max_length": 128, "question_length": 64}
-"""None of the tables has longer texts, but for a few rows."""
+LENGTHS = {"max_length": 128, "question_length": 64}  # none of the tables has longer texts, but for a few rows
 SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -54,10 +53,7 @@ class SmallTable(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Small:
-    """Learn small tables with a grid of rates and updates, or with the defaults.
-
-    Example: python benchmarks/small_tables.py --tables sst2-300 --grid default
-    """
+    """Learn small tables with a grid of rates and updates, or with the defaults."""
 
     model: str = "models/tiny"
     data: Path = Path("../shared/data")
@@ -270,4 +266,4 @@ TABLES = {
 main = harness.script(Small, COLUMNS, measure, same=WHAT, table="results")
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

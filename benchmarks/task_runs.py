@@ -10,7 +10,6 @@ median, lowest and highest of the seeds by the task's first score, with the cons
 (classical_baselines.py) beside.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,10 +61,7 @@ GRID = {
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Fine-tune on the tasks of the grid.
-
-    Example: python benchmarks/task_runs.py --model runs/small --data data/glue --output runs/tasks --tasks sst-2 cola
-    """
+    """Fine-tune on the tasks of the grid."""
 
     model: str
     """The pre-trained model: a directory, a run, or a Hub id."""
@@ -79,12 +75,8 @@ class Runs:
     inits: tuple[Init, ...] = ("pretrained", "random")
     """random: the same architecture without its weights, as a control."""
     seeds: int = 3
-    max_train_examples: int | None = None
-    """Most training rows of every task, in place of the grid's."""
     steps: int | None = None
     """Updates of every run, in place of the grid's epochs."""
-    learning_rate: float | None = None
-    """In place of the grid's."""
     max_length: int | None = None
     """Most tokens, in place of the grid's."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -101,28 +93,26 @@ def measure(asked: Runs) -> Iterator[dict[str, object]]:
     """A row for each task and start, all seeds of which are run, or found to be finished."""
     most_positions = read_config(find_model(asked.model))[0].max_position_embeddings
     for name, cell in zip(asked.tasks, harness.chosen("--tasks", asked.tasks, GRID), strict=True):
-        changes = ("max_train_examples", "learning_rate", "max_length")
-        cell = replace(cell, **{each: value for each in changes if (value := getattr(asked, each)) is not None})
         found = find_files(name, asked.data, asked.files)
         published = found.task.recipe
         recipe = replace(
             published, learning_rate=cell.learning_rate, epochs=None if asked.steps else cell.epochs, steps=asked.steps,
-            examples=None, max_length=min(cell.max_length, published.max_length, most_positions),
+            examples=None, max_length=min(asked.max_length or cell.max_length, published.max_length, most_positions),
         )  # fmt: skip
         train = len(found.examples("train"))
         examples = min(train, cell.max_train_examples or train)
         print(f"{name}: {examples:,} training rows, {recipe.total_steps(examples):,} steps of {recipe.batch_size}, "
               f"{len(found.dev.rows):,} to answer; {asked.seeds * len(asked.inits)} runs", flush=True)  # fmt: skip
         for init in () if asked.plan else asked.inits:
-            yield _row(found, recipe, cell, examples, init, asked)
+            yield _row(found, recipe, examples, init, asked)
 
 
-def _row(found: FoundTask, recipe: TaskRecipe, cell: Cell, examples: int, init: Init, asked: Runs) -> dict[str, object]:
+def _row(found: FoundTask, recipe: TaskRecipe, examples: int, init: Init, asked: Runs) -> dict[str, object]:
     task = found.task
     encoder = PretrainedEncoder(asked.model)
     start = encoder if init == "pretrained" else random_encoder_like(encoder)
     settings = FinetuningSettings(
-        max_train_examples=cell.max_train_examples, device=asked.device, precision=asked.precision
+        max_train_examples=GRID[task.name].max_train_examples, device=asked.device, precision=asked.precision
     )
     known = {"task": task.name, "init": init, "model": "/".join(Path(asked.model).parts[-2:])}
     known |= {"learning_rate": f"{recipe.learning_rate:g}", "train_examples": examples}
@@ -165,4 +155,4 @@ def _classical(table: Path, task: str, result: SeedsResult) -> str:
 main = harness.script(Runs, COLUMNS, measure, same=WHAT, table="table")
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -17,7 +17,6 @@ import os
 import random
 import re
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,10 +49,7 @@ Batch = list[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Compare the speed of tokenizers.
-
-    Example: python benchmarks/tokenizer_speed.py --data corpus/ --tokenizer spiece.model
-    """
+    """Compare the speed of tokenizers."""
 
     data: tuple[Path, ...]
     """Text as `albert prepare` reads it; documents are drawn from all of it."""
@@ -190,4 +186,4 @@ def _megabytes(batches: Sequence[Batch]) -> float:
 main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -5,21 +5,16 @@
 Each case runs in a process of its own: it imports everything, takes steps of the smallest model (libraries, threads),
 and then two steps of two micro-batches each; measured is how much the resident set grew at the most. The C library
 keeps freed memory to itself by default, for reuse that may never come; so that only what is in use is resident, blocks
-of 64 kB and more are mapped and unmapped one by one (MALLOC_MMAP_THRESHOLD_=65536). --allocator default measures
-without that, as a run has it.
+of 64 kB and more are mapped and unmapped one by one (MALLOC_MMAP_THRESHOLD_=65536).
 """
 
-import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
-
-# isort: split
 import itertools
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import harness
 import torch
@@ -43,10 +38,7 @@ COLUMNS = ("model", "length", "batch_size", "precision", "activation_checkpointi
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Compare predicted and measured memory.
-
-    Example: python benchmarks/training_memory.py --models albert-base --lengths 512 --tokens 2048
-    """
+    """Compare predicted and measured memory."""
 
     models: tuple[str, ...] = ("small", "albert-base", "bert-base")
     """Presets, or small, the model of the recipe of that name."""
@@ -54,7 +46,6 @@ class Benchmark:
     tokens: int = 2048
     """Of a micro-batch: as many sequences as that makes."""
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
-    allocator: Literal["exact", "default"] = "exact"
     output: Path = Path("results/benchmark-training-memory.csv")
 
 
@@ -70,8 +61,7 @@ class Case(NamedTuple):
 
 def measure(asked: Benchmark) -> Iterator[list[object]]:
     """A row for each case."""
-    if asked.allocator == "exact":
-        os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
     grid = itertools.product(asked.models, asked.lengths, asked.precisions, (False, True))
     cases = [Case(model, length, max(1, asked.tokens // length), *rest) for model, length, *rest in grid]
     for case, measured in zip(cases, harness.each_in_a_process(growth, cases), strict=True):
@@ -80,7 +70,7 @@ def measure(asked: Benchmark) -> Iterator[list[object]]:
             activation_checkpointing=case.activation_checkpointing,
         ).peak  # fmt: skip
         figures = [f"{number / 1e6:.1f}" for number in (predicted, measured)]
-        yield [*case, asked.allocator, *figures, f"{100 * (predicted / measured - 1):+.1f}"]
+        yield [*case, "exact", *figures, f"{100 * (predicted / measured - 1):+.1f}"]
 
 
 def growth(case: Case) -> int:
@@ -103,4 +93,4 @@ def _train(config: AlbertConfig, case: Case) -> None:
 main = harness.script(Benchmark, COLUMNS, measure, same=COLUMNS[:6])
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -11,12 +11,8 @@ system, with how many times slower it is than on the quiet machine, and draws th
 The machine must have nothing else to do. Measured is elapsed time: waiting for a core is what this is about.
 """
 
-import albert  # noqa: F401 (before torch, which reads how its threads wait when it is loaded)
-
-# isort: split
 import statistics
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -28,32 +24,28 @@ from pictures import draw
 from torch import nn
 
 from albert.checkpoints.model_directory import open_model
+from albert.experiments.sizes import random_batch
 from albert.finetuning.data import TaskBatches
 from albert.finetuning.objective import task_loss
 from albert.inference.engine import PackedModel
 from albert.model.albert import AlbertForPreTraining
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import OptimizerRecipe
-from albert.pretraining.batches import PretrainingBatches, pretraining_objective
+from albert.pretraining.batches import pretraining_objective
 from albert.pretraining.recipe import PAPER_BASE
-from albert.pretraining.sampling import Sample, Samples
 from albert.runtime.devices import default_precision
 from albert.runtime.environment import Precision, Ranks
 from albert.tasks.examples import Sequences
-from albert.training.update import BatchSource, Objective, update
+from albert.training.update import Batch, Objective, update
 
 CPU = torch.device("cpu")
 COLUMNS = ("case", "precision", "load", "system", "number", "rounds", "tokens_per_second", "slower_than_quiet")
-System = tuple[str, int]
-"""Workers or threads, and how many."""
+System = tuple[str, int]  # workers or threads, and how many
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Measure workers.
-
-    Example: python benchmarks/workers.py --rounds 9
-    """
+    """Measure workers."""
 
     model: Path = Path("models/tiny")
     """What is fine-tuned and answers."""
@@ -105,34 +97,15 @@ def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
 # What is measured.
 
 
-class _RandomSamples:
-    """The same random sequences in every batch, of which the usual share is to be predicted."""
-
-    def __init__(self, vocabulary: int, sequences: int, length: int) -> None:
-        draws, made = np.random.default_rng(0), []
-        for _ in range(sequences):
-            ids = draws.integers(5, vocabulary, length)
-            masked = np.sort(draws.permutation(length)[: round(0.15 * length)])
-            made.append(Sample(ids, np.zeros(length, np.int64), masked, ids[masked], int(draws.integers(2))))
-        self._samples, self.per_epoch, self.preferred_batch = Samples.joined(made), sequences, sequences
-
-    def batch(self, numbers: np.ndarray) -> Samples:
-        return self._samples
-
-    def lengths(self, numbers: np.ndarray) -> np.ndarray:
-        return self._samples.lengths
-
-
 def _pretraining(width: int, precision: Precision, numbers: list[int]) -> Case:
     config = replace(
         PAPER_BASE.model, hidden_size=width, num_hidden_layers=4, num_attention_heads=width // 64,
         intermediate_size=4 * width,
     )  # fmt: skip
     length = width // 2
-    samples = _RandomSamples(config.vocab_size, 32, length)
 
-    def batches(workers: int) -> BatchSource:
-        return PretrainingBatches(samples, 32, 32, workers=workers)
+    def batches(workers: int) -> Sequence[Batch]:
+        return [random_batch(config, length, len(range(part, 32, workers))) for part in range(workers)]
 
     model, optimizer = AlbertForPreTraining(config), PAPER_BASE.optimizer
     systems = _updates(model, optimizer, batches, pretraining_objective, precision, numbers)
@@ -146,8 +119,8 @@ def _finetuning(directory: Path, numbers: list[int]) -> Case:
     sequences = Sequences(draws.integers(5, 8000, starts[-1]).astype(np.int32), starts, lengths.astype(np.int32))
     targets = draws.integers(0, 2, 32)
 
-    def batches(workers: int) -> BatchSource:
-        return TaskBatches(sequences, targets, "choice", 32, 0, 8192, workers=workers)
+    def batches(workers: int) -> Sequence[Batch]:
+        return TaskBatches(sequences, targets, "choice", 32, 0, 8192, workers=workers).micro_batches(0, 0, 1)
 
     model = open_model(directory, "classification", num_labels=2, new_head=True).model
     optimizer = OptimizerRecipe(kind="adamw", learning_rate=2e-5)
@@ -158,7 +131,7 @@ def _finetuning(directory: Path, numbers: list[int]) -> Case:
 def _updates(
     model: nn.Module,
     recipe: OptimizerRecipe,
-    batches: Callable[[int], BatchSource],
+    batches: Callable[[int], Sequence[Batch]],
     objective: Objective,
     precision: Precision,
     numbers: list[int],
@@ -169,7 +142,7 @@ def _updates(
 
     def system(way: str, number: int) -> Callable[[], object]:
         workers = number if way == "workers" else 1
-        made = batches(workers).micro_batches(0, 0, 1)
+        made = batches(workers)
 
         def run() -> None:
             torch.set_num_threads(number)
@@ -203,4 +176,4 @@ def _inference(directory: Path, precision: Precision, numbers: list[int]) -> Cas
 main = harness.script(Benchmark, COLUMNS, measure)
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

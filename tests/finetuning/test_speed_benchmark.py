@@ -36,7 +36,7 @@ def cases(benchmark, config, tokenizer, tokenizer_directory, tmp_path, monkeypat
     ):
         torch.manual_seed(0)
         save_model_directory(tmp_path / name, model, tokenizer_directory)
-        made.append((data, benchmark.Setting(tmp_path / name, 2, "fp32", "cpu")))
+        made.append((data, benchmark.Setting(tmp_path / name, 2, "fp32")))
     return made
 
 

@@ -27,15 +27,14 @@ def test_stages_are_done_once_and_failed_ones_again(day, tiny_corpus, tmp_path, 
 
     monkeypatch.setitem(day.STAGES, "breaking", breaking)
     words = ["--toy", "--data", str(tiny_corpus), "--output", str(tmp_path / "day")]
-    words += ["--stages", "corpus", "lamb", "inference", "breaking"]
+    words += ["--stages", "corpus", "breaking"]
     assert day.main(words) == 1
     first = json.loads((tmp_path / "day" / "stages.json").read_text())["stages"]
-    assert [name for name, stage in first.items() if stage["done"]] == ["corpus", "lamb", "inference"]
+    assert [name for name, stage in first.items() if stage["done"]] == ["corpus"]
     assert "OSError: no space left" in first["breaking"]["why"]
-    assert set(first["lamb"]["found"]) == {"toy, lamb", "toy, adamw"} and min(first["inference"]["found"].values()) > 0
     assert day.main(words) == 0
     again = json.loads((tmp_path / "day" / "stages.json").read_text())["stages"]
-    assert again["lamb"] == first["lamb"] and again["breaking"]["found"] == "found" and calls[1] < calls[0] <= 45
+    assert again["corpus"] == first["corpus"] and again["breaking"]["found"] == "found" and calls[1] < calls[0] <= 45
 
 
 def test_the_last_stage_is_given_the_time_that_is_left(day, tiny_corpus, tmp_path):

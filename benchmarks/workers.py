@@ -84,8 +84,9 @@ def measure(asked: Benchmark) -> Iterator[dict[str, object]]:
         for load, system in product(found, case.systems):
             took, before = (statistics.median(found[each][system]) for each in (load, "quiet"))
             rate = round(case.tokens / took)
-            for name in ("workers", "threads") if system == ("workers", 1) and len(numbers) > 1 else system[:1]:
-                panel.setdefault(f"{name}, {load}", []).append((system[1], rate))  # one thread is one worker
+            ways = {way for way, _ in case.systems} if system == ("workers", 1) else {system[0]}
+            for way in sorted(ways, reverse=True):  # one thread is one worker
+                panel.setdefault(f"{way}, {load}", []).append((system[1], rate))
             yield {"case": case.name, "precision": case.precision, "load": load, "system": system[0],
                    "number": system[1], "rounds": asked.rounds, "tokens_per_second": rate,
                    "slower_than_quiet": f"{took / before:.2f}"}  # fmt: skip

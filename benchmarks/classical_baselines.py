@@ -85,7 +85,7 @@ def baseline_of(found: FoundTask, dev: Sequence[Example]) -> Baseline:
     else:
         linear = linear_baseline(task, train, dev)
         if linear is None or linear.left_out:
-            raise InvalidConfiguration(task.name, linear.left_out if linear else "has another kind of target")
+            raise InvalidConfiguration(task.name, (linear and linear.left_out) or "has another kind of target")
         return Baseline(linear.scores, baseline_scores(task, gold) or {}, linear.method, linear.train_examples)
     return Baseline(task_scores(task, gold, said), baseline_scores(task, gold) or {}, method, len(train))
 

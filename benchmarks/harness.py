@@ -189,7 +189,7 @@ def take_turns(
     with progress("Measuring", (rounds + warm_up) * len(systems), "runs") as bar:
         for number in range(rounds + warm_up):
             arguments = () if given is None else (given(number),)
-            for name in systems if number % 2 else reversed(systems):
+            for name in list(systems)[:: 1 if number % 2 else -1]:
                 result = systems[name](*arguments)
                 if number >= warm_up:
                     found[name].append(result)

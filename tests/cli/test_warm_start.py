@@ -73,3 +73,19 @@ def test_dropout_changes_by_one_flag_on_a_run_that_goes_on(scene, pretrain, tmp_
     kept = load_json(PretrainingRecipe, tmp_path / "run/recipe.json")
     assert kept.dropout_changes == ((2, 0.1),)
     assert json.loads((tmp_path / "run/model/config.json").read_text())["attention_probs_dropout_prob"] == 0.1
+
+
+def test_a_dense_model_goes_on_with_a_window_over_longer_sequences(scene, pretrain, tmp_path, capsys):
+    words = ["--model.attention-window", "40", "--extend-positions", "tile", "--model.max-position-embeddings", "256"]
+    code, _, notes = pretrain("continue", "--init", scene.run, *SHORT, *words, "--sequences.max-length", "256")
+    change = "attention_window None → 40 (what fits into the narrower window is computed as before)"
+    assert code == 0 and change in " ".join(notes.split())
+    said = json.loads((tmp_path / "run/model/config.json").read_text())
+    assert (said["model_type"], said["attention_window"]) == ("albert_window", 40)
+    card = (tmp_path / "run/model/README.md").read_text(encoding="utf-8")
+    assert "40 tokens to either side" in card and "from_pretrained" not in card
+    assert run(["info", str(tmp_path / "run/model"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["configuration"]["attention_window"] == 40
+    # two layers, width 32: 2·2·2·32 for each token that is seen
+    assert told["flops_per_token"]["attention_scores"] < 2 * 2 * 2 * 32 * (2 * 40 + 1 + 2)

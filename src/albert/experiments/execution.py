@@ -20,26 +20,24 @@ import torch
 
 from albert.experiments.grids import Downstream, Grid, Scale
 from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, TaskFiles, done_jobs, jobs_of
-from albert.experiments.sizes import measure_throughput, random_batch
+from albert.experiments.sizes import measure_throughput, random_batch, training_step
 from albert.finetuning.data import Subset, encode_split, read_examples
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
 from albert.model.cost import PASSES, count_flops, count_parameters, count_training_memory, pretraining_flops
-from albert.optim.optimizer import build_optimizer
-from albert.pretraining.batches import PretrainingBatch, batch_of, pretraining_objective
+from albert.pretraining.batches import PretrainingBatch, batch_of
 from albert.pretraining.evaluation import SENTENCE_TESTS, evaluate_pretraining
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.run import pretrain, untrained_model
 from albert.pretraining.run_identity import Init
 from albert.pretraining.sampling import PretrainingSamples
 from albert.runtime.devices import default_precision, free_memory, measured_matmul_rate, pick_device
-from albert.runtime.environment import Precision, Ranks
+from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, MissingInput
 from albert.runtime.files import LOCK_NAME, claimed, remove_directory
 from albert.runtime.json_files import save_json
 from albert.runtime.progress import Bar, progress
 from albert.text.shards import TokenCorpus
-from albert.training.update import update
 
 # --------------------------------------------------------------------------------------------------------------------
 # How fast a recipe learns on this machine: a few real updates, or, where they would take too long, its operations.
@@ -121,25 +119,14 @@ def _update_seconds(recipe: PretrainingRecipe, batch: PretrainingBatch, device: 
 
     On a processor it is the time that the threads computed, so that what others do meanwhile does not count.
     """
-    model = untrained_model(recipe).to(device).train()
+    model = untrained_model(recipe).to(device)
     model.albert.encoder.checkpointing = recipe.activation_checkpointing
-    optimizer = build_optimizer(recipe.optimizer, model)
-
+    step = training_step(model, recipe.optimizer, recipe.settled_precision, device)
     clock, shared_by = (time.process_time, torch.get_num_threads()) if device.type == "cpu" else (time.perf_counter, 1)
 
     def seconds(parts: int) -> float:
         started = clock()
-        update(
-            model,
-            optimizer,
-            [batch] * parts,
-            pretraining_objective,
-            learning_rate=1e-6,
-            clip_norm=recipe.clip_norm,
-            precision=recipe.settled_precision,
-            device=device,
-            ranks=Ranks(),
-        )
+        step([batch] * parts)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         return (clock() - started) / shared_by

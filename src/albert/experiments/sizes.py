@@ -5,7 +5,7 @@ All but throughput comes from formulas, without building a model."""
 import statistics
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
 from itertools import product
@@ -517,28 +517,28 @@ def _passes(
 ) -> dict[str, Callable[[], None]]:
     batch = random_batch(config, length, sequences).to(device)
     model = AlbertForPreTraining(config).to(device)
-    optimizer = build_optimizer(OptimizerRecipe(), model)
+    step = training_step(model, OptimizerRecipe(), precision, device)
 
     def inference() -> None:
         model.eval()
         with torch.inference_mode(), autocast(device, precision):
             model.albert(batch.packed)
 
-    def training() -> None:
-        model.train()
-        update(
-            model,
-            optimizer,
-            [batch],
-            pretraining_objective,
-            learning_rate=1e-4,
-            clip_norm=1.0,
-            precision=precision,
-            device=device,
-            ranks=Ranks(),
-        )
+    return {"inference": inference, "training": lambda: step([batch])}
 
-    return {"inference": inference, "training": training}
+
+def training_step(
+    model: AlbertForPreTraining, recipe: OptimizerRecipe, precision: Precision, device: torch.device
+) -> Callable[[Sequence[PretrainingBatch]], None]:
+    """A function that takes an update over micro-batches, to be timed."""
+    optimizer = build_optimizer(recipe, model)
+
+    def step(batches: Sequence[PretrainingBatch]) -> None:
+        model.train()
+        settings: dict[str, Any] = {"learning_rate": 1e-6, "clip_norm": 1.0, "precision": precision}
+        update(model, optimizer, batches, pretraining_objective, **settings, device=device, ranks=Ranks())
+
+    return step
 
 
 def random_batch(config: AlbertConfig, length: int, sequences: int) -> PretrainingBatch:

@@ -1,4 +1,4 @@
-"""`albert tables`, on a toy scale: from the plan to the report; killed it goes on; two processes divide it; Figure 1."""
+"""`albert tables`, on a toy scale: from the plan to the report; killed it goes on; two processes divide it."""
 
 import csv
 import json

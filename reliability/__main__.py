@@ -6,12 +6,10 @@ from pathlib import Path
 
 from albert.cli.main import one_line
 from albert.cli.options import parse
-from albert.runtime.errors import CheckFailed, InvalidConfiguration, translate
-from reliability.guarantees import write_table
-from reliability.lanes import chosen, find_trials, has_failed, run_trial, told
-from reliability.report import CHECKOUT, Entry, new_report, read_report, write_report
-from reliability.side_by_side import run_side_by_side
-from reliability.trial import Lane
+from albert.runtime.errors import CheckFailed, InvalidConfiguration, did_you_mean, translate
+from albert.runtime.json_files import save_json
+from reliability.report import CHECKOUT, Entry, Lane, new_report, read_report, summary, write_table
+from reliability.trials import find_trials, run_side_by_side, run_trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,36 +40,33 @@ class Reliability:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a lane, list the trials, or write the table.
-
-    Raises:
-        CheckFailed: a promise was broken.
-        InvalidConfiguration: no jobs, an unknown trial, a page without markers, a report that is none.
-    """
+    """Run a lane, list the trials, or write the table; CheckFailed when a promise was broken."""
     asked = parse(Reliability, arguments, "python -m reliability")
     if asked.table is not None:
         write_table(CHECKOUT / "docs" / "promises.md", read_report(asked.table))
         return 0
     if asked.jobs < 1:
         raise InvalidConfiguration(f"--jobs {asked.jobs}", "at least one trial runs at a time", "pass 1 or more")
-    trials = chosen(find_trials(), asked.only)
+    found = find_trials()
+    for name in asked.only:
+        if name not in found:
+            raise InvalidConfiguration(f"--only {name}", "no such trial", did_you_mean(name, found))
+    trials = [found[name] for name in asked.only or found]
     if asked.names:
         print("\n".join(f"{trial.name:<24}{trial.counts[asked.lane]:>10,}  {trial.guarantee}" for trial in trials))
         return 0
-    output = asked.output or CHECKOUT / {"full": "results/reliability.json"}.get(
-        asked.lane, f"runs/reliability-{asked.lane}.json"
-    )
+    default = "results/reliability.json" if asked.lane == "full" else f"runs/reliability-{asked.lane}.json"
+    output = asked.output or CHECKOUT / default
     older = read_report(output) if output.exists() else None
     entries: list[Entry] = []
+    ended = (run_trial(trial, asked.lane, asked.seed) for trial in trials)
     if asked.jobs > 1:
         ended = run_side_by_side(trials, asked.lane, asked.seed, asked.jobs)
-    else:
-        ended = (run_trial(trial, asked.lane, asked.seed) for trial in trials)
     for entry in ended:  # written after each: what a night found is not lost with the night
         entries.append(entry)
-        write_report(output, new_report(asked.lane, asked.seed, tuple(entries), older))
-    print(told(entries))
-    failed = [entry.name for entry in entries if has_failed(entry)]
+        save_json(output, new_report(asked.lane, asked.seed, tuple(entries), older))
+    print(summary(entries))
+    failed = [entry.name for entry in entries if entry.has_failed]
     if failed:
         raise CheckFailed(", ".join(failed), "did not hold", f"see {output}")
     return 0

@@ -1,38 +1,31 @@
-"""Tries in processes of their own, with a time, a memory and a folder; a process that hangs or dies costs one try.
+"""Tries in processes of their own, with a time, a memory and a folder, and watched: no code run, no network reached.
 
-The parent is warm, so a start costs a fork. A child tells of each try in a line; where no line comes in time, or the
-child dies of a signal, the try it was at has failed and another child goes on behind it.
+The parent is warm, so a start costs a fork. A child tells of each try; where nothing comes in time, or the child dies
+of a signal, the try it was at has failed and another child goes on behind it.
 """
 
-import contextlib
-import json
 import os
 import resource
-import select
-import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
-from reliability.forbidden_acts import ForbiddenActs
+from reliability.trials import Tries
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one try may take.
+    """What one try may take."""
 
-    Args:
-        folder: the only place where it may write; temporary files go there.
-        seconds: of a clock on the wall.
-        memory: bytes beyond what the process had when it began.
-    """
-
-    folder: Path
+    folder: Path  # the only place where it may write; temporary files go there
     seconds: float = 10.0
-    memory: int = 512 << 20
+    memory: int = 512 << 20  # bytes beyond what the process had when it began
 
 
 class Broken(Exception):
@@ -52,10 +45,7 @@ class Verdict:
 def confined(work: Callable[[int], str], count: int, limits: Limits) -> Iterator[Verdict]:
     """Do `work(0)` to `work(count - 1)` in order, each watched.
 
-    Args:
-        work: returns in a word how it ended, or raises `Broken`; whatever else it raises is a failure too.
-        count: how many.
-        limits: of each.
+    It returns in a word how it ended, or raises `Broken`; whatever else it raises is a failure too.
     """
     reached = 0
     while reached < count:
@@ -64,64 +54,66 @@ def confined(work: Callable[[int], str], count: int, limits: Limits) -> Iterator
             reached = verdict.number + 1
 
 
+def record_all(
+    tries: Tries, work: Callable[[int], str], limits: Limits, told: Callable[[int], str], slowest: str
+) -> None:
+    """Make all tries of a trial, each counted by how it ended.
+
+    What failed is described by `told`, once all other processes have ended; `slowest` names the longest time.
+    """
+    broken = []
+    for verdict in confined(work, tries.count, limits):
+        tries.most(slowest, verdict.seconds)
+        tries.record((), "" if verdict.failure else verdict.kind)
+        broken += [verdict] if verdict.failure else []
+    tries.failures += [f"try {verdict.number}, {told(verdict.number)}: {verdict.failure}" for verdict in broken]
+
+
 def _one_process(work: Callable[[int], str], numbers: range, limits: Limits) -> Iterator[Verdict]:
     """Verdicts up to the first try that ends the process, that one included."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    told, telling = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(told)
-        _work_through(work, numbers, limits, telling)
-    os.close(telling)
-    waiting, reached = b"", numbers.start
+    context = get_context("fork")
+    told, telling = context.Pipe(duplex=False)
+    child = context.Process(target=_work_through, args=(work, numbers, limits, telling))
+    child.start()
+    telling.close()
+    reached = numbers.start
     try:
         while reached < numbers.stop:
-            if not select.select([told], [], [], limits.seconds)[0]:
+            if not told.poll(limits.seconds):
                 yield Verdict(reached, "", f"it took longer than {limits.seconds:g} s", limits.seconds)
                 return
-            read = os.read(told, 1 << 16)
-            *lines, waiting = (waiting + read).split(b"\n")
-            for line in lines:
-                verdict = Verdict(**json.loads(line))
-                yield verdict
-                reached = verdict.number + 1
-            if not read and reached < numbers.stop:
-                _, status = os.waitpid(child, 0)
-                child = 0
-                yield Verdict(reached, "", f"the process ended with {os.waitstatus_to_exitcode(status)}", 0.0)
+            try:
+                verdict = told.recv()
+            except EOFError:
+                child.join()
+                yield Verdict(reached, "", f"the process ended with {child.exitcode}", 0.0)
                 return
+            yield verdict
+            reached = verdict.number + 1
     finally:
-        os.close(told)
-        if child:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+        told.close()
+        child.kill()
+        child.join()
 
 
-def _work_through(work: Callable[[int], str], numbers: range, limits: Limits, telling: int) -> None:
-    """All tries, in the child; it does not return."""
-    code = 1
-    try:
-        silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 1)  # progress, and what compiled libraries say of damage
-        os.dup2(silence, 2)
-        if "torch" in sys.modules:  # its other threads did not come along
-            sys.modules["torch"].set_num_threads(1)
-        tempfile.tempdir = str(limits.folder)
-        acts = ForbiddenActs(limits.folder).install()
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + limits.memory
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        for number in numbers:
-            verdict = _watched(work, number, acts, limits.seconds)
-            os.write(telling, json.dumps(vars(verdict)).encode() + b"\n")
-        code = 0
-    finally:
-        os._exit(code)
+def _work_through(work: Callable[[int], str], numbers: range, limits: Limits, telling: Connection) -> None:
+    """All tries, in the child."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)  # progress, and what compiled libraries say of damage
+    os.dup2(silence, 2)
+    if "torch" in sys.modules:  # its other threads did not come along
+        sys.modules["torch"].set_num_threads(1)
+    tempfile.tempdir = str(limits.folder)
+    acts = ForbiddenActs(limits.folder).install()
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + limits.memory
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    for number in numbers:
+        telling.send(_watched(work, number, acts, limits.seconds))
+    os._exit(0)  # without waiting for threads
 
 
-def _watched(work: Callable[[int], str], number: int, acts: ForbiddenActs, seconds: float) -> Verdict:
+def _watched(work: Callable[[int], str], number: int, acts: "ForbiddenActs", seconds: float) -> Verdict:
     kind = failure = ""
     acts.seen.clear()
     started = time.monotonic()
@@ -140,3 +132,86 @@ def _watched(work: Callable[[int], str], number: int, acts: ForbiddenActs, secon
     if took > seconds and not failure:
         failure = f"it took {took:.1f} s"
     return Verdict(number, kind, failure[:1000], took)
+
+
+# ---- what no input may bring about -----------------------------------------------------------------------------------
+
+_RUNS_CODE = {
+    *("pickle.find_class", "marshal.loads", "ctypes.dlopen", "subprocess.Popen"),
+    *("os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn"),
+}
+_REACHES_THE_NETWORK = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
+_CHANGES_FILES = {
+    **dict.fromkeys(("os.chmod", "os.chown", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"), slice(1)),
+    **dict.fromkeys(("os.link", "os.symlink"), slice(1, 2)),  # what a link leads to is not changed
+    "os.rename": slice(2),
+}
+"""Events that change what a folder holds, and which of their arguments are the paths."""
+_FOR_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_SOURCES_OF_CODE = {"<string>", "<stdin>", "<unknown>"}
+"""What `exec` calls a program that came from no module."""
+_CHECK_ANNOTATIONS = ("beartype", "jaxtyping")
+
+
+class ForbiddenActs:
+    """Remembers what was forbidden, while `watching`: code run, a network reached, a file changed outside of a folder.
+
+    Seen through Python's audit events (PEP 578), which tell of the interpreter's own calls and of none inside compiled
+    libraries. A hook stays for the life of its process, so this goes into processes that end.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.watching = False
+        self.seen: list[str] = []
+        self._folder = os.path.realpath(folder)
+
+    def install(self) -> "ForbiddenActs":
+        """Hear of every event from now on, to the end of the process, in which Python keeps no compiled modules."""
+        sys.dont_write_bytecode = True
+        sys.addaudithook(self)
+        return self
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """One event; nothing is prevented."""
+        if not self.watching:
+            return
+        if event in _RUNS_CODE:
+            if event != "marshal.loads" or not _is_machinery():
+                self.seen.append(f"{event} {arguments!r}"[:300])
+        elif event in _REACHES_THE_NETWORK:
+            self.seen.append(f"{event} {arguments[1:]!r}"[:300])
+        elif event == "exec" and getattr(arguments[0], "co_filename", "") in _SOURCES_OF_CODE and not _is_machinery():
+            caller = sys._getframe(1).f_code
+            self.seen.append(f"exec of a text by {caller.co_name} in {caller.co_filename}")
+        elif event == "open":
+            path, _, flags = arguments
+            if flags & _FOR_WRITING and not isinstance(path, int) and self._is_outside(path):
+                self.seen.append(f"open for writing {path!r}")
+        elif event in _CHANGES_FILES:
+            changed = arguments[_CHANGES_FILES[event]]
+            self.seen += [f"{event} {path!r}" for path in changed if self._is_outside(path, arguments[-1])]
+
+    def _is_outside(self, path: Any, folder: Any = None) -> bool:
+        """Args: path: a name or an open file; folder: the open folder that a name begins at, where it is one."""
+        if isinstance(path, int):
+            return False
+        name = os.fsdecode(path)
+        if name == os.devnull:
+            return False
+        if isinstance(folder, int) and folder > 2 and not os.path.isabs(name):
+            name = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)
+        place = os.path.join(os.path.realpath(os.path.dirname(name) or "."), os.path.basename(name))
+        return os.path.commonpath([place, self._folder]) != self._folder
+
+
+def _is_machinery() -> bool:
+    """Whether a module is being imported, as libraries do when they are first asked for something, or a check of
+    annotations is being written, as tests have it: the code is Python's or theirs, not the input's."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        checks = any(f"{os.sep}{name}{os.sep}" in file for name in _CHECK_ANNOTATIONS)
+        if checks or file.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

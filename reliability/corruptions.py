@@ -4,108 +4,351 @@ A damaged directory may be read: a flipped bit in a byte that nobody looks at ha
 what was written, to the last bit of every tensor, token and setting.
 """
 
+import contextlib
+import hashlib
+import os
 import random
-import time
-from collections import Counter
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import torch
+
+from albert.checkpoints.huggingface import Kind
+from albert.checkpoints.model_directory import open_model, tokenizer_of
+from albert.model.albert import AlbertForPreTraining
+from albert.optim.optimizer import build_optimizer
+from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.errors import AlbertError
-from reliability.confined import Broken, Limits, confined
-from reliability.damage import DAMAGES, Victim, exchange
-from reliability.kept_kinds import KINDS
-from reliability.promises import NO_WRONG_LOAD
-from reliability.scene import Scene
-from reliability.trial import FAILURES_TOLD, Asked, Outcome, Trial
+from albert.runtime.json_files import load_json, to_json
+from albert.runtime.manifest import MANIFEST_NAME, files_below
+from albert.text.shards import TokenCorpus
+from albert.text.tokenizer_loading import load_tokenizer
+from albert.training.run_folder import RunFolder
+from albert.training.state import STATE_NAME, TrainingState, read_training_state
+from reliability.confined import Broken, Limits, record_all
+from reliability.material import Material
+from reliability.report import NO_WRONG_LOAD
+from reliability.trials import Tries, trial
 
 SECONDS = 10.0
 CODES = (65, 66, 78)
 """Damaged, missing, or settings that cannot be: what docs/troubleshooting.md promises for such files."""
 
 
-def run(asked: Asked) -> Outcome:
-    """Damage the kinds in turn; a try is one damage to one directory."""
-    tries = _Tries(Scene(asked.folder / "scene"), asked.folder / "victims", asked.seed, asked.count)
-    kinds: Counter[str] = Counter()
-    broken: dict[int, str] = {}
-    seconds: list[float] = []
-    started = time.monotonic()
-    for verdict in confined(tries.work, asked.count, Limits(asked.folder, SECONDS)):
-        asked.report(1)
-        seconds.append(verdict.seconds)
-        if verdict.failure:
-            broken[verdict.number] = verdict.failure
-        else:
-            kinds[verdict.kind] += 1
-    # Described once the other process has ended: to describe a try is to damage its directory again.
-    failures = [f"{tries.describe(number)}: {failure}" for number, failure in list(broken.items())[:FAILURES_TOLD]]
-    return Outcome(
-        tried=asked.count,
-        failed=len(broken),
-        what=f"corruptions of {len(tries.names)} kinds of directories: " + ", ".join(tries.names),
-        details={
-            **dict(sorted(kinds.items())),
-            "slowest_refusal_seconds": round(max(seconds), 3),
-            "seconds_for_all": round(time.monotonic() - started, 1),
-        },
-        failures=tuple(failures),
-    )
+# ---- what is damaged, and everything that reading it gives, as one hash ----------------------------------------------
+
+PROBE = "It was a DAY, in 1,234 Zürichs: ﬁne “quotes” — …"
+"""Text whose pieces tell tokenizers apart."""
 
 
-class _Tries:
-    """What is damaged, and what reading it gave when it was whole."""
+@dataclass(frozen=True)
+class KeptKind:
+    """A kind of directories that are kept and read again."""
 
-    def __init__(self, scene: Scene, folder: Path, seed: int, count: int) -> None:
-        self._seed, kinds = seed, KINDS[:count]
-        self.names = [kind.name for kind in kinds]
-        self._kinds = kinds
-        self._readers = [kind.reader(scene) for kind in kinds]
-        self._victims, self._whole, self._others = [], [], []
-        for number, (kind, read) in enumerate(zip(kinds, self._readers, strict=True)):
-            original, others = kind.original(scene), kind.others(scene)
-            path = folder / str(number) / "checkpoints" / original.name
-            self._victims.append(Victim(original, others, path))
-            self._whole.append(read(path))
-            self._others.append({_reading(read, other) for other in others} - {None})
+    name: str
+    original: Callable[[Material], Path]
+    others: Callable[[Material], tuple[Path, ...]]  # of the same shapes, which must not be taken for it
+    reader: Callable[[Material], Callable[[Path], str]]  # reads as `albert` does, and hashes all that came of it
+    bound: bool = False  # whether something outside says which one is wanted: another whole one is a wrong load
 
-    def work(self, number: int) -> str:
-        """One try: whole again, damaged, read."""
-        which = number % len(self._kinds)
-        kind, victim, read = self._kinds[which], self._victims[which], self._readers[which]
-        victim.restore()
-        self._damage(number, victim)
+
+def digest(*values: Any) -> str:
+    """SHA-256 of arrays, tensors and plain values."""
+    whole = hashlib.sha256()
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            value = value.detach().contiguous().view(-1).view(torch.uint8).numpy()
+        data = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode("utf-8", "surrogatepass")
+        whole.update(len(data).to_bytes(8, "little") + data)
+    return whole.hexdigest()
+
+
+def _items(tensors: Iterable[tuple[str, torch.Tensor]]) -> list[Any]:
+    return [part for name, tensor in sorted(tensors, key=lambda item: item[0]) for part in (name, tensor)]
+
+
+def _read_tokenizer(path: Path) -> str:
+    tokenizer = load_tokenizer(path)
+    return digest(tokenizer.fingerprint, tokenizer.encode_with_offsets(PROBE))
+
+
+def _read_corpus(path: Path) -> str:
+    parts: list[Any] = []
+    for split in ("train", "held_out"):
+        corpus = TokenCorpus.open(path, split)
+        parts += [corpus.read(0, corpus.n_tokens), corpus.sentence_starts, corpus.document_starts]
+        parts += [corpus.tokenizer_fingerprint, to_json(corpus.description)]
+    return digest(*parts)
+
+
+def _model_reader(kind: Kind) -> Callable[[Material], Callable[[Path], str]]:
+    def read(path: Path) -> str:
+        torch.manual_seed(0)  # a head that another model lacks is drawn
+        opened = open_model(path, kind)
+        tokenizer = tokenizer_of(opened)
+        plain = to_json(opened.config), sorted(opened.extra.items(), key=str), tokenizer.encode(PROBE)
+        return digest(*_items(opened.model.state_dict().items()), *plain)
+
+    return lambda material: read
+
+
+def _checkpoint(run: Path, step: int) -> Path:
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+def _checkpoint_reader(material: Material) -> Callable[[Path], str]:
+    """As a run that goes on reads its newest checkpoint: whole, and its own."""
+    run = material.pretraining_run
+    recipe = load_json(PretrainingRecipe, run / "recipe.json")
+    identity = load_json(TrainingState, _checkpoint(run, 4) / STATE_NAME).identity
+
+    def read(path: Path) -> str:
+        torch.manual_seed(0)
+        model = AlbertForPreTraining(recipe.model)
+        optimizer = build_optimizer(recipe.optimizer, model)
+        newest = RunFolder(path.parent.parent).newest_checkpoint()
+        assert newest is not None, "it is there"
+        step, directory = newest
+        state = read_training_state(directory, model, optimizer, identity, step)
+        named = sorted(model.named_parameters(), key=lambda item: item[0])
+        moments = [(name, *pair) for name, parameter in named for pair in sorted(optimizer.state[parameter].items())]
+        return digest(step, to_json(state), *_items(named), *(part for moment in moments for part in moment))
+
+    return read
+
+
+KINDS = (
+    KeptKind("tokenizer", lambda m: m.tokenizer, lambda m: (m.other_tokenizer,), lambda m: _read_tokenizer),
+    KeptKind("corpus", lambda m: m.corpus, lambda m: (m.other_corpus,), lambda m: _read_corpus),
+    KeptKind(
+        "model",
+        lambda m: m.pretrained,
+        lambda m: (m.other_pretrained, m.pretraining_run / "model"),
+        _model_reader("pretraining"),
+    ),
+    KeptKind("classifier", lambda m: m.classifier, lambda m: (m.pretrained,), _model_reader("classification")),
+    KeptKind("int8 model", lambda m: m.quantized, lambda m: (m.pretrained,), _model_reader("pretraining")),
+    KeptKind(
+        "checkpoint",
+        lambda m: _checkpoint(m.pretraining_run, 4),
+        lambda m: (_checkpoint(m.other_run, 4), _checkpoint(m.pretraining_run, 2)),
+        _checkpoint_reader,
+        bound=True,
+    ),
+)
+_WHAT = f"corruptions of {len(KINDS)} kinds of directories: {', '.join(kind.name for kind in KINDS)}"
+
+
+# ---- what disks, copies and hands do to a directory ------------------------------------------------------------------
+
+PAGE, BLOCK = 4096, 512
+"""In small files, which have no two pages, a block stands for one."""
+
+
+class Victim:
+    """A copy of a directory of a kind, damaged again and again, and what reading it gave when it was whole."""
+
+    def __init__(self, kind: KeptKind, material: Material, folder: Path) -> None:
+        self.kind, self.original, self.others = kind, kind.original(material), kind.others(material)
+        self.path = folder / "checkpoints" / self.original.name
+        self.files = sorted(files_below(self.original))
+        shutil.copytree(self.original, self.path, symlinks=True)
+        self._read = kind.reader(material)
+        self._whole = self._read(self.path)
+        self._other_readings = []
+        for other in self.others:
+            with contextlib.suppress(AlbertError):  # one that cannot be read in this one's place
+                self._other_readings.append(self._read(other))
+
+    def judged(self) -> str:
+        """Read it, damaged."""
         try:
-            found = read(victim.path)
+            found = self._read(self.path)
         except AlbertError as refusal:
             if refusal.exit_code not in CODES:
                 raise Broken(f"refused with exit code {refusal.exit_code}: {refusal}") from refusal
             if "\n" in str(refusal):
                 raise Broken(f"refused in more than one line: {refusal}") from refusal
             return "refused"
-        if found == self._whole[which]:
+        if found == self._whole:
             return "read_exactly"
-        if found in self._others[which] and not kind.bound:
+        if found in self._other_readings and not self.kind.bound:
             return "another_whole_one"  # not damage: someone put another model there
         raise Broken("a wrong load: what was read is not what was written")
 
-    def describe(self, number: int) -> str:
-        """What was done in a try, for whoever wants to see it again."""
-        which = number % len(self._kinds)
-        self._victims[which].restore()
-        return f"try {number}, {self._kinds[which].name}: {self._damage(number, self._victims[which])}"
-
-    def _damage(self, number: int, victim: Victim) -> str:
-        numbers = random.Random(f"{self._seed}/corruptions/{number}")
-        kind = self._kinds[number % len(self._kinds)]
-        damages = [damage for damage in DAMAGES if kind.bound or damage is not exchange]
-        return numbers.choice(damages)(victim, numbers)
-
-
-def _reading(read, path: Path) -> str | None:
-    """What another one gives; None where it cannot be read in this one's place."""
-    try:
-        return read(path)
-    except AlbertError:
-        return None
+    def restore(self) -> None:
+        """Make the copy whole again, whatever was done to it; what is as it was is not written again."""
+        for folder, names, files in os.walk(self.path, topdown=False):
+            for name in (*names, *files):
+                place = Path(folder, name)
+                known = place.relative_to(self.path).as_posix() in self.files
+                if place.is_dir() and not place.is_symlink():
+                    if known or not any(place.iterdir()):
+                        shutil.rmtree(place)
+                elif place.is_symlink() or not place.is_file() or not known:
+                    place.unlink()
+        for name in self.files:
+            source, place = self.original / name, self.path / name
+            if not place.is_file() or source.read_bytes() != place.read_bytes():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, place)
 
 
-TRIAL = Trial("corruptions", NO_WRONG_LOAD, {"quick": 120, "full": 20_400, "soak": 200_000}, run)
+def _unit(data: bytes) -> int:
+    return PAGE if len(data) >= 2 * PAGE else BLOCK
+
+
+def cut(data: bytes, numbers: random.Random) -> bytes:
+    """The end is missing, from anywhere or from a page's beginning."""
+    pages = range(0, len(data), PAGE)
+    return data[: numbers.choice(pages) if numbers.random() < 0.3 and data else numbers.randrange(max(len(data), 1))]
+
+
+def _byte(instead: Callable[[int, random.Random], bytes]) -> Callable[[bytes, random.Random], bytes]:
+    """One byte is replaced; half of the time near the beginning, where headers are."""
+
+    def change(data: bytes, numbers: random.Random) -> bytes:
+        if not data:
+            return data
+        place = numbers.randrange(len(data) if numbers.random() < 0.5 else min(len(data), 400))
+        return data[:place] + instead(data[place], numbers) + data[place + 1 :]
+
+    return change
+
+
+def zero_page(data: bytes, numbers: random.Random) -> bytes:
+    """A page of zeros, as a power cut leaves it."""
+    begin = numbers.randrange(0, max(len(data), 1), _unit(data))
+    page = data[begin : begin + _unit(data)]
+    return data[:begin] + bytes(len(page)) + data[begin + len(page) :]
+
+
+def swap_pages(data: bytes, numbers: random.Random) -> bytes:
+    """Two pages have changed places."""
+    pages = [data[begin : begin + _unit(data)] for begin in range(0, len(data), _unit(data))]
+    if len(pages) > 1:
+        first, second = numbers.sample(range(len(pages)), 2)
+        pages[first], pages[second] = pages[second], pages[first]
+    return b"".join(pages)
+
+
+def append(data: bytes, numbers: random.Random) -> bytes:
+    """Bytes that do not belong there stand behind the end."""
+    return data + numbers.choice([b"\0", b"\n", b"}", numbers.randbytes(7), bytes(PAGE)])
+
+
+def unlist(data: bytes, numbers: random.Random) -> bytes:
+    """An entry of the manifest is gone, its own hash as it was."""
+    lines = data.split(b"\n")
+    begin = 2 + 4 * numbers.randrange((len(lines) - 5) // 4)
+    return b"\n".join(lines[:begin] + lines[begin + 4 :])
+
+
+CONTENTS: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "flip bit": _byte(lambda byte, numbers: bytes([byte ^ 1 << numbers.randrange(8)])),
+    "set byte": _byte(lambda byte, numbers: numbers.randbytes(1)),
+    "drop byte": _byte(lambda byte, numbers: b""),
+    "cut": cut,
+    "append": append,
+    "empty": lambda data, numbers: b"",  # as a full disk leaves it
+    "zero page": zero_page,
+    "swap pages": swap_pages,
+}
+"""What becomes of the content of a file."""
+PLACES: dict[str, Callable[[Path], object]] = {
+    "remove": lambda file: None,
+    "link to itself": lambda file: file.symlink_to(file.name),
+    "link to nothing": lambda file: file.symlink_to("nowhere"),
+    "pipe": os.mkfifo,  # nobody writes to it: whoever reads it waits for ever
+    "link to a device": lambda file: file.symlink_to("/dev/zero"),  # which never ends
+    "directory": Path.mkdir,
+}
+"""What stands in the place of a file."""
+
+
+def swap_files(victim: Victim, numbers: random.Random) -> str:
+    """Two files have changed names."""
+    first, second = (victim.path / name for name in numbers.sample(victim.files, 2))
+    aside = victim.path / "aside"
+    os.rename(first, aside)
+    os.rename(second, first)
+    os.rename(aside, second)
+    return f"{first.name} and {second.name}"
+
+
+def mix(victim: Victim, numbers: random.Random) -> str:
+    """One file, or several, of another step or run with the same shapes; its manifest with them, now and then."""
+    other = numbers.choice(victim.others)
+    shared = [name for name in victim.files if (other / name).is_file()]
+    taken = numbers.sample(shared, numbers.randint(1, max(1, len(shared) - 1)))
+    for name in taken:
+        shutil.copyfile(other / name, victim.path / name)
+    return f"{', '.join(sorted(taken))} of {other.name}"
+
+
+def exchange(victim: Victim, numbers: random.Random) -> str:
+    """All of another run of the same shapes, under this one's name."""
+    other = numbers.choice(victim.others)
+    shutil.rmtree(victim.path)
+    shutil.copytree(other, victim.path)
+    return other.name
+
+
+def add(victim: Victim, numbers: random.Random) -> str:
+    """A file that nobody wrote."""
+    name = numbers.choice(["notes.txt", "model-00001-of-00002.safetensors", "pytorch_model.bin", "vocab.txt"])
+    if not (victim.path / name).exists():
+        (victim.path / name).write_bytes(numbers.randbytes(40))
+    return name
+
+
+DIRECTORIES = {"swap files": swap_files, "mix in": mix, "exchange for": exchange, "add": add}
+"""What is done to the directory."""
+DAMAGES = (
+    *("flip bit", "flip bit", "flip bit", "set byte", "drop byte", "cut", "cut", "append", "empty", "zero page"),
+    *("swap pages", "swap files", "mix in", "mix in", "exchange for", "remove", "add", "link to itself"),
+    *("link to nothing", "pipe", "link to a device", "directory", "unlist"),
+)
+"""All of them; those of single bytes come more often, there being more bytes than files."""
+
+
+def damage(victim: Victim, kind: str, numbers: random.Random) -> str:
+    """Do one of them, and say what; every file has the same chance."""
+    if kind in DIRECTORIES:
+        return f"{kind} {DIRECTORIES[kind](victim, numbers)}"
+    file = victim.path / (MANIFEST_NAME if kind == "unlist" else numbers.choice(victim.files))
+    if kind in PLACES:
+        file.unlink()
+        PLACES[kind](file)
+        return f"{kind} for {file.name}"
+    before = file.read_bytes() if file.is_file() else b""
+    after = unlist(before, numbers) if kind == "unlist" else CONTENTS[kind](before, numbers)
+    file.write_bytes(after)
+    size = min(len(before), len(after))
+    other = np.flatnonzero(np.frombuffer(before, np.uint8, size) != np.frombuffer(after, np.uint8, size))
+    place = other[0] if len(other) else size
+    return f"{kind} in {file.name}: {len(before)} bytes became {len(after)}, other ones from {place} on"
+
+
+@trial(NO_WRONG_LOAD, _WHAT, 120, 20_400, 200_000)
+def corruptions(tries: Tries) -> None:
+    """Damage the kinds in turn; a try is one damage to one directory."""
+    material, folder = Material(tries.folder / "material"), tries.folder / "victims"
+    victims = [Victim(kind, material, folder / str(n)) for n, kind in enumerate(KINDS[: tries.count])]
+
+    def damaged(number: int) -> str:
+        victim = victims[number % len(victims)]
+        victim.restore()
+        numbers = random.Random(f"{tries.seed}/corruptions/{number}")
+        kinds = [each for each in DAMAGES if victim.kind.bound or each != "exchange for"]
+        return f"{victim.kind.name}: {damage(victim, numbers.choice(kinds), numbers)}"
+
+    def work(number: int) -> str:
+        damaged(number)
+        return victims[number % len(victims)].judged()
+
+    record_all(tries, work, Limits(tries.folder, SECONDS), damaged, "slowest_refusal_seconds")

@@ -1,73 +1,337 @@
 """Every parser given samples that were made wrong: one error of ours or an answer, in time, within memory, and no act.
 
-A parser is one file or body that somebody else may have written (parsers.py), the samples are mutated with fixed seeds
-(mutations.py), and each is read in a process that is watched (confined.py).
+A parser is one file or body that somebody else may have written. Samples are mutated with fixed seeds, so
+a number is a sample, and each is read in a process that is watched (confined.py).
 """
 
+import asyncio
+import gzip
+import io
+import json
+import os
 import random
 import shutil
-from collections import Counter
-from collections.abc import Sequence
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
+from typing import Any, Literal
 
+import pyarrow
+import pyarrow.parquet
+
+from albert.checkpoints import tensor_bundle
+from albert.checkpoints.convert import ConversionOptions, read_source
+from albert.checkpoints.hub import unpacked
+from albert.checkpoints.model_directory import open_model
+from albert.inference.predictor import Predictor
+from albert.inference.server.batching import Service
+from albert.inference.server.limits import Limits as ServerLimits
+from albert.inference.server.routes import Message, application
+from albert.pretraining.recipe import PretrainingRecipe
 from albert.runtime.errors import AlbertError
-from albert.runtime.manifest import MANIFEST_NAME
-from reliability.confined import Broken, Limits, confined
-from reliability.mutations import mutated
-from reliability.parsers import PARSERS, Parser
-from reliability.promises import LOADING_RUNS_NOTHING
-from reliability.scene import Scene
-from reliability.trial import FAILURES_TOLD, Asked, Outcome, Trial
+from albert.runtime.json_files import load_json, read_journal
+from albert.runtime.manifest import MANIFEST_NAME, verify_directory
+from albert.tasks.custom import read_table
+from albert.tasks.examples import to_examples
+from albert.tasks.submission import DECLARED
+from albert.tasks.table_task import load_table_task
+from albert.text.corpus import find_corpus_files, read_corpus
+from albert.text.readers import Reading, read_records
+from albert.text.shards import TokenCorpus
+from albert.text.tokenizer_loading import load_tokenizer
+from albert.training.state import TrainingState
+from reliability.confined import Broken, Limits, record_all
+from reliability.corruptions import PROBE
+from reliability.hostile_files import tar_archive, zip_archive
+from reliability.material import TENSORFLOW, Material
+from reliability.report import LOADING_RUNS_NOTHING
+from reliability.trials import Tries, trial
 
 SECONDS = 5.0
+Form = Literal["bytes", "text", "table", "json", "json lines", "safetensors", "gzip", "tensorflow index"]
 
 
-def run(asked: Asked) -> Outcome:
+# ---- small valid files of the formats that others write --------------------------------------------------------------
+
+TEXT = "A first paragraph. It has two sentences.\n\nA second: “ﬁne”, é, 東京.\r\nA line.\n"
+ROWS = [{"text": f"It was day {n}.", "label": ("bad", "good")[n % 2], "id": f"r{n}"} for n in range(6)]
+ANSWER = {"text": "Lisbon", "answer_start": 13}
+_QUESTIONS = [
+    {"id": "q1", "question": "Where did it come from?", "answers": [ANSWER, ANSWER]},
+    {"id": "q2", "question": "When?", "answers": [{"text": "May", "answer_start": 23}]},
+]
+_PARAGRAPH = {"context": "It came from Lisbon in May. “Strange”, she said — and wept.", "qas": _QUESTIONS}
+SQUAD = {"version": "1.1", "data": [{"title": "Letters", "paragraphs": [_PARAGRAPH]}]}
+PASSAGE = {
+    "id": "middle1.txt",
+    "article": "It came from Lisbon in May.",
+    "questions": ["Where did it come from?", "When?"],
+    "options": [["Lisbon", "Rome", "Bern", "Oslo"], ["May", "June", "July", "August"]],
+    "answers": ["A", "B"],
+}
+PAGES = (
+    '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/"><siteinfo><namespaces>'
+    '<namespace key="6">File</namespace></namespaces></siteinfo><page><title>Tea</title><ns>0</ns><revision>'
+    "<model>wikitext</model><text>'''Tea''' is a [[drink|hot drink]].&lt;ref&gt;x&lt;/ref&gt;\n== Kinds ==\n* {{x|1}}"
+    "\n{| a\n|}</text></revision></page></mediawiki>"
+)
+CONLL = "-DOCSTART- -X- O O\n\nEU NNP B-ORG\nrejects VBZ O\n\nPeter NNP B-PER\nBlackburn NNP I-PER\n"
+LINES = "\n".join(json.dumps(row) for row in ROWS) + "\n"
+CSV = 'text,label,id\n"It was, so to say, a day.",good,1\n"He said ""no"".",bad,2\nPlain,good,3\n'
+TSV = 'sentence\tlabel\nIt was a day.\t1\nIt "was\t0\nfine\t1\n'
+TASK = {"kind": "classification", "train": "t.csv", "text": "text", "label": "label", "recipe": {"epochs": 2.0}}
+WORDPIECE = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nit\nwas\n##s\na\nday\n東\n"
+MEMBERS = {"model/model.ckpt.index": bytes(range(200)), "model/albert_config.json": b"{}", "notes.txt": b"none"}
+
+
+def parquet() -> bytes:
+    """The rows as typed columns."""
+    stream = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), stream)
+    return stream.getvalue()
+
+
+# ---- requests, given to the whole application as a server would, without a socket between ----------------------------
+
+SAMPLES: dict[str, dict[str, Any]] = {
+    "/classify": {"texts": ["It was a day.", "Dull."]},
+    "/answer": {"questions": [{"question": "Where?", "context": "It came from Lisbon in May."}], "top_k": 2},
+    "/fill-mask": {"texts": ["It was a [MASK] day."], "top_k": 3},
+    "/order": {"pairs": [["She opened the letter.", "It was from Lisbon."]]},
+    "/embed": {"texts": ["A storm at sea."], "pooling": "cls", "normalize": True},
+    "/layers": {"text": "A storm at sea.", "pair": "It was a day."},
+}
+"""Address -> a valid body."""
+MODELS = {"/classify": "classifier", "/answer": "answerer"}
+"""Which model of the material answers there; the pre-trained one otherwise."""
+
+
+def post(address: str, path: Path) -> str:
+    """Send a file's content to the model in its folder; the status and the beginning of the answer.
+
+    A server's own mistake (500 and more), an answer that is no JSON, or one that tells of this machine is `Broken`.
+    """
+    key = MODELS.get(address, "pretrained"), os.getpid()
+    if key not in _servers:
+        _servers[key] = _Server(path.parent)
+    status, reply = _servers[key].ask(address, path.read_bytes())
+    text = reply.decode("utf-8", "replace")
+    if status >= 500:
+        raise Broken(f"status {status}: {text[:200]}")
+    try:
+        json.loads(reply, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise Broken(f"status {status} with an answer that is no JSON: {text[:200]}") from error
+    if "Traceback" in text or str(path.parent.parent) in text:
+        raise Broken(f"status {status} tells of this machine: {text[:200]}")
+    return f"{status} {text[:80]}"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+class _Server:
+    def __init__(self, model: Path) -> None:
+        self._loop, service = asyncio.new_event_loop(), Service(ServerLimits())
+
+        async def start() -> None:
+            service.start(Predictor.open(model, "cpu", precision="fp32"))
+
+        self._loop.run_until_complete(start())
+        self._application = application(service)
+
+    def ask(self, address: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the reply."""
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http"}
+        scope |= {"path": address, "raw_path": address.encode(), "query_string": b"", "root_path": ""}
+        scope |= {"headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "state": {}}
+        sent: list[Message] = []
+        received: asyncio.Queue[Message] = asyncio.Queue()  # after the body the caller waits for the answer
+        received.put_nowait({"type": "http.request", "body": body, "more_body": False})
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        self._loop.run_until_complete(self._application(scope, received.get, send))
+        status = next(message["status"] for message in sent if message["type"] == "http.response.start")
+        return status, b"".join(message.get("body", b"") for message in sent)
+
+
+_servers: dict[tuple[str, int], _Server] = {}
+"""By model and process: the worker of a server is a thread, which does not come along with a fork."""
+
+# ---- the parsers -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parser:
+    """One way in."""
+
+    name: str  # of its folder in tests/museum, too
+    file: str  # what a sample is called on the disk
+    form: Form  # how it is mutated
+    samples: Callable[[Material], Sequence[bytes]]
+    read: Callable[[Path], object]  # as `albert` does, to the last row
+    beside: Callable[[Material], Path] | None = None  # its other files, without the manifest, lie beside it
+
+
+def _fixed(name: str, file: str, form: Form, sample: str | bytes | dict, read: Callable[[Path], object]) -> Parser:
+    """A parser of a file that is written here."""
+    text = json.dumps(sample) if isinstance(sample, dict) else sample
+    return Parser(name, file, form, lambda _: [text.encode() if isinstance(text, str) else text], read)
+
+
+def _made(name: str, folder: str, file: str, form: Form, read: Callable[[Path], object], among: bool = True) -> Parser:
+    """A parser of a file of the material, by its folder; `among` the other files of that folder, or alone."""
+
+    def place(material: Material) -> Path:
+        part, _, rest = folder.partition("/")
+        return TENSORFLOW if part == "tensorflow" else getattr(material, part) / rest
+
+    return Parser(name, file, form, lambda m: [(place(m) / file).read_bytes()], read, place if among else None)
+
+
+def _documents(path: Path, **reading: Any) -> int:
+    return sum(len(document.text) for document in read_corpus([path], Reading(**reading)))
+
+
+def _rows(path: Path, task: str) -> int:
+    declared = DECLARED[task]
+    rows = declared.source.with_files({"dev": path}).read(path.parent, "dev").rows
+    return len(to_examples(declared, rows))
+
+
+def _tokens(path: Path) -> list[int]:
+    return load_tokenizer(path.parent).encode_with_offsets(PROBE)[0]
+
+
+def _split(path: Path) -> int:
+    """Whatever file of a prepared corpus it is."""
+    directory = next(place for place in path.parents if (place / "corpus.json").exists())
+    corpus = TokenCorpus.open(directory, "train", verify=False)
+    return int(corpus.read(0, corpus.n_tokens).sum() + corpus.sentence_starts[-1] + corpus.document_starts[-1])
+
+
+def _weights(path: Path) -> object:
+    return open_model(path.parent, "pretraining", verify=False)
+
+
+def _converted(path: Path) -> object:
+    return read_source(str(path.parent), ConversionOptions())
+
+
+def _unpacked(path: Path) -> int:
+    with unpacked(path) as directory:
+        return len(list(directory.rglob("*")))
+
+
+def _records(path: Path) -> int:
+    return sum(len(record.fields) for record in read_records(find_corpus_files([path]).files[0], "text"))
+
+
+_REPLACING = {"bad_utf8": "replace", "max_document_bytes": 400}
+_BLOCKS = {"documents": "blank-line", "bad_utf8": "skip", "max_document_bytes": 100}
+_PACKED_LINES, _PACKED_CSV = (gzip.compress(text.encode(), mtime=0) for text in (LINES, CSV))
+_RACE = json.dumps(PASSAGE) + "\n"
+
+PARSERS: tuple[Parser, ...] = (
+    _fixed("corpus-text", "a.txt", "text", TEXT, _documents),
+    _fixed("corpus-blocks", "a.txt", "text", TEXT * 9, partial(_documents, **_BLOCKS)),
+    _fixed("corpus-json-lines", "a.jsonl", "json lines", LINES, _documents),
+    _fixed("corpus-csv", "a.csv", "table", CSV, partial(_documents, **_REPLACING)),
+    _fixed("corpus-tsv", "a.tsv", "table", TSV, partial(_documents, text_field="sentence")),
+    _fixed("corpus-gzip", "a.jsonl.gz", "gzip", _PACKED_LINES, _documents),
+    _fixed("corpus-parquet", "a.parquet", "bytes", parquet(), _documents),
+    _fixed("corpus-wikipedia", "a.xml", "text", PAGES, _documents),
+    _made("corpus-description", "corpus", "corpus.json", "json", _split),
+    _made("shard-tokens", "corpus", "train/00000-00000.tokens.bin", "bytes", _split),
+    _made("shard-sentences", "corpus", "train/00000-00000.sentences.npy", "bytes", _split),
+    _made("shard-documents", "corpus", "train/00000-00000.documents.npy", "bytes", _split),
+    _made("manifest", "tokenizer", "MANIFEST.json", "json", lambda path: verify_directory(path.parent)),
+    _fixed("squad", "dev.json", "json", SQUAD, partial(_rows, task="squad-1.1")),
+    _fixed("race", "dev.jsonl", "json lines", _RACE, partial(_rows, task="race")),
+    _fixed("glue", "dev.tsv", "table", TSV, partial(_rows, task="sst-2")),
+    _fixed("table-csv", "t.csv", "table", CSV, read_table),
+    _fixed("table-tsv", "t.tsv", "table", TSV, read_table),
+    _fixed("table-json-lines", "t.jsonl", "json lines", LINES, read_table),
+    _fixed("table-gzip", "t.csv.gz", "gzip", _PACKED_CSV, read_table),
+    _fixed("table-parquet", "t.parquet", "bytes", parquet(), read_table),
+    _fixed("table-conll", "t.conll", "text", CONLL, read_table),
+    _fixed("asked-csv", "in.csv", "table", CSV, _records),
+    _fixed("asked-json-lines", "in.jsonl", "json lines", LINES, _records),
+    _fixed("asked-text", "in.txt", "text", TEXT, _records),
+    _fixed("asked-parquet", "in.parquet", "bytes", parquet(), _records),
+    _fixed("task-file", "task.json", "json", TASK, load_table_task),
+    _made("recipe", "pretraining_run", "recipe.json", "json", partial(load_json, PretrainingRecipe), False),
+    _made(
+        *("training-state", "pretraining_run/checkpoints/step-00000004", "training_state.json", "json"),
+        *(partial(load_json, TrainingState), False),
+    ),
+    _made("journal", "pretraining_run", "journal.jsonl", "json lines", read_journal, False),
+    _made("config", "pretrained", "config.json", "json", _weights),
+    _made("weights", "pretrained", "model.safetensors", "safetensors", _weights),
+    _made("int8-weights", "quantized", "model.int8.safetensors", "safetensors", _weights),
+    _made("sentencepiece", "tokenizer", "spiece.model", "bytes", _tokens, False),
+    _made("tokenizer-json", "tokenizer", "tokenizer.json", "json", _tokens, False),
+    _made("tokenizer-config", "tokenizer", "tokenizer_config.json", "json", _tokens),
+    _fixed("wordpiece", "vocab.txt", "text", WORDPIECE, _tokens),
+    _made("tensorflow-index", "tensorflow", "model.ckpt-best.index", "tensorflow index", _converted),
+    _made("tensorflow-config", "tensorflow", "albert_config.json", "json", _converted),
+    _fixed("archive-zip", "m.zip", "bytes", zip_archive(MEMBERS.items()), _unpacked),
+    _fixed("archive-tar", "m.tar", "bytes", tar_archive(MEMBERS.items()), _unpacked),
+    *(
+        Parser(
+            f"request-{address.strip('/')}",
+            "body.json",
+            "json",
+            lambda _, body=body: [json.dumps(body).encode()],
+            partial(post, address),
+            attrgetter(MODELS.get(address, "pretrained")),
+        )
+        for address, body in SAMPLES.items()
+    ),
+)
+BY_NAME = {parser.name: parser for parser in PARSERS}
+
+
+# ---- the trial -------------------------------------------------------------------------------------------------------
+
+
+@trial(LOADING_RUNS_NOTHING, f"mutated inputs of {len(PARSERS)} parsers", 96, 24_000, 2_000_000)
+def fuzzing(tries: Tries) -> None:
     """Mutate a sample for each parser in turn; inputs that failed are kept in the folder, for tests/museum."""
-    tries = Tries(Scene(asked.folder / "scene"), asked.folder, asked.seed)
-    kinds: Counter[str] = Counter()
-    slowest = 0.0
-    failures: list[str] = []
-    for verdict in confined(tries.work, asked.count, Limits(asked.folder, SECONDS)):
-        asked.report(1)
-        slowest = max(slowest, verdict.seconds)
-        if verdict.failure:
-            kept = tries.keep(verdict.number, asked.folder / "failing")
-            failures.append(f"try {verdict.number}, {kept.parent.name}: {verdict.failure} ({kept})")
-        else:
-            kinds[verdict.kind] += 1
-    return Outcome(
-        tried=asked.count,
-        failed=len(failures),
-        what=f"mutated inputs of {len(PARSERS)} parsers",
-        details={**dict(sorted(kinds.items())), "slowest_seconds": round(slowest, 3)},
-        failures=tuple(failures[:FAILURES_TOLD]),
-    )
+    mutations = Mutations(Material(tries.folder / "material"), tries.folder, tries.seed)
+    record_all(tries, mutations.work, Limits(tries.folder, SECONDS), mutations.keep, "slowest_seconds")
 
 
-class Tries:
+class Mutations:
     """A folder for each parser, with what lies beside its file."""
 
-    def __init__(self, scene: Scene, folder: Path, seed: int, parsers: Sequence[Parser] = PARSERS) -> None:
-        self._seed, self._folder, self._parsers = seed, folder / "read", parsers
-        self._samples = [parser.samples(scene) for parser in parsers]
+    def __init__(self, material: Material, folder: Path, seed: int, parsers: Sequence[Parser] = PARSERS) -> None:
+        self._seed, self._folder, self._parsers = seed, folder, parsers
+        self._samples = [parser.samples(material) for parser in parsers]
         for parser in parsers:
-            arrange(parser, scene, self._folder / parser.name)
+            arrange(parser, material, folder / "read" / parser.name)
 
     def work(self, number: int) -> str:
         """One try: a sample made wrong, and read."""
         parser = self._parsers[number % len(self._parsers)]
-        path = self._folder / parser.name / parser.file
+        path = self._folder / "read" / parser.name / parser.file
         path.write_bytes(self._mutated(number))
         return read_watched(parser, path)
 
-    def keep(self, number: int, folder: Path) -> Path:
-        """Write what a try read to a place where it stays, by the name of its parser."""
-        parser = self._parsers[number % len(self._parsers)]
-        path = folder / parser.name / f"{self._seed}-{number}"
+    def keep(self, number: int) -> str:
+        """Write what a try read to a place where it stays, by the name of its parser; the place."""
+        path = self._folder / "failing" / self._parsers[number % len(self._parsers)].name / f"{self._seed}-{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._mutated(number))
-        return path
+        return str(path)
 
     def _mutated(self, number: int) -> bytes:
         which = number % len(self._parsers)
@@ -75,22 +339,18 @@ class Tries:
         return mutated(self._samples[which], self._parsers[which].form, numbers)
 
 
-def arrange(parser: Parser, scene: Scene, folder: Path) -> None:
+def arrange(parser: Parser, material: Material, folder: Path) -> None:
     """Make the folder that a parser's file is to lie in."""
     if parser.beside is None:
         folder.mkdir(parents=True)
     else:
-        shutil.copytree(parser.beside(scene), folder)
+        shutil.copytree(parser.beside(material), folder)
         if parser.file != MANIFEST_NAME:
             (folder / MANIFEST_NAME).unlink(missing_ok=True)
 
 
 def read_watched(parser: Parser, path: Path) -> str:
-    """Read a file: "read" or "refused".
-
-    Raises:
-        Broken: a refusal in more than one line, or what the parser itself says.
-    """
+    """Read a file: "read" or "refused", in one line."""
     try:
         parser.read(path)
     except AlbertError as refusal:
@@ -100,4 +360,200 @@ def read_watched(parser: Parser, path: Path) -> str:
     return "read"
 
 
-TRIAL = Trial("fuzzing", LOADING_RUNS_NOTHING, {"quick": 96, "full": 24_000, "soak": 2_000_000}, run)
+# ---- valid samples made wrong: bytes anywhere, and, knowing the form, values, lines, headers and checksums -----------
+
+# Bytes alone find the outer door of a parser; what stands behind a checksum or a bracket is reached only by a sample
+# that is still of its form.
+LONGEST = 1 << 20
+"""Bytes of a mutated sample."""
+_RAW = "raw-token-"
+_NUMBERS = ("1e999", "-1e999", "NaN", "-Infinity", "9" * 5000, "1" + "0" * 12, "-1", "0", "1.5", "2147483648", "-0.0")
+_TEXTS = ("", "\ud800", "\0", "../../x", "/etc/passwd", "a\nb", "\x1b[31m", "0" * 3000, "éﬁ½İ\u202e", "[MASK]", "nan")
+_DEEP = "[" * 3000 + "]" * 3000, '{"a":' * 3000 + "1" + "}" * 3000
+_CHUNKS = (
+    *(b"", b"\0", b"\xff", b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\xc0\x80", b"\xe2\x80\xa8", b"\r", b"\r\n"),
+    *(b"\n", b"\n\n", b"\t", b",", b'"', b"'", b"{", b"[", b"]" * 99, b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b", b"-1"),
+    *(struct.pack("<q", number) for number in (-1, 0, 2**31, 2**62, 2**63 - 1)),
+    *(struct.pack("<i", number) for number in (-1, 2**31 - 1)),
+    b"\xff" * 10,  # a protocol buffer's number without an end
+)
+
+
+def mutated(samples: Sequence[bytes], form: Form, numbers: random.Random) -> bytes:
+    """One of the samples, made wrong in one to four places."""
+    sample = numbers.choice(samples)
+    for _ in range(numbers.choice((1, 1, 1, 2, 4))):
+        change = _bytes_changed if numbers.random() < 0.3 else _BY_FORM[form]
+        sample = change(sample, samples, numbers)[:LONGEST]
+    return sample
+
+
+def _bytes_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
+    """Bytes set, put in, taken out, doubled, cut, zeroed, or taken from another sample."""
+    begin, end = sorted(numbers.randrange(len(sample) + 1) for _ in range(2))
+    if numbers.random() < 0.6:
+        end = min(end, begin + numbers.choice((1, 2, 8, 64)))
+    match numbers.randrange(8):
+        case 0 if sample:
+            place = min(begin, len(sample) - 1)
+            return sample[:place] + bytes([sample[place] ^ 1 << numbers.randrange(8)]) + sample[place + 1 :]
+        case 1:
+            return sample[:begin] + numbers.choice(_CHUNKS) + sample[begin:]
+        case 2:
+            return sample[:begin] + numbers.choice(_CHUNKS) + sample[end:]
+        case 3:
+            return sample[:begin] + sample[end:]
+        case 4:
+            return sample[:end] + sample[begin:end] * numbers.choice((1, 3, 50)) + sample[end:]
+        case 5:
+            return sample[:begin]
+        case 6:
+            return sample[:begin] + bytes(end - begin) + sample[end:]
+        case _:
+            other = numbers.choice(samples)
+            return sample[:begin] + other[numbers.randrange(len(other) + 1) :]
+
+
+def _lines_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
+    """Lines left out, doubled, swapped, joined, or of another kind."""
+    lines = sample.split(b"\n")
+    place = numbers.randrange(len(lines))
+    match numbers.randrange(6):
+        case 0:
+            del lines[place]
+        case 1:
+            lines[place:place] = [lines[place]] * numbers.choice((1, 3, 300))
+        case 2:
+            other = numbers.randrange(len(lines))
+            lines[place], lines[other] = lines[other], lines[place]
+        case 3:
+            lines[place : place + 2] = [b"".join(lines[place : place + 2])]
+        case 4:
+            lines[place] = numbers.choice((b"", b" ", b"\t" * 9, b'"', b"\0", "ſ\u2028".encode(), b"x" * 99_999))
+        case _:
+            lines[place] += numbers.choice(_CHUNKS)
+    return b"\n".join(lines)
+
+
+def _fields_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
+    """A field of one row is another, or missing, or there twice."""
+    if numbers.random() < 0.4:
+        return _lines_changed(sample, samples, numbers)
+    lines = sample.split(b"\n")
+    place = numbers.randrange(len(lines))
+    separator = b"\t" if b"\t" in sample else b"," if b"," in sample else b" "
+    fields = lines[place].split(separator)
+    column = numbers.randrange(len(fields))
+    value = numbers.choice(_TEXTS + _NUMBERS).encode("utf-8", "surrogatepass")
+    fields[column : column + 1] = numbers.choice(([], [value], [fields[column]] * 2, [b'"' + value], [b'"%b"' % value]))
+    lines[place] = separator.join(fields)
+    return b"\n".join(lines)
+
+
+def _json_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
+    """A value of the tree is another, or its key is another, missing, or there twice."""
+    try:
+        tree = json.loads(sample)
+    except (ValueError, RecursionError):  # an earlier change left no JSON
+        return _bytes_changed(sample, samples, numbers)
+    places = list(_places(tree))
+    if not places:
+        return _bytes_changed(sample, samples, numbers)
+    holder, key = numbers.choice(places)
+    match numbers.randrange(5):
+        case 0:
+            del holder[key]
+        case 1 if isinstance(holder, dict):
+            holder[numbers.choice((*_TEXTS, key + "x", "_target_"))] = holder.pop(key)
+        case 2 if isinstance(holder, dict):
+            holder[f"{_RAW}twice-{key}"] = _any_value(numbers)
+        case 3 if isinstance(holder, list):
+            holder *= numbers.choice((2, 50))
+        case _:
+            holder[key] = _any_value(numbers)
+    try:
+        text = json.dumps(tree)
+    except (ValueError, RecursionError):
+        return _bytes_changed(sample, samples, numbers)
+    for number, token in enumerate((*_NUMBERS, *_DEEP)):
+        text = text.replace(f'"{_RAW}{number}"', token)
+    return text.replace(f"{_RAW}twice-", "").encode()
+
+
+def _places(tree: Any) -> list[tuple[Any, Any]]:
+    """Every value by what holds it and its key there; of long lists the first and the last."""
+    found, waiting = [], [tree]
+    while waiting:
+        holder = waiting.pop()
+        keys = list(holder) if isinstance(holder, dict) else range(len(holder)) if isinstance(holder, list) else []
+        if len(keys) > 40:
+            keys = [*keys[:20], *keys[-20:]]
+        found += [(holder, key) for key in keys]
+        waiting += [holder[key] for key in keys]
+    return found
+
+
+def _any_value(numbers: random.Random) -> Any:
+    tokens = [f"{_RAW}{number}" for number in range(len(_NUMBERS) + len(_DEEP))]
+    plain = [None, True, False, {}, [], [None], {"a": 1}, [[1, 2], "x"], "x" * 50_000]
+    return numbers.choice(numbers.choice((tokens, _TEXTS, plain)))
+
+
+def _json_line_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
+    if numbers.random() < 0.3:
+        return _lines_changed(sample, samples, numbers)
+    lines = sample.split(b"\n")
+    place = numbers.randrange(len(lines))
+    lines[place] = _json_changed(lines[place], [lines[place]], numbers)
+    return b"\n".join(lines)
+
+
+def _header_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
+    """The header of a safetensors file changed as JSON, its length right, or nearly."""
+    if len(sample) < 8:
+        return _bytes_changed(sample, samples, numbers)
+    length = int.from_bytes(sample[:8], "little")
+    header, data = sample[8 : 8 + length], sample[8 + length :]
+    changed = _json_changed(header, [header], numbers)
+    said = len(changed) + numbers.choice((0, 0, 0, 0, 1, -1, 2**24, 2**62))
+    return struct.pack("<Q", max(said, 0)) + changed + data
+
+
+def _content_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
+    """What is packed is changed, and packed again."""
+    try:
+        content = gzip.decompress(sample)
+    except (OSError, EOFError, zlib.error):
+        return _bytes_changed(sample, samples, numbers)
+    return gzip.compress(_lines_changed(content, samples, numbers), 1, mtime=0)
+
+
+def _block_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
+    """Bytes of the first block of a LevelDB table, where the entries are, under a checksum that is right again."""
+    try:
+        _, place = tensor_bundle._handle(sample, len(sample) - 48)  # the place of a block that is empty
+        index, _ = tensor_bundle._handle(sample, place)
+        (_, first), *_ = tensor_bundle._block_entries(tensor_bundle._block(sample, index))
+        (_, end), _ = tensor_bundle._handle(first, 0)
+    except ValueError:  # an earlier change left no table
+        return _bytes_changed(sample, samples, numbers)
+    content = bytearray(sample[:end])
+    for _ in range(numbers.choice((1, 2, 8))):
+        chunk = numbers.choice(_CHUNKS) or bytes([numbers.randrange(256)])
+        place = numbers.randrange(end)
+        content[place : place + len(chunk)] = chunk[: end - place]
+    whole = bytes(content) + sample[end : end + 1]
+    return whole + tensor_bundle.masked_crc32c(whole).to_bytes(4, "little") + sample[end + 5 :]
+
+
+Change = Callable[[bytes, Sequence[bytes], random.Random], bytes]
+_BY_FORM: dict[Form, Change] = {
+    "bytes": _bytes_changed,
+    "text": _lines_changed,
+    "table": _fields_changed,
+    "json": _json_changed,
+    "json lines": _json_line_changed,
+    "safetensors": _header_changed,
+    "gzip": _content_changed,
+    "tensorflow index": _block_changed,
+}

@@ -1,99 +1,552 @@
 """Files made to do harm, given to the commands that would meet them: one line, the right exit code, and no act.
 
 The set is fixed. Each is made by code, from the same bytes every time, and given to `albert` as a user would; nothing
-may be run, fetched, or written but below the folder of the try.
+may be run, fetched, or written but below the folder of the try. Valid models are watched in the same way.
 """
 
-import contextlib
+import gzip
 import importlib
 import io
+import json
+import os
+import pickle
 import re
 import shutil
-from collections import Counter
-from collections.abc import Callable
+import struct
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
 
 from albert.cli.main import COMMANDS
-from albert.cli.main import run as albert
-from reliability.confined import Broken, Limits, confined
-from reliability.hostile_archives import ARCHIVES
-from reliability.hostile_case import Hostile, Place
-from reliability.hostile_data import DATA
-from reliability.hostile_models import MODELS
-from reliability.promises import LOADING_RUNS_NOTHING
-from reliability.scene import Scene
-from reliability.trial import FAILURES_TOLD, Asked, Outcome, Trial
+from reliability.confined import Broken, Limits, Verdict, confined
+from reliability.material import TENSORFLOW, Material, albert
+from reliability.report import CHECKOUT, LOADING_RUNS_NOTHING
+from reliability.trials import Tries, trial
 
-CASES: tuple[Hostile, ...] = (*MODELS, *ARCHIVES, *DATA)
 LONGEST_LINE = 300
 """Characters of a refusal, paths left out of the count."""
-SECONDS = 20.0
-
-
-def run(asked: Asked) -> Outcome:
-    """The first `count` of the set; a lane with as many takes all."""
-    cases = CASES[: asked.count]
-    scene = Scene(asked.folder / "scene")
-    for part in ("pretrained", "classifier", "tokenizer", "corpus", "text", "table"):
-        getattr(scene, part)  # made before anything is watched
-    codes, failures = refused(cases, scene, asked.folder, asked.report)
-    return Outcome(
-        tried=len(cases),
-        failed=len(failures),
-        what="hostile files, archives and addresses, each given to the command that would meet it",
-        details=dict(sorted(codes.items())),
-        failures=tuple(failures[:FAILURES_TOLD]),
-    )
-
-
-def refused(
-    cases: tuple[Hostile, ...], scene: Scene, folder: Path, report: Callable[[int], None] = lambda more: None
-) -> tuple[Counter[str], list[str]]:
-    """Give each to its command, in a process below a folder; how those ended that were refused, and what went wrong."""
-    codes: Counter[str] = Counter()
-    failures: list[str] = []
-    for command in {case.command.split()[0] for case in cases}:
-        importlib.import_module(COMMANDS[command].module)  # once, not in every process
-    work = _meet(cases, scene, folder)
-    for number, case in enumerate(cases):  # a process each: none has the memory that another took
-        (verdict,) = confined(lambda _, number=number: work(number), 1, Limits(folder / "tries", SECONDS))
-        report(1)
-        if verdict.failure:
-            failures.append(f"{case.name}: {verdict.failure}")
-        else:
-            codes[verdict.kind] += 1
-    return codes, failures
-
-
-def _meet(cases: tuple[Hostile, ...], scene: Scene, folder: Path) -> Callable[[int], str]:
-    def work(number: int) -> str:
-        case = cases[number]
-        place = Place(folder / "tries" / str(number), scene)
-        shutil.rmtree(place.here, ignore_errors=True)
-        place.here.mkdir(parents=True)
-        case.make(place)
-        words = [word.format(here=place.here, **place.parts) for word in case.command.split()]
-        shown, said = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(said):
-            code = albert(words)
-        lines = [line for line in said.getvalue().splitlines() if not _PROGRESS.match(line)]
-        if code != case.code:
-            raise Broken(f"exit code {code}, {case.code} is expected: {said.getvalue()[:300]!r}")
-        if len(lines) != 1 or not lines[0].startswith("albert: error: ") or not lines[0].isprintable():
-            raise Broken(f"not one line: {lines!r}"[:300])
-        told = lines[0].replace(str(folder), "")
-        if len(told) > LONGEST_LINE:
-            raise Broken(f"a line of {len(told)} characters: {told}")
-        if not re.search(case.says, told):
-            raise Broken(f"says something else than {case.says!r}: {told}")
-        if left := [name for name in case.absent if (place.here / name).exists()]:
-            raise Broken(f"left {left} behind")
-        return f"exit_code_{code}"
-
-    return work
-
-
+SECONDS, SECONDS_OF_A_VALID_ONE = 20.0, 120.0
+ABSENT = ("out", "out.jsonl", "pickle-was-run", "../evil.index")
+"""What must not be there after a refusal, below the folder of the try."""
 _PROGRESS = re.compile(r"(Reading|Preparing|Training|Unpacking|Encoding|Checking)\b")
 """Lines that a slow machine may see before the error."""
 
-TRIAL = Trial("hostile-files", LOADING_RUNS_NOTHING, {"quick": len(CASES), "full": len(CASES), "soak": len(CASES)}, run)
+Content = bytes | str | dict | Callable[[], bytes]
+"""Of a file: as it is, as JSON, or made when it is needed."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something hostile is made: an empty folder, and valid things beside it that are not to be changed."""
+
+    here: Path
+    material: Material
+
+    def words(self, command: str) -> list[str]:
+        """A command of words separated by blanks; `{here}` is the folder, other braces are parts of the material."""
+        return [word.format(here=self.here, m=self.material) for word in command.split()]
+
+    def write(self, name: str, content: Content) -> None:
+        """A file below the folder."""
+        path = self.here / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = content() if callable(content) else json.dumps(content) if isinstance(content, dict) else content
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def model(self, files: dict[str, Content | None]) -> None:
+        """A copy of a model under `m`, without its manifest, with other files; None takes one away."""
+        shutil.copytree(self.material.pretrained, self.here / "m")
+        for name, content in {"MANIFEST.json": None, **files}.items():
+            if content is None:
+                (self.here / "m" / name).unlink()
+            else:
+                self.write(f"m/{name}", content)
+
+
+Make = Callable[[Place], object]
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """One of the set."""
+
+    name: str
+    make: Make  # puts it into the folder
+    command: str  # of `albert`, as `Place.words` takes it
+    code: int  # the exit code that docs/troubleshooting.md promises
+    says: str  # regular expression for the line
+    absent: tuple[str, ...] = ABSENT  # what must not be there afterwards
+
+
+# ---- how they are made -----------------------------------------------------------------------------------------------
+
+
+class _Command:
+    """Makes a file when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch pickle-was-run",)
+
+
+PICKLE = pickle.dumps(_Command(), protocol=4)
+OLD_PICKLE = pickle.dumps(_Command(), protocol=0)
+BROKEN_TAIL = PICKLE[:-1] + b"\xff" * 40  # the command comes before the damage
+
+
+def _file(name: str, content: Content) -> Make:
+    return lambda place: place.write(name, content)
+
+
+def _put(name: str, put: Callable[[Path], object]) -> Make:
+    def make(place: Place) -> None:
+        (place.here / name).parent.mkdir(exist_ok=True)
+        put(place.here / name)
+
+    return make
+
+
+def _link(name: str, to: str) -> Make:
+    return _put(name, lambda path: path.symlink_to(to))
+
+
+def pipe(name: str) -> Make:
+    """A pipe that nobody writes to."""
+    return _put(name, os.mkfifo)
+
+
+def _all(*makes: Make) -> Make:
+    return lambda place: [make(place) for make in makes]
+
+
+def _model(files: dict[str, Content | None]) -> Make:
+    return lambda place: place.model(files)
+
+
+def _instead(name: str, content: Content) -> Make:
+    """A model with another file in the place of its weights."""
+    return _model({"model.safetensors": None, name: content})
+
+
+def _weights(content: bytes) -> Make:
+    return _model({"model.safetensors": content})
+
+
+def _config(twice: bool = False, **changes: str) -> Make:
+    """A model whose configuration has other values, each as JSON's text, or has their keys twice."""
+
+    def make(place: Place) -> None:
+        content = json.loads((place.material.pretrained / "config.json").read_bytes())
+        kept = {key: value for key, value in content.items() if twice or key not in changes}
+        more = ", ".join(f'"{key}": {text}' for key, text in changes.items())
+        place.model({"config.json": f"{json.dumps(kept)[:-1]}, {more}}}"})
+
+    return make
+
+
+def _header(content: object, data: bytes = b"", length: int | None = None) -> Make:
+    """A model whose safetensors file has a header, whatever it says."""
+    text = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return _weights(struct.pack("<Q", len(text) if length is None else length) + text + data)
+
+
+def _tensor(begin: int, end: int, shape: list[int], dtype: str = "F32") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def zip_archive(members: Iterable[tuple[str, bytes]], mode: int = 0, how: int = zipfile.ZIP_STORED) -> bytes:
+    """A zip file of members with the mode of files in Unix."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, content in members:
+            member = zipfile.ZipInfo(name)
+            member.compress_type, member.external_attr = how, mode << 16
+            archive.writestr(member, content)
+    return stream.getvalue()
+
+
+def tar_archive(
+    members: Iterable[tuple[str, bytes]], kind: bytes = tarfile.REGTYPE, link: str = "", mode: str = "w"
+) -> bytes:
+    """A tar file of members of a kind, links that lead somewhere say."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.size, member.linkname = kind, len(content), link
+            archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def _tar(*names: str, content: bytes = b"index", **kind: Any) -> Make:
+    members = [(name, b"" if kind else content) for name in names]
+    return _file("a.tar.gz", partial(tar_archive, members, mode="w:gz", **kind))
+
+
+def _zip(name: str, content: bytes = b"index", mode: int = 0) -> Make:
+    return _file("a.zip", partial(zip_archive, [(name, content)], mode, zipfile.ZIP_DEFLATED))
+
+
+def _lying_zip() -> bytes:
+    """A member that says it is small, and is not."""
+    data = zip_archive([("model.ckpt.index", bytes(2**20))], how=zipfile.ZIP_DEFLATED)
+    return data.replace(struct.pack("<I", 2**20), struct.pack("<I", 16))
+
+
+def _manifest(name: str) -> Make:
+    listed = {"files": {name: {"bytes": 6, "sha256": "0" * 64}}, "self": "0" * 64}
+    return _all(_file("secret", b"secret"), _file("d/MANIFEST.json", listed))
+
+
+# ---- the set ---------------------------------------------------------------------------------------------------------
+
+OPEN = "predict {here}/m --fill-mask [MASK]"
+CONVERT = "convert {here}/m --output {here}/out"
+TAR = "convert {here}/a.tar.gz --output {here}/out"
+ZIP = "convert {here}/a.zip --output {here}/out"
+TRAIN = "tokenizer train {here}/text --output {here}/out --vocab-size 300"
+ENCODE = "tokenizer encode word --tokenizer {here}/t"
+FINETUNE = "finetune --task-file {here}/task.json --model {m.pretrained} --output {here}/out"
+PRETRAIN = "pretrain {here}/r.json --data {m.corpus} --output {here}/out"
+ASK = "predict {m.pretrained} --task embed --input {here}/in.jsonl --output {here}/out.jsonl"
+
+_TORCH_ARCHIVE = zip_archive([("archive/data.pkl", PICKLE), ("archive/version", b"3\n")])
+_INDEX = "model.safetensors.index.json"
+_GAP = {"a": _tensor(0, 4, [1]), "b": _tensor(8, 12, [1])}
+_OVERLAP = {"a": _tensor(0, 8, [2]), "b": _tensor(4, 12, [2])}
+_NAMED_TWICE = (
+    b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}'
+)
+_LAUGHS = (
+    '<!DOCTYPE m [<!ENTITY a "ha">'
+    + "".join(f'<!ENTITY {b} "{f"&{a};" * 99}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+    + "]><mediawiki>&i;</mediawiki>"
+)
+_ENTITY = '<!DOCTYPE m [<!ENTITY x SYSTEM "file:///etc/passwd">]><mediawiki>&x;</mediawiki>'
+_PAIRS = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b", "ab c"]}, "added_tokens": []}
+"""In the manner of tokenizers#2094, at whose few lines the Rust library panics."""
+_LONG = ["x" * 500_000, -1.0]
+_SPECIAL = [[piece, 0.0] for piece in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")]
+_LONG_PIECES = {"model": {"type": "Unigram", "unk_id": 1, "vocab": [*_SPECIAL, _LONG, _LONG]}}
+_NO_NUMBER = '{"model":{"type":"Unigram","unk_id":1,"vocab":[["<pad>",NaN]]}}'
+_EIGHTY_MB = bytes(80_000_000)
+_DEEP = '{"a":' * 200_000
+
+_THEIRS = _all(_file("theirs/own", b""), _link("out", "theirs"), _file("text/a.txt", "It was a day. " * 50))
+"""The output is a link into a folder that is somebody else's."""
+
+_PICKLES_ARE = "is a pickle, which can run any code and is never loaded"
+_SAFETENSORS_PICKLE = "is a pickle under the name of safetensors"
+_NO_WEIGHTS = "holds no model.safetensors"
+_NOT_WHOLE = "is not a whole safetensors file"
+_NOT_THERE = "does not lie where"
+_NOT_JSON = "is not JSON"
+_LEADS_OUT = "not a file of this directory"
+_OUTSIDE = "a name outside of its own directory"
+_OWN_HASH = "does not match its own hash"
+_NO_FILE_NAME = "is not a valid file name"
+
+_TABLE: dict[str, dict[str, tuple[Make, int, str]]] = {
+    OPEN: {
+        "pickle as pytorch_model.bin": (_instead("pytorch_model.bin", PICKLE), 66, _PICKLES_ARE),
+        "zip of torch.save as pytorch_model.bin": (_instead("pytorch_model.bin", _TORCH_ARCHIVE), 66, _PICKLES_ARE),
+        "pickle as model.pt": (_instead("model.pt", PICKLE), 66, _NO_WEIGHTS),
+        "pickle as model.ckpt": (_instead("model.ckpt", PICKLE), 66, _NO_WEIGHTS),
+        "pickle as model.safetensors": (_weights(PICKLE), 65, _SAFETENSORS_PICKLE),
+        "zip of torch.save as model.safetensors": (_weights(_TORCH_ARCHIVE), 65, _SAFETENSORS_PICKLE),
+        "pickle with a broken tail": (_weights(BROKEN_TAIL), 65, _SAFETENSORS_PICKLE),
+        "pickle of protocol 0": (_weights(OLD_PICKLE), 65, _NOT_WHOLE),
+        "7z around a pickle": (_weights(b"7z\xbc\xaf\x27\x1c\0\x04" + PICKLE), 65, _NOT_WHOLE),
+        "pickle behind a header": (_header({}, PICKLE), 65, _NOT_WHOLE),
+        "pickle as spiece.model": (_model({"spiece.model": PICKLE}), 65, "SentencePiece model"),
+        "pickle as config.json": (_model({"config.json": PICKLE}), 65, _NOT_JSON),
+        "weights of TensorFlow's pickle age": (_instead("tf_model.h5", b"\x89HDF\r\n"), 66, "holds TensorFlow weights"),
+        "header of 2^63 bytes": (_header({}, length=2**63), 65, _NOT_WHOLE),
+        "header longer than the file": (_header({}, length=3000), 65, _NOT_WHOLE),
+        "header of no bytes": (_header(b"", length=0), 65, _NOT_WHOLE),
+        "header of 200,000 brackets": (_header(b"[" * 200_000), 65, "header is not JSON"),
+        "tensors that overlap": (_header(_OVERLAP, bytes(12)), 65, _NOT_THERE),
+        "tensors with a gap": (_header(_GAP, bytes(12)), 65, _NOT_THERE),
+        "tensor beyond the end": (_header({"a": _tensor(0, 400, [100])}, bytes(8)), 65, _NOT_WHOLE),
+        "shape that its place contradicts": (_header({"a": _tensor(0, 8, [9])}, bytes(8)), 65, _NOT_THERE),
+        "shape of 2^80 numbers": (_header({"a": _tensor(0, 8, [2**40, 2**40])}, bytes(8)), 65, "has invalid sizes"),
+        "negative shape": (_header({"a": _tensor(0, 8, [-2])}, bytes(8)), 65, "has invalid sizes"),
+        "name of a tensor twice": (_header(_NAMED_TWICE, bytes(8)), 65, "occurs twice"),
+        "number type that nobody knows": (_header({"a": _tensor(0, 8, [2], "O")}, bytes(8)), 65, "of type 'O'"),
+        "name that paints the screen": (_header({"\x1b[2J": _tensor(0, 8, [2])}, bytes(8)), 65, "is called"),
+        "index that leads out": (_instead(_INDEX, {"weight_map": {"a": "../../secret.safetensors"}}), 65, _LEADS_OUT),
+        "index that names an absolute path": (_instead(_INDEX, {"weight_map": {"a": "/etc/passwd"}}), 65, _LEADS_OUT),
+        "index of no files": (_instead(_INDEX, {"weight_map": {}}), 65, "holds no weight_map"),
+        "vocabulary of 10^12 pieces": (_config(vocab_size="1000000000000"), 78, "vocab_size: is 1000000000000"),
+        "10^9 layers": (_config(num_hidden_layers="1000000000"), 78, "num_hidden_layers"),
+        "10^7 layers' worth of inner groups": (_config(inner_group_num="10000000"), 78, "layers, at most"),
+        "no heads": (_config(num_attention_heads="0"), 78, "num_attention_heads"),
+        "dropout NaN": (_config(hidden_dropout_prob="NaN"), 78, "hidden_dropout_prob"),
+        "dropout 1e999": (_config(hidden_dropout_prob="1e999"), 78, "hidden_dropout_prob"),
+        "epsilon NaN": (_config(layer_norm_eps="NaN"), 78, "layer_norm_eps"),
+        "size of 5,000 digits": (_config(hidden_size="9" * 5000), 65, _NOT_JSON),
+        "configuration 200,000 deep": (_model({"config.json": _DEEP}), 65, _NOT_JSON),
+        "configuration with a key twice": (_config(twice=True, hidden_size="8"), 65, "twice"),
+        "class to import": (_config(model_type='"os.system"', auto_map='{"AutoModel": "evil.M"}'), 78, "'os.system'"),
+        "half a character for an activation": (_config(hidden_act='"\\ud800"'), 78, "hidden_act"),
+        "log injection by an activation": (_config(hidden_act='"gelu\\nalbert: error: well"'), 78, r"gelu\\n"),
+    },
+    CONVERT: {"pickle to convert": (_instead("pytorch_model.bin", PICKLE), 66, _PICKLES_ARE)},
+    "predict {here}/m --classify x": {"labels that are no object": (_config(id2label='"positive"'), 78, "id2label")},
+    "predict ../../x --fill-mask [MASK]": {
+        "model by a path out of the hub": (lambda place: None, 66, "no such directory")
+    },
+    "predict a/b --revision ../../x --fill-mask [MASK]": {
+        "revision that leads out": (lambda place: None, 2, "is not a branch, tag or commit")
+    },
+    TAR: {
+        "tar with ..": (_tar("../../evil.index"), 65, _OUTSIDE),
+        "tar with an absolute name": (_tar("/tmp/evil.index"), 65, _OUTSIDE),
+        "tar with a symbolic link": (_tar("m.index", kind=tarfile.SYMTYPE, link="/etc/passwd"), 65, "holds a link"),
+        "tar with a hard link": (_tar("m.index", kind=tarfile.LNKTYPE, link="../x"), 65, "holds a link"),
+        "tar with a device": (_tar("m.index", kind=tarfile.CHRTYPE), 65, "holds a device"),
+        "tar with a pipe": (_tar("m.index", kind=tarfile.FIFOTYPE), 65, "holds a device"),
+        "tar with a name twice": (_tar("m.index", "m.index"), 65, "twice"),
+        "tar of 10,001 files": (_tar(*(f"{n}.index" for n in range(10_001)), content=b""), 65, "10,000 files"),
+        "tar that unpacks to 80 MB": (_tar("m.index", content=_EIGHTY_MB), 65, "do not unpack it"),
+        "tar of pickles alone": (_tar("pytorch_model.bin", content=PICKLE), 65, "holds no model files"),
+        "tar that is a pickle": (_file("a.tar.gz", PICKLE), 65, "not a whole archive"),
+    },
+    ZIP: {
+        "zip with ..": (_zip("../evil.index"), 65, _OUTSIDE),
+        "zip with backslashes": (_zip("..\\evil.index"), 65, _OUTSIDE),
+        "zip with a drive": (_zip("C:/evil.index"), 65, _OUTSIDE),
+        "zip with a symbolic link": (_zip("m.index", mode=0o120777), 65, "holds a link"),
+        "zip that unpacks to 80 MB": (_zip("m.index", _EIGHTY_MB), 65, "do not unpack it"),
+        "zip whose sizes lie": (_file("a.zip", _lying_zip), 65, "size|whole archive"),
+        "7z under the name of zip": (_file("a.zip", b"7z\xbc\xaf\x27\x1c" + bytes(99)), 65, "whole archive"),
+    },
+    TRAIN: {
+        "text that is a pickle": (_file("text/a.txt", PICKLE), 65, "a.txt: is not"),
+        "text that leads to /dev/zero": (_link("text/a.txt", "/dev/zero"), 66, "is a device"),
+        "text that leads to itself": (_link("text/a.txt", "a.txt"), 66, "a.txt"),
+        "text that is a pipe": (pipe("text/a.txt"), 66, "is a pipe"),
+        "JSON 200,000 deep": (_file("text/a.jsonl", '{"text":' * 200_000), 65, _NOT_JSON),
+        "number of 5,000 digits": (_file("text/a.jsonl", '{"text": ' + "9" * 5000 + "}"), 65, _NOT_JSON),
+        "field that writes its own line": (_file("text/a.jsonl", '{"a\\nalbert: b": 1}\n'), 65, "has no field"),
+        "a billion laughs": (_file("text/a.xml", _LAUGHS), 65, "damaged XML"),
+        "entity out of a file": (_file("text/a.xml", _ENTITY), 65, "damaged XML|no document"),
+        "gzip in gzip as text": (
+            _file("text/a.txt.gz", lambda: gzip.compress(gzip.compress(bytes(2**24)))),
+            *(65, "is not text: NUL byte"),
+        ),
+        "gzip of 150 MB of one line": (
+            _file("text/a.jsonl.gz", lambda: gzip.compress(b"x" * 150_000_000, 1)),
+            *(65, "longer than 128 MB"),
+        ),
+        "gzip that is a pickle": (_file("text/a.txt.gz", PICKLE), 65, "damaged gzip"),
+        "Parquet that is a pickle": (_file("text/a.parquet", PICKLE), 65, "damaged Parquet"),
+    },
+    ENCODE: {
+        "SentencePiece model of noise": (_file("t/spiece.model", b"\x0a\xff" * 99), 65, "SentencePiece"),
+        "byte pairs that panic": (_file("t/tokenizer.json", _PAIRS), 65, "holds a BPE model"),
+        "piece of 500,000 characters twice": (_file("t/tokenizer.json", _LONG_PIECES), 65, "tokenizer.json"),
+        "score that is no number": (_file("t/tokenizer.json", _NO_NUMBER), 65, "has the score nan"),
+        "vocabulary of one piece a million times": (_file("t/vocab.txt", "a\n" * 10**6), 65, "twice"),
+        "vocabulary that is a pipe": (pipe("t/spiece.model"), 66, "is a pipe"),
+    },
+    "verify {here}/d": {
+        "manifest that leads out": (_manifest("../secret"), 65, _OWN_HASH),
+        "manifest with an absolute path": (_manifest("/etc/passwd"), 65, _OWN_HASH),
+    },
+    PRETRAIN: {
+        "recipe with a class to make": (_file("r.json", '{"_target_": "os.system"}'), 78, "unknown key"),
+        "recipe with NaN": (_file("r.json", '{"optimizer": {"learning_rate": NaN}}'), 78, "learning_rate"),
+        "recipe with 1e999": (_file("r.json", '{"optimizer": {"learning_rate": 1e999}}'), 78, "learning"),
+        "recipe with a key twice": (_file("r.json", '{"seed": 1, "seed": 2}'), 65, "twice"),
+        "recipe that is a pickle": (_file("r.json", PICKLE), 65, _NOT_JSON),
+    },
+    FINETUNE: {
+        "task that is a device": (_link("task.json", "/dev/zero"), 66, "is a device"),
+        "task with an unknown key": (_file("task.json", '{"__class__": "os.system"}'), 78, "unknown key"),
+        "task with half a character": (_file("task.json", '{"train": "\\ud800.csv"}'), 78, _NO_FILE_NAME),
+        "table with NUL in its name": (_file("task.json", '{"train": "a\\u0000.csv"}'), 78, _NO_FILE_NAME),
+    },
+    ASK: {
+        "input with half a character": (_file("in.jsonl", '{"text": "\\ud800"}\n'), 65, "surrogate"),
+        "input with a key twice": (_file("in.jsonl", '{"text": "a", "text": "b"}\n'), 65, "twice"),
+    },
+}
+"""Command -> name -> how it is made, the exit code, what the line says."""
+CASES: tuple[Hostile, ...] = (
+    *(
+        Hostile(name, make, command, code, says)
+        for command, rows in _TABLE.items()
+        for name, (make, code, says) in rows.items()
+    ),
+    Hostile("output through a link", _THEIRS, TRAIN, 73, "exists already", ("theirs/spiece.model",)),
+)
+
+
+@trial(
+    LOADING_RUNS_NOTHING,
+    "hostile files, archives and addresses, each given to the command that would meet it",
+    len(CASES),
+)
+def hostile_files(tries: Tries) -> None:
+    """The first `count` of the set; a lane with as many takes all."""
+    for case, verdict in met(CASES[: tries.count], Material(tries.folder / "material"), tries.folder):
+        tries.record([f"{case.name}: {verdict.failure}"] if verdict.failure else [], verdict.kind)
+
+
+def met(cases: Sequence[Hostile], material: Material, folder: Path) -> Iterator[tuple[Hostile, Verdict]]:
+    """Give each to its command, in a process of its own: none has the memory that another took."""
+    for part in (material.pretrained, material.corpus):  # made before anything is watched
+        assert part.is_dir()
+    for command in {case.command.split()[0] for case in cases}:
+        importlib.import_module(COMMANDS[command].module)  # once, not in every process
+    for number, case in enumerate(cases):
+        place = Place(folder / "tries" / str(number), material)
+        work = partial(_meet, case, place, folder)
+        (verdict,) = confined(lambda _, work=work: work(), 1, Limits(place.here.parent, SECONDS))
+        yield case, verdict
+
+
+def _meet(case: Hostile, place: Place, folder: Path) -> str:
+    """How a command ends that meets it; Broken when it does not end as it must."""
+    shutil.rmtree(place.here, ignore_errors=True)
+    place.here.mkdir(parents=True)
+    case.make(place)
+    code, said = albert(place.words(case.command))
+    lines = [line for line in said.splitlines() if not _PROGRESS.match(line)]
+    if code != case.code:
+        raise Broken(f"exit code {code}, {case.code} is expected: {said[:300]!r}")
+    if len(lines) != 1 or not lines[0].startswith("albert: error: ") or not lines[0].isprintable():
+        raise Broken(f"not one line: {lines!r}"[:300])
+    told = lines[0].replace(str(folder), "")
+    if len(told) > LONGEST_LINE:
+        raise Broken(f"a line of {len(told)} characters: {told}")
+    if not re.search(case.says, told):
+        raise Broken(f"says something else than {case.says!r}: {told}")
+    if left := [name for name in case.absent if (place.here / name).exists()]:
+        raise Broken(f"left {left} behind")
+    return f"exit_code_{code}"
+
+
+# ---- valid ones, watched ---------------------------------------------------------------------------------------------
+
+OPENINGS = (
+    "info {m.pretrained}",
+    "predict {m.pretrained} --fill-mask [MASK]",
+    "predict {m.classifier} --classify day",
+    "predict {m.answerer} --question Where --context Lisbon",
+    "predict {m.quantized} --fill-mask [MASK]",
+    "verify {m.pretrained} {m.corpus} {m.tokenizer}",
+    "tokenizer encode word --tokenizer {m.pretrained}",
+    "convert {m.pretrained} --output {here}/converted",
+    f"convert {TENSORFLOW} --output {{here}}/from-tensorflow --without-tokenizer",
+    "quantize {m.pretrained} --output {here}/quantized",
+    "predict {m.pretrained} --order First. Second.",
+)
+"""Commands that open a model, a corpus or a tokenizer of this machine."""
+
+
+@trial(LOADING_RUNS_NOTHING, "openings of valid models, corpora and tokenizers, listened to", 4, len(OPENINGS))
+def nothing_is_run(tries: Tries) -> None:
+    """Each opening twice: the first time modules may be imported, the second time there is nothing left to import."""
+    openings = OPENINGS[: tries.count]
+    folder = tries.folder / "tries"
+    folder.mkdir()
+    material = Material(tries.folder / "material")
+    for part in (material.quantized, material.classifier, material.answerer, material.corpus):
+        assert part.is_dir()  # made before anything is watched, and what making and opening them loads is loaded
+    commands = []
+    for number, opening in enumerate(openings):
+        importlib.import_module(COMMANDS[opening.split()[0]].module)
+        commands += [Place(folder / f"{number}-{turn}", material).words(opening) for turn in range(2)]
+
+    def opened(number: int) -> str:
+        code, said = albert(commands[number])
+        if code:
+            raise Broken(f"exit code {code}: {said[-300:]}")
+        return ""
+
+    for verdict in confined(opened, len(commands), Limits(folder, SECONDS_OF_A_VALID_ONE, memory=2 << 30)):
+        failure = [f"{openings[verdict.number // 2]}: {verdict.failure}"] if verdict.failure else []
+        tries.record(failure, done=verdict.number % 2)
+
+
+# ---- pinned versions: above the floors that advisories name, and asked after at the service --------------------------
+
+# The floors are checked without a network. The service is asked through `pip-audit`, where that is installed; where it
+# is not, or the service is out of reach, the report says so: an audit that did not happen is not a clean one.
+CONSTRAINTS = CHECKOUT / "constraints.txt"
+SECONDS_OF_THE_SERVICE = 240
+NOT_ASKED = "not asked"
+
+
+FLOORS = {
+    "torch": ("2.10.0", "CVE-2026-24747 corrupts memory before it, CVE-2025-32434 breaks weights_only to 2.5.1"),
+    "onnx": ("1.21.0", "external data left their directory, through links too (CVE-2026-34446, -34447)"),
+    "sentencepiece": ("0.2.3", "0.2.1 ends the process on a damaged model (sentencepiece#1263, #1269)"),
+    "starlette": ("1.3.1", "bodies of forms without a bound (CVE-2024-47874)"),
+}
+"""Package -> the lowest version without a known defect that matters here, and which defect that is."""
+EXPLAINED: dict[str, str] = {}
+"""Findings that were looked into: the advisory's name -> why it does no harm here."""
+
+
+def pinned() -> dict[str, str]:
+    """Package -> version, as constraints.txt has them."""
+    found = re.findall(r"^([A-Za-z0-9_.-]+)==(\S+)$", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name.lower(): version for name, version in found}
+
+
+def below_floors(versions: dict[str, str]) -> list[str]:
+    """Each package that is absent or too old, with the reason."""
+    return [
+        f"{name} {versions.get(name, 'is not pinned')}: at least {lowest}, {because}"
+        for name, (lowest, because) in FLOORS.items()
+        if name not in versions or Version(versions[name]) < Version(lowest)
+    ]
+
+
+def advisories() -> tuple[str, list[str]]:
+    """What the service said ("asked", or why it was not), and each finding that nobody explained."""
+    program = shutil.which("pip-audit")
+    if program is None:
+        return f"{NOT_ASKED}: pip-audit is not installed", []
+    words = [program, "--requirement", str(CONSTRAINTS), "--no-deps", "--disable-pip", "--format", "json"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS_OF_THE_SERVICE, check=False)
+    except subprocess.TimeoutExpired:
+        return f"{NOT_ASKED}: no answer within {SECONDS_OF_THE_SERVICE} s", []
+    return understood(done.stdout, done.stderr)
+
+
+def understood(answer: str, said: str) -> tuple[str, list[str]]:
+    """`advisories`, of what pip-audit printed and said on stderr."""
+    try:
+        packages = json.loads(answer)["dependencies"]
+    except (ValueError, KeyError, TypeError):
+        reason = " ".join(said.split())[-120:] or "no answer"
+        return f"{NOT_ASKED}: {reason}", []
+    findings = [
+        f"{package['name']} {package['version']}: {finding['id']}"
+        for package in packages
+        for finding in package.get("vulns", [])
+        if not {finding["id"], *finding.get("aliases", [])} & set(EXPLAINED)
+    ]
+    return f"asked about {len(packages)}", findings
+
+
+@trial(LOADING_RUNS_NOTHING, "pinned versions held against floors", 1)
+def dependencies(tries: Tries) -> None:
+    """Floors first, then the service; findings that were explained are told beside."""
+    versions = pinned()
+    service, findings = advisories()
+    asked = not service.startswith(NOT_ASKED)
+    tries.what += " and advisories" if asked else ""
+    tries.details |= {"pinned": len(versions), "advisory_service": service, "explained": len(EXPLAINED)}
+    tries.record([*below_floors(versions), *findings], tries=len(versions) if asked else len(FLOORS), done=1)

@@ -1,8 +1,9 @@
 """Questions on random contexts: every answer is a slice of the text, every token in a window, nothing is lost."""
 
+import functools
 import random
+import sys
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,93 +15,82 @@ from albert.tasks.task import Answer
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from reliability.confined import Broken, Limits, confined
-from reliability.contexts import random_context
-from reliability.promises import ANSWERS_ARE_SLICES
-from reliability.scene import Scene
-from reliability.trial import FAILURES_TOLD, Asked, Outcome, Trial
-from reliability.valid_samples import WORDPIECE
+from reliability.fuzzing import WORDPIECE
+from reliability.material import Material
+from reliability.report import ANSWERS_ARE_SLICES
+from reliability.trials import Tries, trial
 
 AT_A_TIME = 200
 QUESTION = "Where was it?"
 MAX_LENGTH, QUESTION_LENGTH, STRIDE, ANSWER_TOKENS = 24, 6, 7, 5
 
 
-def run(asked: Asked) -> Outcome:
+@trial(
+    ANSWERS_ARE_SLICES, "random Unicode contexts, read by 3 tokenizers and cut into windows", 600, 1_000_000, 10_000_000
+)
+def offsets(tries: Tries) -> None:
     """Ask about contexts, some hundreds at a time, of each tokenizer in turn."""
-    tries = _Tries(tokenizers_of(Scene(asked.folder / "scene"), asked.folder), asked.seed, asked.count)
-    counts: Counter[str] = Counter()
-    failures: list[str] = []
-    for verdict in confined(tries.work, tries.batches, Limits(asked.folder, seconds=120.0)):
-        asked.report(tries.size(verdict.number))
-        if verdict.failure:
-            failures.append(f"batch {verdict.number}: {verdict.failure}")
-        else:
-            counts.update({name: int(n) for name, n in (pair.split("=") for pair in verdict.kind.split())})
-    return Outcome(
-        tried=asked.count,
-        failed=len(failures),
-        what=f"random Unicode contexts, read by {len(tries.tokenizers)} tokenizers and cut into windows",
-        details=dict(counts),
-        failures=tuple(failures[:FAILURES_TOLD]),
-    )
+    tokenizers = tokenizers_of(Material(tries.folder / "material"), tries.folder)
+    sizes = [min(AT_A_TIME, tries.count - begin) for begin in range(0, tries.count, AT_A_TIME)]
+
+    def work(batch: int) -> str:
+        numbers = random.Random(f"{tries.seed}/offsets/{batch}")
+        return check_batch([random_context(numbers) for _ in range(sizes[batch])], tokenizers[batch % 3], numbers)
+
+    for verdict in confined(work, len(sizes), Limits(tries.folder, seconds=120.0)):
+        failure = [f"batch {verdict.number}: {verdict.failure}"] if verdict.failure else []
+        tries.record(failure, tries=sizes[verdict.number])
+        for name, n in (pair.split("=") for pair in verdict.kind.split()):
+            tries.add(name, int(n))
 
 
-def tokenizers_of(scene: Scene, folder: Path) -> list[Tokenizer]:
+def tokenizers_of(material: Material, folder: Path) -> list[Tokenizer]:
     """SentencePiece as ALBERT has it, the same with case and accents kept, and WordPiece."""
     (folder / "vocab.txt").write_text(WORDPIECE, encoding="utf-8")
-    plain = scene.tokenizer / "spiece.model"
+    plain = material.tokenizer / "spiece.model"
     kept = load_tokenizer(plain, lower_case=False, keep_accents=True)
     return [load_tokenizer(plain), kept, load_tokenizer(folder / "vocab.txt")]
 
 
-class _Tries:
-    """Batches of contexts, each asked about once."""
+def check_batch(contexts: list[str], tokenizer: Tokenizer, numbers: random.Random) -> str:
+    """Ask about each context once; what was counted, as words."""
+    examples = [_question(context, numbers) for context in contexts]
+    features = span_features(examples, tokenizer, MAX_LENGTH, QUESTION_LENGTH, STRIDE)
+    for example, spans in zip(examples, features.character_spans, strict=True):
+        _check_places(example.texts[1], spans)
+        _check_left_out(example.texts[1], spans, tokenizer)
+        _check_gold(example, spans)
+    _check_windows(examples, features)
+    answers = _check_answers(examples, features, numbers)
+    tokens = sum(map(len, features.character_spans))
+    return f"tokens={tokens} windows={len(features.windows)} answers={answers}"
 
-    def __init__(self, tokenizers: Sequence[Tokenizer], seed: int, count: int) -> None:
-        self.tokenizers, self._seed, self._count = tokenizers, seed, count
-        self._dropped: list[dict[str, bool]] = [{} for _ in tokenizers]
 
-    @property
-    def batches(self) -> int:
-        """How many there are."""
-        return -(-self._count // AT_A_TIME)
+FRAGMENTS = (
+    *("the ", "ship ", "Lisbon", "It was, ", "1,234", "2010,", "a ", "I", ". ", "'s ", "—", "e\u0301"),
+    *("é", "ñ", "Å", "İ", "ß", "ς", "Σ", "ŉ", "ǆ", "½", "\u338f", "\ufdfa", "\ufb01", "\ufb04"),
+    *("\uff11\uff12", "Ⅷ", "™", "…", "……", "℡", "\uff0c", "\x00", "\x10", "\x7f", "\x85", "\xad"),
+    *("\u200b", "\u200d", "\u200e", "\u202e", "\ufeff", "\ufffd", "\x1c", "\ue000", "\u0378", "\ud800"),
+    *("\udfff", "\xa0", "\u2003", "\u3000", "\u2028", "\u1680", "\t", "\n", "\r", "  "),
+    *("\U0001f469\u200d\U0001f467", "\U0001f469\U0001f3fd", "\U0001f1e8\U0001f1ed", "\u2764\ufe0f"),
+    "z" + "\u0300\u0315\u0489" * 8,
+    *("\u05e9\u05b8\u05c1", "\u0645\u064e", "\ufdfd", "\u0939\u093f\u0902", "\u0e17\u0e35\u0e48"),
+    *("\u4e2d\u6587", "\uf900", "\u304c", "\u304b\u3099", "\uff76\uff9e", "\uac00", "각", "``", "''"),
+    *("“", "▁", "▁a", "##s", "[MASK]", "[SEP]", "<unk>", "<pad>", "[CLS]", "[UNK]", "²", "\u0345"),
+    *("\U0001d15e",),
+)
+"""Whole words, characters that grow, shrink, fold or vanish when they are normalised, and what tokenizers write."""
+_ENDS = (0x80, 0x800, 0x3000, 0x10000, sys.maxunicode + 1)
+"""Ranges of code points; each is drawn from as often."""
 
-    def size(self, batch: int) -> int:
-        """Contexts of a batch."""
-        return min(AT_A_TIME, self._count - batch * AT_A_TIME)
 
-    def work(self, batch: int) -> str:
-        """One batch; what was counted in it, as words."""
-        numbers = random.Random(f"{self._seed}/offsets/{batch}")
-        which = batch % len(self.tokenizers)
-        tokenizer = self.tokenizers[which]
-        examples = [_question(random_context(numbers), numbers) for _ in range(self.size(batch))]
-        features = span_features(examples, tokenizer, MAX_LENGTH, QUESTION_LENGTH, STRIDE)
-        for number, example in enumerate(examples):
-            _check_places(example.texts[1], features.character_spans[number])
-            self._check_left_out(example.texts[1], features.character_spans[number], which)
-            _check_gold(example, features.character_spans[number])
-        _check_windows(examples, features)
-        answers = _check_answers(examples, features, numbers)
-        tokens = sum(map(len, features.character_spans))
-        return f"tokens={tokens} windows={len(features.windows)} answers={answers}"
-
-    def _check_left_out(self, context: str, spans: np.ndarray, which: int) -> None:
-        """What no token covers is what the tokenizer drops wherever it stands."""
-        covered = np.zeros(len(context) + 1, bool)
-        for start, end in spans.tolist():
-            covered[start:end] = True
-        for place in np.flatnonzero(~covered[:-1]).tolist():
-            mark = unicodedata.category(context[place])[0] == "M"
-            if not mark and not self._is_dropped(context[place], which):
-                raise Broken(f"{context!r}: character {place}, {context[place]!r}, is in no token")
-
-    def _is_dropped(self, character: str, which: int) -> bool:
-        known = self._dropped[which]
-        if character not in known:
-            encode = self.tokenizers[which].encode
-            known[character] = encode(f"x{character}y") in (encode("xy"), encode("x y"))
-        return known[character]
+def random_context(numbers: random.Random) -> str:
+    """0 to about 60 characters; one in a thousand is longer by far."""
+    pieces = numbers.choices(FRAGMENTS, k=numbers.randrange(16))
+    for _ in range(numbers.randrange(6)):
+        pieces.insert(numbers.randrange(len(pieces) + 1), chr(numbers.randrange(numbers.choice(_ENDS))))
+    text = "".join(pieces)
+    return text if numbers.random() > 0.001 else text * 100
 
 
 def _question(context: str, numbers: random.Random) -> Example:
@@ -117,6 +107,22 @@ def _check_places(context: str, spans: np.ndarray) -> None:
         raise Broken(f"{context!r}: a token lies outside of it")
     if (np.diff(starts) < 0).any() or (np.diff(ends) < 0).any():
         raise Broken(f"{context!r}: tokens are not in order")
+
+
+def _check_left_out(context: str, spans: np.ndarray, tokenizer: Tokenizer) -> None:
+    """What no token covers is what the tokenizer drops wherever it stands."""
+    covered = np.zeros(len(context) + 1, bool)
+    for start, end in spans.tolist():
+        covered[start:end] = True
+    for place in np.flatnonzero(~covered[:-1]).tolist():
+        mark = unicodedata.category(context[place])[0] == "M"
+        if not mark and not _is_dropped(tokenizer, context[place]):
+            raise Broken(f"{context!r}: character {place}, {context[place]!r}, is in no token")
+
+
+@functools.cache
+def _is_dropped(tokenizer: Tokenizer, character: str) -> bool:
+    return tokenizer.encode(f"x{character}y") in (tokenizer.encode("xy"), tokenizer.encode("x y"))
 
 
 def _check_gold(example: Example, spans: np.ndarray) -> None:
@@ -159,6 +165,3 @@ def _check_answers(examples: Sequence[Example], features: SpanFeatures, numbers:
             if candidate.text != context[candidate.start : candidate.end]:
                 raise Broken(f"{context!r}: {candidate.text!r} is not what stands at {candidate.start}")
     return sum(len(answers.candidates) for answers in found)
-
-
-TRIAL = Trial("offsets", ANSWERS_ARE_SLICES, {"quick": 600, "full": 1_000_000, "soak": 10_000_000}, run)

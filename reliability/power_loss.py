@@ -1,60 +1,80 @@
 """Power loss: after each call that changes the disk, every legal state of a disk that lost what was not flushed.
 
-SIGKILL leaves the system's cache alone, so kills cannot show that an `fsync` is missing; this can (see
-`disk_model.py`). What was promised before the power went must be there, and what bears a final name must be whole. The
-same states are shown to five deliberate defects, of which each must break a promise in one of them.
+SIGKILL leaves the system's cache alone, so kills cannot show that an `fsync` is missing; this can. What was promised
+before the power went must be there, and what bears a final name must be whole. The same states are shown to five
+deliberate defects, of which each must break a promise in one of them.
+
+The disk is modelled after what file systems promise and no more (Pillai et al. 2014, "All file systems are not created
+equal"): without `fsync` of a file its content may be nothing, a beginning, zeros, or all; without that of a directory
+each change to its entries may have happened or not, whatever became of the others; a rename happens or does not.
 """
 
+import os
 import random
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from unittest.mock import patch
 
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.pretraining.run import pretrain
 from albert.runtime import files as durable_files
-from albert.runtime.manifest import MANIFEST_NAME
-from reliability.disk_model import Disk
-from reliability.durable_calls import unwatch, watch
-from reliability.promised_writes import CHECKPOINTS, Promised, Work, works
-from reliability.promises import KILL_IT_ANY_TIME
-from reliability.small_material import small_material
-from reliability.trial import Asked, Outcome, Trial
+from albert.runtime.errors import AlbertError
+from albert.runtime.files import new_directory, remove_leftovers, write_text
+from albert.runtime.json_files import Journal, load_json, read_journal
+from albert.runtime.manifest import MANIFEST_NAME, verify_directory
+from albert.text.executors import PreparationSettings
+from albert.text.prepare import prepare
+from albert.text.tokenizer_loading import load_tokenizer
+from albert.training.run_folder import RunFolder
+from reliability.durable_calls import watched
+from reliability.material import SAVES, Material
+from reliability.report import KILL_IT_ANY_TIME
+from reliability.trials import Tries, trial
 
 
-def run(asked: Asked) -> Outcome:
+@trial(KILL_IT_ANY_TIME, "states of a disk whose power went", 300, 5000, 50_000)
+def power_loss(tries: Tries) -> None:
     """Lose the power everywhere."""
-    draws = random.Random(asked.seed)
-    material = small_material(asked.folder / "material")
-    failures: list[str] = []
-    states: Counter[str] = Counter()
-    for work in works(material):
-        most = max(1, round(asked.count * work.share))
-        for number, broken in enumerate(lost(work, asked.folder / work.name, most, draws)):
-            states[work.name] += 1
-            failures += [f"{work.name}, state {number}: {what}" for what in broken]
-            asked.report(1)
-    caught = []
+    draws = random.Random(tries.seed)
+    for work in works(Material(tries.folder / "material")):
+        most = max(1, round(tries.count * work.share))
+        for number, broken in enumerate(states(work, tries.folder / work.name, most, draws)):
+            told = [f"{work.name}, state {number}: {what}" for what in broken]
+            tries.record(told, f"states of {work.name}")
+    caught = 0
     for name, defect in DEFECTS.items():
-        place = asked.folder / name.replace(" ", "-")
         with defect():
-            found = any(broken for broken in lost(CHECKPOINTS, place, 400, random.Random(asked.seed), True))
-        caught += [name] if found else []
-        failures += [] if found else [f"the deliberate defect was not noticed: {name}"]
-    return Outcome(
-        tried=states.total(),
-        failed=len(failures),
-        what="states of a disk whose power went",
-        details={
-            "deliberate defects caught": f"{len(caught)} of {len(DEFECTS)}",
-            **{f"states of {name}": count for name, count in states.items()},
-        },
-        failures=tuple(failures),
-    )
+            place = tries.folder / name.replace(" ", "-")
+            found = any(states(CHECKPOINTS, place, 400, random.Random(tries.seed), True))
+        caught += found
+        tries.failures += [] if found else [f"the deliberate defect was not noticed: {name}"]
+    tries.details["deliberate defects caught"] = f"{caught} of {len(DEFECTS)}"
 
 
-def lost(work: Work, folder: Path, most: int, draws: random.Random, until_broken: bool = False) -> Iterator[list[str]]:
+@dataclass
+class Promised:
+    """What the work has promised so far: the newest version that is written, and the content of each."""
+
+    version: int = 0
+    contents: dict[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something that is written, and what must be left of it."""
+
+    name: str
+    do: Callable[[Path, Promised], None]  # writes into a folder, and notes what it promises as it goes
+    broken: Callable[[Path, Promised], Iterator[str]]  # by a state of that folder; it may raise AlbertError
+    share: float  # of the states
+
+
+def states(
+    work: Work, folder: Path, most: int, draws: random.Random, until_broken: bool = False
+) -> Iterator[list[str]]:
     """Do work, and judge about `most` of the states in which the power may leave it, or those to the first failure."""
     calls = 0
 
@@ -62,12 +82,11 @@ def lost(work: Work, folder: Path, most: int, draws: random.Random, until_broken
         nonlocal calls
         calls += 1
 
-    rehearsal = folder / "rehearsal"
+    rehearsal, place, state = folder / "rehearsal", folder / "disk", folder / "state"
     rehearsal.mkdir(parents=True)
+    place.mkdir()
     with watched(rehearsal, count):
         work.do(rehearsal, Promised())
-    place, state = folder / "disk", folder / "state"
-    place.mkdir()
     disk, promised = Disk(place), Promised()
     found: list[list[str]] = []
     seen = 0
@@ -77,46 +96,146 @@ def lost(work: Work, folder: Path, most: int, draws: random.Random, until_broken
         disk.saw(moment, name, where)
         seen += 1
         wanted = 0 if until_broken and any(found) else round(most * seen / calls) - len(found)
-        unwatch()
-        for possibility in disk.possible(draws, wanted):
+        for write in disk.possible(draws, wanted):
             shutil.rmtree(state, ignore_errors=True)
-            possibility.write(state)
-            found.append(list(work.broken(state, promised)))  # no lock is held there: the writer is dead
-        watch(str(place), saw)
+            write(state)
+            found.append(_judged(work, state, promised))  # no lock is held there: the writer is dead
 
     with watched(place, saw):
         work.do(place, promised)
     yield from found
 
 
-@contextmanager
-def watched(place: Path, watcher: Callable[[str, str, str], None]) -> Iterator[None]:
-    """`watch` for a block."""
-    watch(str(place), watcher)
+def _judged(work: Work, state: Path, promised: Promised) -> list[str]:
     try:
-        yield
-    finally:
-        unwatch()
+        return list(work.broken(state, promised))
+    except AlbertError as error:
+        return [f"{error} (written: {promised.version})"]
 
 
-# ---- deliberate defects --------------------------------------------------------------------------------------------
+# ---- what is written -------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def instead(**others: Any) -> Iterator[None]:
-    """Give `durable_files` other functions and values."""
-    before = {name: getattr(durable_files, name) for name in others}
-    try:
-        for name, value in others.items():
-            setattr(durable_files, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(durable_files, name, value)
+def save_checkpoints(folder: Path, promised: Promised) -> None:
+    """Three checkpoints of which one is kept."""
+    run = RunFolder(folder / "runs" / "mine")
+    with run.locked():
+        for step in (2, 4, 6):
+            promised.contents[step] = bytes([step]) * 64
 
+            def write(directory: Path, step: int = step) -> None:
+                (directory / "tensors").write_bytes(promised.contents[step])
+                write_text(directory / "text" / "card.md", f"after {step}")
+
+            run.save_checkpoint(step, write, keep=1)
+            promised.version = step
+
+
+def broken_checkpoints(folder: Path, promised: Promised) -> Iterator[str]:
+    """As a run looks for its newest checkpoint."""
+    run = RunFolder(folder / "runs" / "mine")
+    with run.locked():
+        newest = run.newest_checkpoint()
+        for _, path in run.checkpoints():
+            verify_directory(path)
+    step = 0 if newest is None else newest[0]
+    if step < promised.version:
+        yield f"checkpoint {promised.version} was saved, {step} is left"
+    if newest is not None and (newest[1] / "tensors").read_bytes() != promised.contents[step]:
+        yield f"checkpoint {step} holds something else than was saved"
+
+
+def replace_directory(folder: Path, promised: Promised) -> None:
+    """A directory that gives way to a newer one, twice."""
+    for version in (1, 2, 3):
+        with new_directory(folder / "models" / "mine", replace=True) as directory:
+            (directory / "model").write_bytes(bytes([version]) * 64)
+            (directory / "deep" / "deeper").mkdir(parents=True)
+            (directory / "deep" / "deeper" / "file").write_bytes(b"deep")
+        promised.version = version
+
+
+def broken_directory(folder: Path, promised: Promised) -> Iterator[str]:
+    """As the next one who writes there finds it."""
+    path = folder / "models" / "mine"
+    if path.parent.is_dir():
+        remove_leftovers(path.parent)
+    if is_left(path, promised) and (path / "model").read_bytes()[0] < promised.version:
+        yield "an older version is left"
+
+
+def replace_file(folder: Path, promised: Promised) -> None:
+    """A record of more than a few bytes that is written three times."""
+    for version in (1, 2, 3):
+        promised.contents[version] = f"version {version}\n".encode() * 20
+        write_text(folder / "made" / "for" / "it" / "record", promised.contents[version].decode())
+        promised.version = version
+
+
+def broken_file(folder: Path, promised: Promised) -> Iterator[str]:
+    """It is whole, and the one that was written or a newer one."""
+    path = folder / "made" / "for" / "it" / "record"
+    if path.exists() or promised.version:
+        content = path.read_bytes() if path.exists() else b"nothing"
+        if content not in [each for version, each in promised.contents.items() if version >= promised.version]:
+            yield f"version {promised.version} was written, {content[:40]!r} is left"
+
+
+def is_left(path: Path, promised: Promised) -> bool:
+    """Whether there is a directory; AlbertError when it is not whole, or not there though it was written."""
+    if not path.exists() and not promised.version:
+        return False
+    verify_directory(path)
+    return True
+
+
+CHECKPOINTS = Work("checkpoints", save_checkpoints, broken_checkpoints, 0.4)
+
+
+def works(material: Material) -> list[Work]:
+    """All of them: directories, files, and the two commands that take long as they are."""
+
+    def pretrain_here(folder: Path, promised: Promised) -> None:
+        pretrain(SAVES, material.corpus, folder / "run", "cpu")
+        promised.version = 1
+
+    def broken_pretraining(folder: Path, promised: Promised) -> Iterator[str]:
+        run = RunFolder(folder / "run")
+        if not run.path.exists():
+            return
+        with run.locked():
+            newest = run.newest_checkpoint()
+            Journal(run.journal_path).close()
+        if newest is not None:
+            load_json(PretrainingRecipe, run.recipe_path)
+            told = {record["step"] for record in read_journal(run.journal_path) if record["event"] == "train"}
+            if missing := set(range(2, newest[0] + 1, 2)) - told:
+                yield f"checkpoint {newest[0]} is left, the journal lost steps {sorted(missing)}"
+        is_left(run.model_path, promised)
+
+    def prepare_here(folder: Path, promised: Promised) -> None:
+        settings = PreparationSettings(held_out=0.2, shard_bytes=12_000)
+        prepare([material.text], load_tokenizer(material.tokenizer), folder / "corpus", settings, workers=1)
+        promised.version = 1
+
+    def broken_corpus(folder: Path, promised: Promised) -> Iterator[str]:
+        is_left(folder / "corpus", promised)
+        yield from ()
+
+    return [
+        CHECKPOINTS,
+        Work("directories", replace_directory, broken_directory, 0.2),
+        Work("files", replace_file, broken_file, 0.1),
+        Work("pre-training", pretrain_here, broken_pretraining, 0.2),
+        Work("preparation", prepare_here, broken_corpus, 0.1),
+    ]
+
+
+# ---- deliberate defects ----------------------------------------------------------------------------------------------
 
 _sync_file, _sync_directory = durable_files._sync_file, durable_files._sync_directory
 _write_manifest = durable_files._write_manifest
+instead = partial(patch.multiple, durable_files)
 
 
 def _name_first(temporary: Path, old: Path, path: Path, replace: bool) -> None:
@@ -142,9 +261,161 @@ DEFECTS = {
 }
 
 
-TRIAL = Trial(
-    name="power-loss",
-    guarantee=KILL_IT_ANY_TIME,
-    counts={"quick": 300, "full": 5000, "soak": 50_000},
-    run=run,
-)
+# ---- a disk that loses its cache -------------------------------------------------------------------------------------
+
+
+@dataclass
+class File:
+    """A file: what is sure, and what was last seen."""
+
+    durable: bytes = b""
+    content: bytes = b""
+
+    def possible(self) -> list[bytes]:
+        """Contents it may have."""
+        if self.durable == self.content:
+            return [self.content]
+        kept = self.durable if self.content.startswith(self.durable) else b""  # what was appended to stays
+        tail = self.content[len(kept) :]
+        return [self.durable, kept + tail[: len(tail) // 2], kept + bytes(len(tail)), self.content]
+
+    def flush(self) -> None:
+        """What was last seen is sure."""
+        self.durable = self.content
+
+
+@dataclass
+class Directory:
+    """A directory: entries that are sure, and changes that are not; one change may move several entries at once."""
+
+    durable: dict[str, int] = field(default_factory=dict)
+    entries: dict[str, int] = field(default_factory=dict)
+    pending: list[Mapping[str, int | None]] = field(default_factory=list)
+
+    def flush(self) -> None:
+        """What was last seen is sure."""
+        self.durable, self.pending = dict(self.entries), []
+
+
+Write = Callable[[Path], None]
+"""Makes one of the states that a disk may be left in, in an absent folder."""
+
+
+class Disk:
+    """Watches a folder through the calls of `durable_calls.watch`, and makes what may be left of it.
+
+    What is there when this is made is sure.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers: dict[int, int] = {}
+        self._files: dict[int, File] = {}
+        self._directories: dict[int, Directory] = {}
+        self._next = 0
+        self._root = self._number(os.stat(folder).st_ino)
+        self._directories[self._root] = Directory()
+        self._look(at_once=False)
+        for each in (*self._directories.values(), *self._files.values()):
+            each.flush()
+
+    def saw(self, moment: str, name: str, place: str) -> None:
+        """A call is about to happen, or has happened; the same words as a watcher is told."""
+        self._look(at_once=moment == "after" and name in ("rename", "replace"))
+        if moment == "after" and name == "fsync":
+            number = self._number(os.stat(place).st_ino)
+            if flushed := self._files.get(number) or self._directories.get(number):
+                flushed.flush()
+
+    def possible(self, draws: random.Random, most: int) -> Iterator[Write]:
+        """At most so many of the states that may be left, in any order.
+
+        Nothing of what is unsure, all of it, each change alone lost or kept; beyond those by chance.
+        """
+        reachable = self._reachable()
+        keys = [(n, i) for n in reachable if n in self._directories for i in range(len(self._directories[n].pending))]
+        if not keys and all(len(self._files[n].possible()) == 1 for n in reachable if n in self._files):
+            yield from [self._state(lambda _: True, lambda: 0)][:most]
+            return
+        plain = [self._state(lambda _: False, lambda: 0)]
+        plain += [self._state(lambda _: True, lambda n=n: n) for n in range(4)]
+        for key in keys:
+            one, other = draws.randrange(4), draws.randrange(4)
+            plain.append(self._state(lambda each, key=key: each == key, lambda one=one: one))
+            plain.append(self._state(lambda each, key=key: each != key, lambda other=other: other))
+        draws.shuffle(plain)
+        yield from plain[:most]
+        for _ in range(most - len(plain)):
+            kept = {key: draws.random() < 0.5 for key in keys}
+            contents = random.Random(draws.random())
+            yield self._state(kept.__getitem__, lambda contents=contents: contents.randrange(4))
+
+    def _state(self, kept: Callable[[tuple[int, int]], bool], which: Callable[[], int]) -> Write:
+        """The state after the changes `kept`, by directory and place; `which` of the contents of unflushed files."""
+
+        def write(place: Path, number: int = self._root) -> None:
+            if number in self._files:
+                contents = self._files[number].possible()
+                place.write_bytes(contents[min(which(), len(contents) - 1)])
+                return
+            place.mkdir()
+            directory = self._directories[number]
+            entries: dict[str, int | None] = dict(directory.durable)
+            for position, change in enumerate(directory.pending):
+                if kept((number, position)):
+                    entries.update(change)
+            for name, child in entries.items():
+                if child is not None:
+                    write(place / name, child)
+
+        return write
+
+    def _reachable(self) -> list[int]:
+        """Everything that some possibility may show."""
+        found, waiting = [], [self._root]
+        while waiting:
+            number = waiting.pop()
+            if number in found:
+                continue
+            found.append(number)
+            if number in self._directories:
+                directory = self._directories[number]
+                changed = [n for change in directory.pending for n in change.values() if n is not None]
+                waiting += [*directory.durable.values(), *changed]
+        return found
+
+    def _number(self, inode: int) -> int:
+        if inode not in self._numbers:
+            self._numbers[inode], self._next = self._next, self._next + 1
+        return self._numbers[inode]
+
+    def _look(self, at_once: bool) -> None:
+        """Take in what changed since the last look."""
+        seen: set[int] = set()
+        self._look_at(self._folder, self._root, at_once, seen)
+        for inode in set(self._numbers) - seen:  # the number may be given to another file
+            del self._numbers[inode]
+
+    def _look_at(self, place: Path, number: int, at_once: bool, seen: set[int]) -> None:
+        directory = self._directories[number]
+        seen.add(os.stat(place).st_ino)
+        entries: dict[str, int] = {}
+        for entry in sorted(os.scandir(place), key=lambda entry: entry.name):
+            inode = entry.inode()
+            is_new = inode not in self._numbers
+            entries[entry.name] = child = self._number(inode)
+            seen.add(inode)
+            if entry.is_dir(follow_symlinks=False):
+                if is_new:
+                    self._directories[child] = Directory()
+                self._look_at(place / entry.name, child, at_once, seen)
+            else:
+                file = self._files.setdefault(child, File()) if not is_new else File()
+                self._files[child] = file
+                file.content = Path(entry.path).read_bytes()
+        gone = {name: None for name in directory.entries if name not in entries}
+        changed = {name: child for name, child in entries.items() if directory.entries.get(name) != child}
+        change: dict[str, int | None] = {**gone, **changed}
+        if change:
+            directory.pending += [change] if at_once else [{name: child} for name, child in change.items()]
+            directory.entries = entries

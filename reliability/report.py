@@ -1,65 +1,88 @@
-"""The report: what was tried, how often, what failed, on which machine, at which commit; one JSON file."""
+"""What is promised, what came of the trials, and the table of docs/promises.md."""
 
+import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 from albert.runtime.devices import describe_machine
 from albert.runtime.environment import DISTRIBUTION
-from albert.runtime.json_files import load_json, save_json
-from reliability.trial import Lane
+from albert.runtime.errors import InvalidConfiguration
+from albert.runtime.files import write_text
+from albert.runtime.json_files import load_json
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 LIBRARIES = (DISTRIBUTION, "torch", "numpy", "safetensors", "sentencepiece")
+Lane = Literal["quick", "full", "soak"]
+"""quick: seconds, inside the tests; full: the evidence that docs/promises.md shows; soak: hours, before a release."""
+
+# ---- the promises, in the words of docs/promises.md ------------------------------------------------------------------
+
+KILL_IT_ANY_TIME = (
+    "Kill it any time: writes survive `kill -9` and a lost disk cache, and the run that goes on from the last "
+    "checkpoint ends with the same bytes (same machine, torch, threads and processes)."
+)
+NO_WRONG_LOAD = "No wrong load: a file that is damaged, mixed or of another tokenizer is refused with one line."
+ORDER_IS_FIXED = "Order is fixed by seed and sample number, not by workers or processes."
+SIGNALS_SAVE = "SIGTERM saves and exits 143, SIGINT 130."
+NEVER_HANGS = "A lost process ends the job and never hangs it."
+NUMBERS_ARE_FINITE = "A value that is not finite never enters weights or checkpoints."
+FULL_DISKS_ARE_SAID = "A full or broken disk ends in one line, and what was whole before stays whole."
+NOTHING_VANISHES = "No data vanishes silently: what is dropped or shortened is counted, and no subset is scored."
+ANSWERS_ARE_SLICES = "Answers are slices of your text, and scores equal those of the official scripts."
+LOADING_RUNS_NOTHING = "Loading a model never runs code: no pickle, no code from elsewhere, no network unless asked."
+SERVER_IS_BOUNDED = (
+    "The server is bounded in memory, queue and time, and answers each accepted request once, with its own."
+)
+SAME_BYTES = "The same command gives the same bytes, whatever the locale, time zone, hash seed or order of a folder."
+ANY_MACHINE = (
+    "It works on a machine, in a container and beside callers it has never seen: nothing of another's work is touched, "
+    "and what cannot be is said in one line."
+)
+TESTS_CATCH = "The tests are tested: each deliberate defect of this code makes one of them fail."
+
+IN_ORDER = (
+    *(KILL_IT_ANY_TIME, NO_WRONG_LOAD, ORDER_IS_FIXED, SIGNALS_SAVE, NEVER_HANGS, NUMBERS_ARE_FINITE),
+    *(FULL_DISKS_ARE_SAID, NOTHING_VANISHES, ANSWERS_ARE_SLICES, LOADING_RUNS_NOTHING, SERVER_IS_BOUNDED),
+    *(SAME_BYTES, ANY_MACHINE, TESTS_CATCH),
+)
+"""As docs/promises.md lists them."""
+
+
+# ---- the report ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What came of one trial.
-
-    Args:
-        name: of the trial.
-        guarantee: the promise it puts to the proof.
-        what: what one try is.
-        tried: how many tries.
-        failed: how many broke the promise.
-        seconds: that it took.
-        date: the day it ran, YYYY-MM-DD.
-        commit: of the checkout; with "+" where files differed from it.
-        details: counts worth telling beside.
-        failures: the first ones, a line each.
-        processor: where it ran, if that is another than the report's machine.
-    """
+    """What came of one trial."""
 
     name: str
-    guarantee: str
-    what: str
+    guarantee: str  # the promise that it tried to break
+    what: str  # what one try is
     tried: int
     failed: int
     seconds: float
-    date: str
-    commit: str
+    date: str  # YYYY-MM-DD
+    commit: str  # of the checkout; with "+" where files differed from it
     details: dict[str, int | float | str]
-    failures: tuple[str, ...]
-    processor: str = ""
+    failures: tuple[str, ...]  # the first ones
+    processor: str = ""  # where it ran, if that is another than the report's machine
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a promise was broken, or nothing was tried."""
+        return self.failed > 0 or self.tried == 0
 
 
 @dataclass(frozen=True)
 class Report:
-    """One run of a lane, or the newest of several that each ran some of its trials.
-
-    Args:
-        lane: how much was tried.
-        seed: where all draws came from.
-        date, commit: of the newest entry.
-        machine: processor, cores, threads of the newest entry; an entry from another processor names its own.
-        versions: of Python and the libraries that decide bytes.
-        seconds: of all entries.
-        trials: an entry each, by name.
-    """
+    """One run of a lane, or the newest of several that each ran some of its trials: date, commit, machine and versions
+    are those of the newest entry."""
 
     lane: Lane
     seed: int
@@ -84,30 +107,14 @@ def new_report(lane: Lane, seed: int, entries: tuple[Entry, ...], older: Report 
             processor = entry.processor or str(older.machine["processor"])
             kept[entry.name] = replace(entry, processor="" if processor == machine["processor"] else processor)
     kept |= {entry.name: entry for entry in entries}
-    return Report(
-        lane=lane,
-        seed=seed,
-        date=time.strftime("%Y-%m-%d"),
-        commit=commit(),
-        machine=machine,
-        versions=versions,
-        seconds=round(sum(entry.seconds for entry in kept.values()), 1),
-        trials=tuple(kept[name] for name in sorted(kept)),
-    )
+    seconds = round(sum(entry.seconds for entry in kept.values()), 1)
+    trials = tuple(kept[name] for name in sorted(kept))
+    return Report(lane, seed, time.strftime("%Y-%m-%d"), commit(), machine, versions, seconds, trials)
 
 
 def read_report(path: Path) -> Report:
-    """What `write_report` wrote.
-
-    Raises:
-        MissingInput, DamagedData, InvalidConfiguration: it is not there, or no such report.
-    """
+    """What `save_json` wrote of a report."""
     return load_json(Report, path)
-
-
-def write_report(path: Path, report: Report) -> None:
-    """Write it whole, or not at all."""
-    save_json(path, report)
 
 
 def commit() -> str:
@@ -122,3 +129,65 @@ def _git(*words: str) -> str:
     except FileNotFoundError:
         return ""
     return done.stdout.strip()
+
+
+def summary(entries: Iterable[Entry]) -> str:
+    """A line for each trial, and its failures below it."""
+    lines = []
+    for entry in entries:
+        lines.append(f"{entry.name}: {entry.tried:,} {entry.what}, {entry.failed:,} failed, {entry.seconds:,.0f} s")
+        lines += [f"    {failure}" for failure in entry.failures]
+    return "\n".join(lines)
+
+
+# ---- the table of docs/promises.md -----------------------------------------------------------------------------------
+
+MARKER = "<!-- guarantees -->"
+_BETWEEN = re.compile(f"(?<={re.escape(MARKER)}\n).*?(?=^{re.escape(MARKER)}$)", re.DOTALL | re.MULTILINE)
+
+
+def table_of(report: Report) -> str:
+    """The table and a line of where it comes from, in Markdown: promises in their order, with the trials of each."""
+    order = {promise: place for place, promise in enumerate(IN_ORDER)}
+    entries = sorted(report.trials, key=lambda entry: (order.get(entry.guarantee, len(order)), entry.name))
+    rows = ["| promise | tried | failed |", "|---|---|---|"]
+    shown = ""
+    for entry in entries:
+        promise, what = ("" if entry.guarantee == shown else entry.guarantee), entry.what.replace("|", "\\|")
+        shown = entry.guarantee
+        rows.append(f"| {promise} | {entry.tried:,} {what} | {entry.failed:,} |")
+    return "\n".join([*rows, "", _origin(report, entries)]) + "\n"
+
+
+def write_table(page: Path, report: Report) -> None:
+    """Put the table between the two markers of a page."""
+    place = written_table(page)
+    write_text(page, place.string[: place.start()] + table_of(report) + place.string[place.end() :])
+
+
+def written_table(page: Path) -> re.Match[str]:
+    """What stands between the markers.
+
+    Raises:
+        InvalidConfiguration: the two markers are not there.
+    """
+    found = _BETWEEN.search(page.read_text(encoding="utf-8"))
+    if found is None:
+        raise InvalidConfiguration(page, f"has no two lines {MARKER}", "put them where the table is to stand")
+    return found
+
+
+def _origin(report: Report, entries: list[Entry]) -> str:
+    if not entries:
+        return "Nothing was tried."
+    commits = sorted({entry.commit for entry in entries})
+    days = sorted({entry.date for entry in entries})
+    seconds: dict[str, float] = {}
+    for entry in entries:
+        processor = entry.processor or str(report.machine["processor"])
+        seconds[processor] = seconds.get(processor, 0.0) + entry.seconds
+    spent = ", ".join(f"{round(each / 60):,} minutes of {processor}" for processor, each in sorted(seconds.items()))
+    return (
+        f"`make reliability` (lane {report.lane}, seed {report.seed}), {' to '.join(sorted({days[0], days[-1]}))}, "
+        f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}, {spent}."
+    )

@@ -116,14 +116,14 @@ def outside_a_launcher(monkeypatch):
 def end_of_forks():
     """The process that trials and tests fork from is started by the first that needs it and ends with the tests."""
     yield
-    if runs := sys.modules.get("reliability.killable_runs"):
+    if runs := sys.modules.get("reliability.runs"):
         runs.close_fork_server()
 
 
 @pytest.fixture(scope="session")
 def fork_server():
     """Starts `albert` in children of a process that has imported everything."""
-    from reliability.killable_runs import fork_server
+    from reliability.runs import fork_server
 
     return fork_server()
 

@@ -8,7 +8,8 @@ import sys
 from dataclasses import replace
 
 import pytest
-from reliability.killable_runs import PHASES, Killer, final_files, told
+from reliability.interruptions import PHASES, Interrupter
+from reliability.runs import final_files, journal_of
 
 from albert.checkpoints.model_directory import open_model
 from albert.runtime.json_files import save_json
@@ -47,16 +48,17 @@ def reference(undisturbed):
 
 def test_a_run_killed_at_any_moment_ends_bit_identical(fork_server, undisturbed, arguments_for, reference, tmp_path):
     directory = tmp_path / "run"
-    killer = Killer(fork_server, undisturbed[0], random.Random())
+    killer = Interrupter(fork_server, undisturbed[0], random.Random())
     died_in = []
     for turn in range(KILLS):
-        died_in.append(killer.start_and_kill(arguments_for(directory), PHASES[turn % len(PHASES)]))
+        met = killer.interrupt(arguments_for(directory), PHASES[turn % len(PHASES)], signal.SIGKILL)
+        died_in.append(met.phase if met.code == -signal.SIGKILL else None)
         for _, checkpoint in RunFolder(directory).checkpoints():
             verify_directory(checkpoint)
     assert None not in died_in, f"a run ended before its kill: {died_in}"
     assert fork_server.start(arguments_for(directory)).finish() == 0
     assert final_files(directory) == final_files(reference)
-    assert told(directory) == told(reference)
+    assert journal_of(directory) == journal_of(reference)
     assert not [entry for entry in directory.rglob(".*") if entry.name != ".lock"]
 
 
@@ -81,7 +83,7 @@ def test_a_run_stopped_by_a_signal_ends_bit_identical(fork_server, arguments_for
     assert RunFolder(tmp_path / "run").newest_checkpoint() is not None
     assert fork_server.start(arguments_for(tmp_path / "run")).finish() == 0
     assert final_files(tmp_path / "run") == final_files(reference)
-    assert told(tmp_path / "run") == told(reference)
+    assert journal_of(tmp_path / "run") == journal_of(reference)
 
 
 def test_a_checkpoint_can_be_opened_as_a_model(reference):
@@ -93,6 +95,6 @@ def test_a_checkpoint_can_be_opened_as_a_model(reference):
 
 
 def test_the_same_command_on_a_finished_run_changes_nothing(fork_server, arguments_for, reference):
-    before = final_files(reference), told(reference)
+    before = final_files(reference), journal_of(reference)
     assert fork_server.start(arguments_for(reference)).finish() == 0
-    assert (final_files(reference), told(reference)) == before
+    assert (final_files(reference), journal_of(reference)) == before

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reliability.killable_runs import final_files
+from reliability.runs import final_files
 from safetensors.numpy import load_file
 
 from albert.checkpoints.model_directory import open_model

@@ -3,14 +3,14 @@
 from types import SimpleNamespace
 
 import pytest
-from reliability.broken_disks import TRIAL, faults, what_is_wrong
-from reliability.lanes import run_trial
+from reliability.disk_faults import broken_disks, faults, what_is_wrong
+from reliability.trials import run_trial
 
 
 def test_a_broken_disk_loses_nothing(tmp_path):
-    entry = run_trial(TRIAL, "quick", seed=0, scratch=tmp_path)
+    entry = run_trial(broken_disks, "quick", seed=0, scratch=tmp_path)
     assert entry.failures == ()
-    assert entry.tried > TRIAL.counts["quick"] / 2
+    assert entry.tried > broken_disks.counts["quick"] / 2
 
 
 @pytest.mark.parametrize(

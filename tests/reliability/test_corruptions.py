@@ -1,21 +1,17 @@
 """Damage of every kind, refused, or read exactly as it was; and a reader that is taken in is caught."""
 
 from dataclasses import replace
-from pathlib import Path
 
-from reliability.kept_kinds import KINDS, digest
-from reliability.trial import Asked
+from reliability.corruptions import KINDS, digest
+from reliability.trials import Tries
 
 from reliability import corruptions
 
 
-def asked(folder: Path, count: int) -> Asked:
-    return Asked(count=count, seed=0, folder=folder, report=lambda more: None)
-
-
 def test_damage_is_refused_or_harmless(tmp_path):
-    outcome = corruptions.run(asked(tmp_path, corruptions.TRIAL.counts["quick"]))
-    assert outcome.failures == ()
+    outcome = Tries(corruptions.corruptions.counts["quick"], 0, tmp_path)
+    corruptions.corruptions.run(outcome)
+    assert outcome.failures == []
     assert outcome.details["refused"] > outcome.tried / 2
 
 
@@ -23,7 +19,8 @@ def test_a_reader_that_checks_nothing_is_caught(tmp_path, monkeypatch):
     careless = replace(KINDS[0], reader=lambda scene: lambda path: digest((path / "spiece.model").stat().st_size))
     blind = replace(KINDS[0], reader=lambda scene: lambda path: digest((path / "MANIFEST.json").read_bytes()))
     monkeypatch.setattr(corruptions, "KINDS", (careless, blind))
-    outcome = corruptions.run(asked(tmp_path, 60))
-    assert outcome.failed > 5
+    outcome = Tries(60, 0, tmp_path)
+    corruptions.corruptions.run(outcome)
+    assert len(outcome.failures) > 5
     assert any("a wrong load" in failure for failure in outcome.failures)
     assert any("FileNotFoundError" in failure for failure in outcome.failures)

@@ -2,28 +2,26 @@
 
 import os
 
-from reliability.crash_points import TRIAL, contents, damages
-from reliability.durable_calls import unwatch, watch
-from reliability.lanes import run_trial
+from reliability.disk_faults import contents, crash_points
+from reliability.durable_calls import watched
+from reliability.runs import damages
+from reliability.trials import run_trial
 
 from albert.runtime.files import new_directory, remove_directory, write_text
 
 
 def test_no_crash_is_lost(tmp_path):
-    entry = run_trial(TRIAL, "quick", seed=0, scratch=tmp_path)
-    assert (entry.tried, entry.failures) == (TRIAL.counts["quick"], ())
+    entry = run_trial(crash_points, "quick", seed=0, scratch=tmp_path)
+    assert (entry.tried, entry.failures) == (crash_points.counts["quick"], ())
 
 
 def test_every_call_is_told_before_and_after(tmp_path):
     seen = []
-    watch(str(tmp_path), lambda moment, name, place: seen.append((moment, name, os.path.basename(place))))
-    try:
+    with watched(tmp_path, lambda moment, name, place: seen.append((moment, name, os.path.basename(place)))):
         with new_directory(tmp_path / "made") as directory:
             (directory / "file").write_bytes(b"12345")
         remove_directory(tmp_path / "made")
         write_text(tmp_path.parent / "elsewhere", "unseen")
-    finally:
-        unwatch()
     done = [name for moment, name, _ in seen if moment == "after"]
     flushed = ["open", "write", "open", "fsync"]
     made = ["mkdir", "mkdir", *flushed, *flushed, "fsync", "rename", "fsync"]  # file, manifest, directory, parent
@@ -35,11 +33,8 @@ def test_every_call_is_told_before_and_after(tmp_path):
 
 
 def test_a_write_can_be_cut_short_and_goes_on(tmp_path):
-    watch(str(tmp_path), lambda moment, name, place: 2 if (moment, name) == ("before", "write") else None)
-    try:
+    with watched(tmp_path, lambda moment, name, place: 2 if (moment, name) == ("before", "write") else None):
         (tmp_path / "file").write_bytes(bytes(range(100)))
-    finally:
-        unwatch()
     assert (tmp_path / "file").read_bytes() == bytes(range(100))
 
 

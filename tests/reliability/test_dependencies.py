@@ -2,9 +2,9 @@
 
 import json
 
-from reliability.trial import Asked
+from reliability.trials import Tries
 
-from reliability import dependencies
+from reliability import hostile_files as dependencies
 
 
 def test_what_is_pinned_is_above_every_floor():
@@ -29,6 +29,7 @@ def test_a_finding_is_a_failure_unless_it_is_explained(monkeypatch):
 
 def test_a_service_out_of_reach_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(dependencies, "advisories", lambda: dependencies.understood("", "ConnectionError: no route"))
-    outcome = dependencies.run(Asked(count=1, seed=0, folder=tmp_path, report=lambda more: None))
-    assert outcome.failed == 0 and outcome.tried == len(dependencies.FLOORS)
+    outcome = Tries(1, 0, tmp_path)
+    dependencies.dependencies.run(outcome)
+    assert outcome.failures == [] and outcome.tried == len(dependencies.FLOORS)
     assert outcome.details["advisory_service"] == "not asked: ConnectionError: no route"

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from reliability.confined import Limits, confined
-from reliability.mutations import mutated
-from reliability.parsers import BY_NAME, PARSERS, Parser
-from reliability.scene import Scene
-from reliability.trial import Asked
+from reliability.fuzzing import BY_NAME, PARSERS, Parser, mutated
+from reliability.material import Material
+from reliability.trials import Tries
 
 from reliability import fuzzing
 
@@ -21,22 +20,23 @@ KEPT = sorted(path for path in MUSEUM.glob("*/*") if path.is_file())
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory) -> Scene:
-    return Scene(tmp_path_factory.mktemp("fuzzing") / "scene")
+def material(tmp_path_factory) -> Material:
+    return Material(tmp_path_factory.mktemp("fuzzing") / "material")
 
 
 def test_every_parser_ends_in_one_error_of_ours_or_an_answer(tmp_path):
-    count = fuzzing.TRIAL.counts["quick"]
-    outcome = fuzzing.run(Asked(count=count, seed=0, folder=tmp_path, report=lambda more: None))
-    assert outcome.failures == ()
+    count = fuzzing.fuzzing.counts["quick"]
+    outcome = Tries(count, 0, tmp_path)
+    fuzzing.fuzzing.run(outcome)
+    assert outcome.failures == []
     assert outcome.tried == count >= 2 * len(PARSERS)
     assert outcome.details["refused"] > 0 < outcome.details["read"]
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_once_failed_is_one_error_of_ours_or_an_answer(kept, scene, tmp_path):
+def test_what_once_failed_is_one_error_of_ours_or_an_answer(kept, material, tmp_path):
     parser = BY_NAME[kept.parent.name]
-    fuzzing.arrange(parser, scene, tmp_path / "here")
+    fuzzing.arrange(parser, material, tmp_path / "here")
     path = tmp_path / "here" / parser.file
     path.write_bytes(kept.read_bytes())
     limits = Limits(tmp_path, seconds=20)
@@ -49,8 +49,8 @@ def test_the_museum_is_not_empty_and_knows_its_parsers():
 
 
 @pytest.mark.parametrize("form", sorted({parser.form for parser in PARSERS}))
-def test_a_number_is_a_mutation_and_mutations_differ(form, scene):
-    samples = next(parser.samples(scene) for parser in PARSERS if parser.form == form)
+def test_a_number_is_a_mutation_and_mutations_differ(form, material):
+    samples = next(parser.samples(material) for parser in PARSERS if parser.form == form)
     made = [mutated(samples, form, random.Random(number)) for number in range(20)]
     assert made == [mutated(samples, form, random.Random(number)) for number in range(20)]
     assert len(set(made)) > 10
@@ -67,8 +67,8 @@ def test_a_number_is_a_mutation_and_mutations_differ(form, scene):
         (lambda path: time.sleep(60), "it took longer than 1 s"),
     ],
 )
-def test_a_parser_that_misbehaves_is_caught(scene, tmp_path, read, why):
-    careless = Parser("careless", "a.txt", "text", lambda scene: [b"no number\n"], read)
-    tries = fuzzing.Tries(scene, tmp_path / "deep" / "deeper", 0, [careless])
+def test_a_parser_that_misbehaves_is_caught(material, tmp_path, read, why):
+    careless = Parser("careless", "a.txt", "text", lambda material: [b"no number\n"], read)
+    tries = fuzzing.Mutations(material, tmp_path / "deep" / "deeper", 0, [careless])
     (verdict,) = confined(tries.work, 1, Limits(tmp_path / "deep" / "deeper", seconds=1))
     assert why in verdict.failure

@@ -4,12 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reliability.copied_project import CopiedProject
-from reliability.defects import DEFECTS, Defect, read_defects
-from reliability.trial import Asked
+from reliability.defects import DEFECTS, CopiedProject, Defect, read_defects
+from reliability.trials import Tries
 
 from albert.runtime.errors import CheckFailed, InvalidConfiguration
-from reliability import mutants
+from reliability import defects
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "albert"
@@ -58,9 +57,11 @@ def test_a_defect_is_caught_and_what_changes_nothing_or_cannot_run_is_not(tmp_pa
     sound, _ = first.put_into(SOURCE)
     harmless = replace(first, name="harmless", new=(f"{first.old[0]}  # as before",))
     broken = replace(first, name="broken", new=("if nowhere:",))
-    monkeypatch.setattr(mutants, "DEFECTS", (first, harmless, broken))
-    outcome = mutants.TRIAL.run(Asked(3, 0, tmp_path, lambda done: None))
-    assert (outcome.tried, outcome.failed, outcome.details) == (3, 2, {"by an assertion": 1, "by an error": 0})
+    monkeypatch.setattr(defects, "DEFECTS", (first, harmless, broken))
+    outcome = Tries(3, 0, tmp_path)
+    defects.mutants.run(outcome)
+    assert (outcome.tried, outcome.details) == (3, {"by an assertion": 1, "by an error": 0})
+    assert len(outcome.failures) == 2
     assert outcome.failures[0] == f"harmless (in {first.symbol}): no test fails"
     assert outcome.failures[1].startswith("broken") and "could not even run: NameError" in outcome.failures[1]
     (copied,) = tmp_path.rglob(str(sound.relative_to(ROOT)))
@@ -69,9 +70,9 @@ def test_a_defect_is_caught_and_what_changes_nothing_or_cannot_run_is_not(tmp_pa
 
 def test_tests_that_fail_by_themselves_prove_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(CopiedProject, "not_passed", lambda *args, **kwargs: [("test_x", "assert False")])
-    monkeypatch.setattr(mutants, "DEFECTS", DEFECTS[:1])
+    monkeypatch.setattr(defects, "DEFECTS", DEFECTS[:1])
     with pytest.raises(CheckFailed, match="fail or are skipped without any defect: test_x: assert False"):
-        mutants.TRIAL.run(Asked(1, 0, tmp_path, lambda done: None))
+        defects.mutants.run(Tries(1, 0, tmp_path))
 
 
 def test_a_test_that_is_not_there_is_named():

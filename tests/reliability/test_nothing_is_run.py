@@ -2,16 +2,16 @@
 
 import socket
 
-from reliability.trial import Asked
+from reliability.hostile_files import nothing_is_run
+from reliability.trials import Tries
 
 from albert.cli import commands
-from reliability import nothing_is_run
 
 
 def test_opening_a_model_runs_nothing(tmp_path):
-    count = nothing_is_run.TRIAL.counts["quick"]
-    outcome = nothing_is_run.run_openings(Asked(count=count, seed=0, folder=tmp_path, report=lambda more: None))
-    assert outcome.failures == ()
+    outcome = Tries(nothing_is_run.counts["quick"], 0, tmp_path)
+    nothing_is_run.run(outcome)
+    assert outcome.failures == []
 
 
 def test_a_command_that_reaches_out_is_caught(tmp_path, monkeypatch):
@@ -21,5 +21,6 @@ def test_a_command_that_reaches_out_is_caught(tmp_path, monkeypatch):
         return 0
 
     monkeypatch.setattr(commands, "info_main", reaching)
-    outcome = nothing_is_run.run_openings(Asked(count=1, seed=0, folder=tmp_path, report=lambda more: None))
+    outcome = Tries(1, 0, tmp_path)
+    nothing_is_run.run(outcome)
     assert "socket.connect" in outcome.failures[0]

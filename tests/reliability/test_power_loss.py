@@ -4,16 +4,15 @@ import os
 import random
 
 import pytest
-from reliability.disk_model import Disk
-from reliability.durable_calls import unwatch, watch
-from reliability.lanes import run_trial
-from reliability.power_loss import TRIAL
+from reliability.durable_calls import watched
+from reliability.power_loss import Disk, power_loss
+from reliability.trials import run_trial
 
 
 def test_no_promise_is_lost_with_the_power(tmp_path):
-    entry = run_trial(TRIAL, "quick", seed=0, scratch=tmp_path)
+    entry = run_trial(power_loss, "quick", seed=0, scratch=tmp_path)
     assert entry.failures == ()
-    assert entry.tried > TRIAL.counts["quick"] / 2
+    assert entry.tried > power_loss.counts["quick"] / 2
     assert entry.details["deliberate defects caught"] == "5 of 5"
 
 
@@ -25,15 +24,12 @@ def left(tmp_path):
         place = tmp_path / "disk"
         place.mkdir()
         disk = Disk(place)
-        watch(str(place), disk.saw)
-        try:
+        with watched(place, disk.saw):
             write(place)
-        finally:
-            unwatch()
         disk.saw("after", "end", str(place))
         found = set()
-        for number, possibility in enumerate(disk.possible(random.Random(0), most)):
-            possibility.write(tmp_path / f"state-{number}")
+        for number, make in enumerate(disk.possible(random.Random(0), most)):
+            make(tmp_path / f"state-{number}")
             files = sorted((tmp_path / f"state-{number}").iterdir())
             found.add(tuple((file.name, file.read_bytes()) for file in files))
         return found

@@ -2,18 +2,18 @@
 
 import random
 
-from reliability.lanes import run_trial
-from reliability.strangers import TRIAL, neighbours, surroundings, threads_and_locks
+from reliability.strangers import neighbours, surroundings, threads_and_locks
+from reliability.trials import Tries, run_trial
 
-from reliability import odd_files, strange_callers, strangers
+from reliability import runs, strangers
 
 
 def test_strangers_are_served_and_nothing_of_theirs_is_touched(tmp_path, monkeypatch):
     monkeypatch.setattr(strangers, "PART", ("tests/runtime/test_progress.py",))
-    monkeypatch.setattr(odd_files, "ROWS", 5_000)
-    monkeypatch.setattr(strange_callers, "CANCELLATIONS", 3)
-    monkeypatch.setattr(odd_files, "GROWING", "\ufdfa" * 100_000)
-    entry = run_trial(TRIAL, "quick", seed=0, scratch=tmp_path)
+    monkeypatch.setattr(strangers, "ROWS", 5_000)
+    monkeypatch.setattr(strangers, "CANCELLATIONS", 3)
+    monkeypatch.setattr(strangers, "GROWING", "\ufdfa" * 100_000)
+    entry = run_trial(strangers.strangers, "quick", seed=0, scratch=tmp_path)
     assert entry.failures == ()
     assert entry.tried > 30 and entry.details["tests passed"]
 
@@ -33,7 +33,7 @@ def test_a_test_that_the_surroundings_break_would_be_found(tmp_path, monkeypatch
         "import os\ndef test_home():\n    assert not os.environ['HOME'].endswith('home')\n"
     )
     monkeypatch.setattr(strangers, "PART", (str(tmp_path / "test_lines.py"),))
-    ((what, wrong),) = surroundings(tmp_path, random.Random(0), {})
+    ((what, wrong),) = surroundings(tmp_path, random.Random(0), Tries(1, 0, tmp_path))
     assert "TMPDIR=" in what and "COLUMNS=" in what and "test_home" in wrong
 
 
@@ -52,13 +52,13 @@ if temporary.exists():
 
 def test_a_command_that_removes_what_another_writes_would_be_found(tmp_path, monkeypatch):
     monkeypatch.setattr(strangers.shutil, "which", lambda name: None)  # without containers
-    plain = strangers.subprocess.Popen
+    plain = runs.subprocess.Popen
 
     def writing(words, **options):
-        return plain([strangers.sys.executable, "-c", WRITER, words[-1]], **options)
+        return plain([runs.sys.executable, "-c", WRITER, words[-1]], **options)
 
-    monkeypatch.setattr(strangers.subprocess, "Popen", writing)
-    details = {}
-    ((_, wrong),) = neighbours(tmp_path, details)
+    monkeypatch.setattr(runs.subprocess, "Popen", writing)
+    tries = Tries(1, 0, tmp_path)
+    ((_, wrong),) = neighbours(tmp_path, tries)
     assert "the second removed what the first was writing" in wrong
-    assert "should be nothing left but" in wrong and details["containers"].startswith("not tried")
+    assert "should be nothing left but" in wrong and tries.details["containers"].startswith("not tried")

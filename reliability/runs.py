@@ -1,18 +1,12 @@
-"""Runs of `albert` in forked children that tell what they are doing, so that a kill meets the phase it is meant for.
-
-On a busy machine a kill may come late. The run that it is meant for therefore stands still at the end of that phase: it
-can neither end nor get far before it dies.
-"""
+"""Commands in forked children that tell what they are doing, and what a run leaves."""
 
 import contextlib
 import json
 import os
-import random
 import select
 import shutil
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,38 +16,31 @@ from dataclasses import asdict
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from albert.runtime.errors import AlbertError
 from albert.runtime.json_files import read_journal
-from albert.runtime.manifest import verify_directory
+from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.training.logging import MACHINE_FIGURES
 from albert.training.run_folder import RunFolder
 from reliability.durable_calls import Fault
 from reliability.report import CHECKOUT
 
-PHASES = ("start", "training", "save", "rotation", "evaluation")
-"""What a kill can be meant for."""
 DEADLINE = 120.0
 """Seconds; far more than any wait should take."""
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Run:
-    """One command in a process of its own.
+    """A call in a process of its own."""
 
-    Attributes:
-        arguments: its words.
-        process: its number, and that of its group.
-        told: moments of its phases, with the time.
-        samples: what it told of the samples of each step, when it was asked to.
-        code: its exit code once it has ended, negative when a signal ended it.
-    """
-
-    def __init__(self, server: "ForkServer", arguments: list[str], printed: Path) -> None:
-        self._server, self.arguments, self._printed = server, arguments, printed
-        self.process = 0
+    def __init__(self, server: "ForkServer", printed: Path) -> None:
+        self._server, self._printed = server, printed
+        self.process = 0  # its number, and that of its group
         self.began = time.monotonic()
-        self.told: list[tuple[float, str]] = []
-        self.samples: dict[int, list[str]] = {}
-        self.code: int | None = None
+        self.told: list[tuple[float, str]] = []  # moments of its phases, with the time
+        self.samples: dict[int, list[str]] = {}  # of each step, when it was asked to tell them
+        self.code: int | None = None  # once it has ended; negative when a signal ended it
 
     @property
     def phase(self) -> str:
@@ -68,16 +55,26 @@ class Run:
         """What it wrote to standard output and error."""
         return self._printed.read_text()
 
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Return when the condition holds, which changes as the run tells more, or the run has ended."""
-        deadline = time.monotonic() + DEADLINE
+    @property
+    def ending(self) -> str:
+        """Its exit code and the end of what it printed, for a message."""
+        return f"exit code {self.code}: {self.printed[-300:]!r}"
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
+        """Return when the condition holds or the run has ended; TimeoutError when neither comes in time."""
+        deadline = time.monotonic() + seconds
         while self.code is None and not condition():
-            assert time.monotonic() < deadline, self.printed
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no end within {seconds:.0f} s: {self.printed[-300:]!r}")
             self._server.listen(1.0)
 
-    def finish(self) -> int:
-        """Its exit code."""
-        self.wait_until(lambda: False)
+    def wait_for(self, moment: str, times: int = 1) -> None:
+        """Return when it has told a moment of a phase so many times, or has ended."""
+        self.wait_until(lambda: [what for _, what in self.told].count(moment) >= times)
+
+    def finish(self, seconds: float = DEADLINE) -> int:
+        """Its exit code, once it has ended."""
+        self.wait_until(lambda: False, seconds)
         assert self.code is not None
         return self.code
 
@@ -93,25 +90,28 @@ class Run:
 
 
 class ForkServer:
-    """Starts commands in children of a process that has imported everything.
+    """Starts calls in children of a process that has imported everything (see fork_server.py)."""
 
-    Args:
-        directory: where what they print is kept.
-        below: a command that runs the server as its last words, `unshare` say.
-    """
-
-    def __init__(self, directory: Path, below: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,  # where what they print is kept
+        below: Sequence[str] = (),  # a command that runs the server as its last words, `unshare` say
+        imported: Sequence[str] = ("reliability.forked_albert:warm_up",),
+        place: Path = CHECKOUT,  # the working directory, whose packages are imported
+        environment: Mapping[str, str] = NOTHING,
+    ) -> None:
         self._directory = directory
         self._process = subprocess.Popen(
-            [*below, sys.executable, "-m", "reliability.fork_server"],
-            cwd=CHECKOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"},
+            [*below, sys.executable, "-m", "reliability.fork_server", *imported],
+            cwd=place,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default", **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         self._heard = b""
         self._starting: list[Run] = []
         self._runs: dict[int, Run] = {}
+        self._calls = 0
 
     @property
     def root(self) -> Path:
@@ -120,27 +120,23 @@ class ForkServer:
 
     def start(
         self,
-        arguments: list[str],
+        words: list[str],
         stand_still: str = "",
         tell_samples: bool = False,
         fault: Fault | None = None,
         diverge_at: int | None = None,
-        **environment: str,
+        environment: Mapping[str, str] = NOTHING,
     ) -> Run:
-        """`albert` with these words.
+        """`albert` with these words; the other arguments are those of `forked_albert.run`."""
+        arguments = [words, stand_still, tell_samples, diverge_at, None if fault is None else asdict(fault)]
+        return self.call("reliability.forked_albert:run", arguments, environment)
 
-        Args:
-            arguments: the words; behind "python", a file that is run instead, and its words.
-            stand_still: a moment, `after-save 2` say, at which it stops for good.
-            tell_samples: whether it tells what the samples of each step are.
-            fault: what it meets when it changes the disk.
-            diverge_at: how many micro-batches have a loss; those that follow have none.
-            environment: variables beside those of this process.
-        """
-        run = Run(self, arguments, self._directory / f"printed-{len(self._runs)}-{len(self._starting)}.txt")
-        request = {"arguments": arguments, "environment": environment, "stand_still": stand_still}
-        request |= {"tell_samples": tell_samples, "diverge_at": diverge_at, "printed": str(run._printed)}
-        request["fault"] = None if fault is None else asdict(fault)
+    def call(self, function: str, arguments: list, environment: Mapping[str, str]) -> Run:
+        """A function ("module:function") whose result is the exit code."""
+        self._calls += 1
+        printed = self._directory / f"printed-{self._calls}.txt"
+        run = Run(self, printed)
+        request = {"call": function, "arguments": arguments, "environment": dict(environment), "printed": str(printed)}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
@@ -148,30 +144,30 @@ class ForkServer:
         run.wait_until(lambda: run.process > 0)
         return run
 
+    def finished(self, words: list[str], output: Path, fault: Fault | None = None) -> Run:
+        """A command that ended well; RuntimeError when it did not."""
+        output.parent.mkdir(parents=True, exist_ok=True)
+        done = self.start(words, fault=fault)
+        if done.finish() != 0:
+            raise RuntimeError(done.printed)
+        return done
+
     def start_world(
         self,
         commands: Sequence[list[str]],
-        stand_still: Mapping[int, str] = MappingProxyType({}),
+        stand_still: Mapping[int, str] = NOTHING,
         tell_samples: bool = False,
-        diverge_at: Mapping[int, int] = MappingProxyType({}),
+        diverge_at: Mapping[int, int] = NOTHING,
     ) -> list[Run]:
-        """One process for each rank, with the words, the place to stand still and to diverge of each."""
+        """One process for each rank, with the place to stand still and to diverge of each."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
+        world = {"WORLD_SIZE": str(len(commands)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         return [
-            self.start(
-                arguments,
-                stand_still.get(rank, ""),
-                tell_samples,
-                diverge_at=diverge_at.get(rank),
-                RANK=str(rank),
-                LOCAL_RANK=str(rank),
-                WORLD_SIZE=str(len(commands)),
-                MASTER_ADDR="127.0.0.1",
-                MASTER_PORT=port,
-            )
-            for rank, arguments in enumerate(commands)
+            self.start(words, stand_still.get(rank, ""), tell_samples, None, diverge_at.get(rank), world | environment)
+            for rank, words in enumerate(commands)
+            for environment in [{"RANK": str(rank), "LOCAL_RANK": str(rank)}]
         ]
 
     def listen(self, seconds: float) -> None:
@@ -226,42 +222,28 @@ def close_fork_server() -> None:
         _kept = None
 
 
-class Killer:
-    """Starts runs and kills each in the phase that it is meant for, at a moment drawn within it.
-
-    Args:
-        server: what starts them.
-        undisturbed: a finished run, which says how long each phase takes.
-        draws: where moments come from.
-    """
-
-    def __init__(self, server: ForkServer, undisturbed: Run, draws: random.Random) -> None:
-        self._server, self._draws = server, draws
-        self._seconds = {phase: statistics.median(lengths(undisturbed, phase)) for phase in PHASES}
-
-    def start_and_kill(self, arguments: list[str], phase: str) -> str | None:
-        """The phase that a run died in; None when it had ended before."""
-        occurrence = self._draws.randint(1, 2)
-        last = "training 1" if phase == "start" else f"after-{phase} {occurrence}"
-        run = self._server.start(arguments, stand_still=last)
-        if phase != "start":
-            run.wait_until(lambda: [what for _, what in run.told].count(phase) >= occurrence)
-        time.sleep(self._draws.uniform(0, self._seconds[phase]))
-        return run.phase if run.kill() else None
+def fresh_process(words: Sequence[str], before: Sequence[str] = ()) -> "subprocess.Popen[str]":
+    """`albert` in a Python process and a group of its own, as a user starts it; its standard error can be read."""
+    return subprocess.Popen(
+        [*before, sys.executable, "-m", "albert", *words],
+        cwd=CHECKOUT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
-def lengths(run: Run, phase: str) -> list[float]:
-    """Seconds of each occurrence of a phase."""
-    started, found = run.began, []
-    for moment, what in run.told:
-        if what == phase:
-            started = moment
-        elif what == f"after-{phase}":
-            found.append(moment - started)
-    return found or [run.told[0][0] - run.began]
+# ---- what a run leaves -----------------------------------------------------------------------------------------------
 
 
-def told(run: Path) -> list[dict]:
+def output_of(words: list[str]) -> Path:
+    """Where a command writes."""
+    return Path(words[words.index("--output") + 1])
+
+
+def journal_of(run: Path) -> list[dict]:
     """The journal of a finished run, without what its clock said."""
     return [{k: v for k, v in r.items() if k not in MACHINE_FIGURES} for r in read_journal(run / "journal.jsonl")]
 
@@ -276,3 +258,17 @@ def final_files(run: Path) -> dict[str, bytes]:
         "checkpoint's model": (newest / "model.safetensors").read_bytes(),
         "training state": (newest / "training_state.safetensors").read_bytes(),
     }
+
+
+def damages(place: Path) -> list[str]:
+    """What stands under a final name, and is not whole."""
+    found = []
+    final = {manifest.parent for manifest in place.rglob(MANIFEST_NAME)}
+    final |= {path for _, path in RunFolder(place).checkpoints()}
+    for directory in sorted(final):
+        if not any(part.startswith(".") for part in directory.relative_to(place.parent).parts):
+            try:
+                verify_directory(directory)
+            except AlbertError as error:
+                found.append(str(error))
+    return found

@@ -82,12 +82,20 @@ def test_alone_it_tells_the_machine_and_the_presets(info) -> None:
 @pytest.mark.parametrize("width", [80, 100, 120])
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["albert-base-E768-shared-attention"], ["bert-xlarge"], ["albert-xxlarge", "--compare", "bert-large"]],
+    [
+        [],
+        ["albert-base-E768-shared-attention"],
+        ["bert-xlarge"],
+        ["albert-xxlarge", "--compare", "bert-large"],
+        ["albert-base", "--memory", "--device", "cpu", "--memory-limit", "8GB"],
+    ],
     ids=" ".join,
 )
 def test_nothing_is_wider_than_the_terminal(width: int, arguments: list[str], info, terminal) -> None:
     terminal(width)
-    assert 60 < max(map(len, info(*arguments).splitlines())) <= width
+    lines = info(*arguments).splitlines()
+    assert 60 < max(map(len, lines)) <= width
+    assert not [line for line in lines if line.endswith(" ")]
 
 
 def test_two_presets_are_set_side_by_side_and_claims_are_checked(info) -> None:

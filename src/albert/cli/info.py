@@ -87,7 +87,7 @@ def show_size(console: Console, report: sizes.SizeReport) -> None:
         console.print(_published(report))
         console.print()
     console.print(_memory(report))
-    console.print(Text("  CPU: what autograd keeps, tested to the byte. GPU: derived, not measured.", "dim"))
+    _note(console, "CPU: what autograd keeps, tested to the byte. GPU: derived, not measured.")
 
 
 def _print_beside(console: Console, left: Table, right: Table) -> None:
@@ -367,8 +367,8 @@ def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> N
     layers."""
     console.print(_table(plan, layers))
     where = "GPU" if plan.device == "cuda" else "CPU"
-    about = f"  {where}, {plan.precision}, {plan.optimizer}; {plan.masked_tokens:,} masked tokens a sequence; "
-    console.print(Text(about + f"{plan.flops / 1e12:,.3g} TFLOPs of use forward and backward", "dim"))
+    about = f"{where}, {plan.precision}, {plan.optimizer}; {plan.masked_tokens:,} masked tokens a sequence; "
+    _note(console, about + f"{plan.flops / 1e12:,.3g} TFLOPs of use forward and backward")
 
 
 def _table(plan: sizes.MemoryPlan, layers: int) -> Table:
@@ -572,4 +572,8 @@ def show_throughput(console: Console, measurement: sizes.Measurement) -> None:
         for kind, seconds in (("inference", found.inference_seconds), ("training step", found.training_seconds))
     ]
     console.print(table(None, ("", "tokens/s", "sequences/s", "a batch"), rows))
-    console.print(Text("  inference: the encoder forward; training step: forward, both losses, backward, LAMB", "dim"))
+    _note(console, "inference: the encoder forward; training step: forward, both losses, backward, LAMB")
+
+
+def _note(console: Console, text: str) -> None:
+    console.print(indented(Text(text, "dim"), by=2))

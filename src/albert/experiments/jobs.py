@@ -130,14 +130,11 @@ class _Job:
 
     def lacks_weights(self, folders: Folders) -> bool:
         """Whether it is a run without a model with which another job could begin."""
-        return self.run is not None and not (self._run(folders, self.run).model_path / MANIFEST_NAME).is_file()
+        return self.run is not None and not (RunFolder(folders.root / self.run).model_path / MANIFEST_NAME).is_file()
 
     def steps_taken(self, folders: Folders) -> int:
         """Updates so far."""
-        return 0 if self.run is None else last_step(self._run(folders, self.run))
-
-    def _run(self, folders: Folders, run: Path) -> RunFolder:
-        return RunFolder(folders.root / run)
+        return 0 if self.run is None else last_step(RunFolder(folders.root / self.run))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,9 +233,9 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
         start, key = None if part.start is None else arm_key(part.start, corpora), arm_key(part, corpora)
         run = _BELOW.pretraining(key)
         yield Pretraining(
-            name=_pretraining_name(key),
+            name=f"{key}-pretraining",
             title=f"{part.name}, seed {part.recipe.seed}",
-            needs=() if start is None else (_pretraining_name(start),),
+            needs=() if start is None else (f"{start}-pretraining",),
             result=run.model_path / MANIFEST_NAME,
             run=run.path,
             arm=part,
@@ -246,7 +243,7 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
             start=start,
         )
     key, title = arm_key(arm, corpora), f"{arm.name}, seed {arm.recipe.seed}"
-    first = (_pretraining_name(key),)
+    first = (f"{key}-pretraining",)
     yield HeldOut(
         name=f"{key}-held-out",
         title=f"{title}: held-out text",
@@ -273,10 +270,6 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
                 seed=seed,
                 intermediate=before,
             )
-
-
-def _pretraining_name(key: str) -> str:
-    return f"{key}-pretraining"
 
 
 def learnt_tasks(grid: Grid, scale: Scale, available: Sequence[str]) -> tuple[Downstream, ...]:

@@ -29,24 +29,24 @@ def test_a_model_is_whole_small_and_tells_its_sources(model):
     assert "licence" in card and "masked-token accuracy, held out" in card
 
 
-def test_the_small_model_knows_what_is_opened_before_one_enters():
-    answers = albert.load(ROOT / "models" / "tiny", precision="fp32").fill_mask(
-        "He opened the [MASK] and went into the house."
-    )
+@pytest.mark.parametrize("model", MODELS, ids=lambda path: path.name)
+def test_a_model_knows_what_is_opened_before_one_enters(model):
+    answers = albert.load(model, precision="fp32").fill_mask("He opened the [MASK] and went into the house.")
     assert answers[0]["token_str"] == "door"
 
 
 def test_readmes_command_asks_it(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^albert (predict tiny .+)$", readme, re.MULTILINE)
+    (line,) = re.findall(r"^albert (predict small .+)$", readme, re.MULTILINE)
     assert run(shlex.split(line)) == 0
     assert "door" in capsys.readouterr().out
 
 
-def test_the_card_names_the_command_that_gives_its_score(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("model", MODELS, ids=lambda path: path.name)
+def test_the_card_names_the_command_that_gives_its_score(model, tmp_path, monkeypatch, capsys):
     """On the chapter of the embedded sample that is held out, as the card says; the rest of the text is not here."""
-    card = " ".join((ROOT / "models" / "tiny" / "README.md").read_text(encoding="utf-8").split())
+    card = " ".join((model / "README.md").read_text(encoding="utf-8").split())
     stated = re.search(r"give (0\.\d\d) \(95 %: (0\.\d\d) to (0\.\d\d); (\d+) masked", card)
     prepare, evaluate = re.findall(r"albert (prepare .*?--output corpus|evaluate .*?--max-length 128)", card)
     assert (sample := re.search(r"`(\S*prose\.jsonl\.gz)`", card)) and stated

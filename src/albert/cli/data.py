@@ -62,7 +62,7 @@ def prepare_main(arguments: list[str]) -> int:
 
 
 def _pretrain_next(corpus: Path) -> str:
-    return f"next: albert pretrain small --data {shlex.quote(str(corpus))} --output runs/small"
+    return f"next: albert pretrain small --data {shlex.quote(str(corpus))} --output runs/small --max-minutes 60"
 
 
 def remarks(report: PreparationReport) -> list[str]:

@@ -365,12 +365,11 @@ def evaluate_pretraining(
 
 def _candidate(name: str, corpus: TokenCorpus, revision: str | None, overrides: Mapping[str, Any] | None) -> _Candidate:
     """Open a model, see that it can be asked, and let it go: one is in memory at a time."""
-    directory = find_model(name, revision)
-    notes: tuple[str, ...] = ()
-    newest = None if (directory / CONFIG_NAME).is_file() else RunFolder(directory).newest_checkpoint()
-    if newest is not None:
-        step, directory = newest
-        notes = (f"{name} is under way: what is scored is its checkpoint of step {step:,}",)
+    run = RunFolder(Path(name))
+    newest = None if (run.model_path / CONFIG_NAME).is_file() or revision else run.newest_checkpoint()
+    directory = newest[1] if newest else find_model(name, revision)
+    note = "{} is under way: what is scored is its checkpoint of step {:,}"
+    notes = (note.format(name, newest[0]),) if newest else ()
     _, extra = read_config(directory)
     if kind_of(extra) not in ("pretraining", "masked_lm"):
         named = (extra.get("architectures") or ["AlbertModel"])[0]

@@ -7,8 +7,8 @@ from pathlib import Path
 from albert.cli.main import one_line
 from albert.cli.options import parse
 from albert.runtime.errors import CheckFailed, InvalidConfiguration, did_you_mean, translate
-from albert.runtime.json_files import save_json
-from reliability.report import CHECKOUT, Entry, Lane, new_report, read_report, summary, write_table
+from albert.runtime.json_files import load_json, save_json
+from reliability.report import CHECKOUT, Entry, Lane, Report, new_report, summary, write_table
 from reliability.trials import find_trials, run_side_by_side, run_trial
 
 
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     """Run a lane, list the trials, or write the table; CheckFailed when a promise was broken."""
     asked = parse(Reliability, arguments, "python -m reliability")
     if asked.table is not None:
-        write_table(CHECKOUT / "docs" / "promises.md", read_report(asked.table))
+        write_table(CHECKOUT / "docs" / "promises.md", load_json(Report, asked.table))
         return 0
     if asked.jobs < 1:
         raise InvalidConfiguration(f"--jobs {asked.jobs}", "at least one trial runs at a time", "pass 1 or more")
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         return 0
     default = "results/reliability.json" if asked.lane == "full" else f"runs/reliability-{asked.lane}.json"
     output = asked.output or CHECKOUT / default
-    older = read_report(output) if output.exists() else None
+    older = load_json(Report, output) if output.exists() else None
     entries: list[Entry] = []
     ended = (run_trial(trial, asked.lane, asked.seed) for trial in trials)
     if asked.jobs > 1:

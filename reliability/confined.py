@@ -43,10 +43,7 @@ class Verdict:
 
 
 def confined(work: Callable[[int], str], count: int, limits: Limits) -> Iterator[Verdict]:
-    """Do `work(0)` to `work(count - 1)` in order, each watched.
-
-    It returns in a word how it ended, or raises `Broken`; whatever else it raises is a failure too.
-    """
+    """Do `work(0)` to `work(count - 1)` in order, each watched: its word for how it ended, or `Broken`."""
     reached = 0
     while reached < count:
         for verdict in _one_process(work, range(reached, count), limits):
@@ -97,7 +94,6 @@ def _one_process(work: Callable[[int], str], numbers: range, limits: Limits) -> 
 
 
 def _work_through(work: Callable[[int], str], numbers: range, limits: Limits, telling: Connection) -> None:
-    """All tries, in the child."""
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)  # progress, and what compiled libraries say of damage
     os.dup2(silence, 2)
@@ -172,7 +168,6 @@ class ForbiddenActs:
         return self
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """One event; nothing is prevented."""
         if not self.watching:
             return
         if event in _RUNS_CODE:

@@ -156,7 +156,7 @@ class Victim:
         self.kind, self.original, self.others = kind, kind.original(material), kind.others(material)
         self.path = folder / "checkpoints" / self.original.name
         self.files = sorted(files_below(self.original))
-        shutil.copytree(self.original, self.path, symlinks=True)
+        shutil.copytree(self.original, self.path)
         self._read = kind.reader(material)
         self._whole = self._read(self.path)
         self._other_readings = []
@@ -165,7 +165,6 @@ class Victim:
                 self._other_readings.append(self._read(other))
 
     def judged(self) -> str:
-        """Read it, damaged."""
         try:
             found = self._read(self.path)
         except AlbertError as refusal:
@@ -181,21 +180,9 @@ class Victim:
         raise Broken("a wrong load: what was read is not what was written")
 
     def restore(self) -> None:
-        """Make the copy whole again, whatever was done to it; what is as it was is not written again."""
-        for folder, names, files in os.walk(self.path, topdown=False):
-            for name in (*names, *files):
-                place = Path(folder, name)
-                known = place.relative_to(self.path).as_posix() in self.files
-                if place.is_dir() and not place.is_symlink():
-                    if known or not any(place.iterdir()):
-                        shutil.rmtree(place)
-                elif place.is_symlink() or not place.is_file() or not known:
-                    place.unlink()
-        for name in self.files:
-            source, place = self.original / name, self.path / name
-            if not place.is_file() or source.read_bytes() != place.read_bytes():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, place)
+        """Make the copy whole again, whatever was done to it."""
+        shutil.rmtree(self.path)
+        shutil.copytree(self.original, self.path)
 
 
 def _unit(data: bytes) -> int:

@@ -49,8 +49,7 @@ class Defect:
     def put_into(self, source: Path) -> tuple[Path, str]:
         """The file below src/albert that holds the old lines, and its text with the new ones.
 
-        Raises:
-            InvalidConfiguration: the old lines are not there, or more than once, or the new text cannot be compiled.
+        InvalidConfiguration where the old ones are not there, or more than once, or the text cannot be compiled.
         """
         pattern = re.compile(r"\n *".join(re.escape(line.strip()) for line in self.old))
         found = [(path, text, match) for path, text in _texts(source, "py", "toml") for match in pattern.finditer(text)]

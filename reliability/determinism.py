@@ -73,8 +73,8 @@ def determinism(tries: Tries) -> None:
             age=draws.randrange(10**9),
         )
         found, wrong = made(material, tries.folder, around)
-        different = [] if wrong else differences(first, found)
-        wrong = f"other bytes in {', '.join(different[:6])}" if different else wrong
+        if not wrong and (different := differences(first, found)):
+            wrong = f"other bytes in {', '.join(different[:6])}"
         tries.record([f"{around}: {wrong}"] if wrong else [])
 
 

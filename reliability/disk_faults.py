@@ -12,7 +12,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from reliability.durable_calls import NOT_COUNTED, Fault, Moment
@@ -40,22 +39,13 @@ class Work:
         self, server: ForkServer, fault: Fault, place: Path, judged: Callable[[Run, Path], Iterable[str]]
     ) -> Iterator[str]:
         """The first thing that is wrong after a fault."""
-
-        def wrong() -> Iterator[str]:
-            words = self.words(place)
-            hurt = server.start(words, fault=fault)
-            hurt.finish()
-            yield from judged(hurt, place)
-            yield from goes_on(server, words, place, self.expected)
-            left = [
-                path.name for path in place.parent.rglob(".*") if path.name != ".lock" and FINISHED not in path.parts
-            ]
-            if left:
-                yield f"left behind: {', '.join(left)}"
-
         place.parent.mkdir(parents=True)
+        words = self.words(place)
+        hurt = server.start(words, fault=fault)
+        hurt.finish()
+        wrong = [*judged(hurt, place)] or [*goes_on(server, words, place, self.expected)]
         told = f"{self.name}, {fault.what} {fault.moment} call {fault.number} ({self.calls[fault.number]})"
-        yield from (f"{told}: {what}" for what in islice(wrong(), 1))
+        yield from (f"{told}: {what}" for what in wrong[:1])
 
 
 def rehearsed(folder: Path, material: Material, server: ForkServer) -> list[Work]:
@@ -81,6 +71,9 @@ def goes_on(server: ForkServer, words: list[str], place: Path, expected: dict[st
         yield f"when it went on, {again.ending}"
     elif different := differences(expected, contents(place)):
         yield f"differs from the undisturbed work in {', '.join(different[:4])}"
+    hidden = [path for path in place.parent.rglob(".*") if path.name != ".lock" and FINISHED not in path.parts]
+    if hidden:
+        yield f"left behind: {', '.join(path.name for path in hidden)}"
 
 
 def contents(output: Path) -> dict[str, str]:

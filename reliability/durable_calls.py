@@ -35,7 +35,6 @@ class Fault:
 
     below: str  # the folder
     number: int = -1  # which call, counted from 0; -1 for none
-    call: str = ""  # in its place its name and path, "link /tmp/a": the number of calls may differ from run to run
     moment: Moment = "before"
     what: str = "kill"  # SIGKILL, "short" for a write of half of the bytes, or the name of an error ("ENOSPC")
     log: str | None = None  # a file that every call is appended to, a line each
@@ -48,13 +47,11 @@ def meet(fault: Fault) -> None:
 
     def watcher(moment: Moment, name: str, place: str) -> int | None:
         nonlocal calls
-        call = f"{name} {place}"
         if moment == "before":
             calls += 1
             if log is not None:
-                os.write(log, f"{call}\n".encode())
-        here = call == fault.call if fault.call else calls == fault.number
-        if not here or moment != fault.moment:
+                os.write(log, f"{name} {place}\n".encode())
+        if calls != fault.number or moment != fault.moment:
             return None
         if fault.what == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -120,20 +117,19 @@ def watched(below: Path, watcher: Watcher) -> contextlib.ExitStack:
             return done
 
     @functools.wraps(plain_open)
-    def opened(file: Any, mode: str = "r", buffering: int = -1, *options: Any, **more: Any) -> Any:
+    def opened(
+        file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, errors: Any = None,
+        newline: Any = None, closefd: bool = True, opener: Any = None,
+    ) -> Any:  # fmt: skip
         place = "" if isinstance(file, int) else os.path.abspath(os.fsdecode(file))
         if not counted(place) or not set(mode) & set("wax+"):
-            return plain_open(file, mode, buffering, *options, **more)
-        given: dict[str, Any] = {"encoding": None, "errors": None, "newline": None, "closefd": True, "opener": None}
-        given |= dict(zip(given, options, strict=False)) | more
+            return plain_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
         letters = mode.replace("b", "").replace("t", "")
-        raw = told("open", place, lambda: Written(place, letters, given["closefd"], given["opener"]))
+        raw = told("open", place, lambda: Written(place, letters, closefd, opener))
         if buffering == 0:
             return raw
         buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
-        if "b" in mode:
-            return buffered
-        return io.TextIOWrapper(buffered, given["encoding"], given["errors"], given["newline"])
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, errors, newline)
 
     with contextlib.ExitStack() as patches:
         for name in OF_OS:

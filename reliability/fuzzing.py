@@ -182,7 +182,6 @@ class Parser:
 
 
 def _fixed(name: str, file: str, form: Form, sample: str | bytes | dict, read: Callable[[Path], object]) -> Parser:
-    """A parser of a file that is written here."""
     text = json.dumps(sample) if isinstance(sample, dict) else sample
     return Parser(name, file, form, lambda _: [text.encode() if isinstance(text, str) else text], read)
 
@@ -520,7 +519,6 @@ def _header_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Ran
 
 
 def _content_changed(sample: bytes, samples: Sequence[bytes], numbers: random.Random) -> bytes:
-    """What is packed is changed, and packed again."""
     try:
         content = gzip.decompress(sample)
     except (OSError, EOFError, zlib.error):

@@ -54,7 +54,6 @@ class Place:
         return [word.format(here=self.here, m=self.material) for word in command.split()]
 
     def write(self, name: str, content: Content) -> None:
-        """A file below the folder."""
         path = self.here / name
         path.parent.mkdir(parents=True, exist_ok=True)
         content = content() if callable(content) else json.dumps(content) if isinstance(content, dict) else content
@@ -389,11 +388,7 @@ CASES: tuple[Hostile, ...] = (
 )
 
 
-@trial(
-    LOADING_RUNS_NOTHING,
-    "hostile files, archives and addresses, each given to the command that would meet it",
-    len(CASES),
-)
+@trial(LOADING_RUNS_NOTHING, "hostile files and archives, each given to the command that would meet it", len(CASES))
 def hostile_files(tries: Tries) -> None:
     """The first `count` of the set; a lane with as many takes all."""
     for case, verdict in met(CASES[: tries.count], Material(tries.folder / "material"), tries.folder):
@@ -484,8 +479,6 @@ def nothing_is_run(tries: Tries) -> None:
 CONSTRAINTS = CHECKOUT / "constraints.txt"
 SECONDS_OF_THE_SERVICE = 240
 NOT_ASKED = "not asked"
-
-
 FLOORS = {
     "torch": ("2.10.0", "CVE-2026-24747 corrupts memory before it, CVE-2025-32434 breaks weights_only to 2.5.1"),
     "onnx": ("1.21.0", "external data left their directory, through links too (CVE-2026-34446, -34447)"),
@@ -493,8 +486,6 @@ FLOORS = {
     "starlette": ("1.3.1", "bodies of forms without a bound (CVE-2024-47874)"),
 }
 """Package -> the lowest version without a known defect that matters here, and which defect that is."""
-EXPLAINED: dict[str, str] = {}
-"""Findings that were looked into: the advisory's name -> why it does no harm here."""
 
 
 def pinned() -> dict[str, str]:
@@ -513,15 +504,12 @@ def below_floors(versions: dict[str, str]) -> list[str]:
 
 
 def advisories() -> tuple[str, list[str]]:
-    """What the service said ("asked", or why it was not), and each finding that nobody explained."""
-    program = shutil.which("pip-audit")
-    if program is None:
-        return f"{NOT_ASKED}: pip-audit is not installed", []
-    words = [program, "--requirement", str(CONSTRAINTS), "--no-deps", "--disable-pip", "--format", "json"]
+    """What the service said ("asked", or why it was not), and each finding."""
+    words = ["pip-audit", "--requirement", str(CONSTRAINTS), "--no-deps", "--disable-pip", "--format", "json"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS_OF_THE_SERVICE, check=False)
-    except subprocess.TimeoutExpired:
-        return f"{NOT_ASKED}: no answer within {SECONDS_OF_THE_SERVICE} s", []
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        return f"{NOT_ASKED}: {error}", []
     return understood(done.stdout, done.stderr)
 
 
@@ -530,23 +518,18 @@ def understood(answer: str, said: str) -> tuple[str, list[str]]:
     try:
         packages = json.loads(answer)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        reason = " ".join(said.split())[-120:] or "no answer"
-        return f"{NOT_ASKED}: {reason}", []
-    findings = [
-        f"{package['name']} {package['version']}: {finding['id']}"
-        for package in packages
-        for finding in package.get("vulns", [])
-        if not {finding["id"], *finding.get("aliases", [])} & set(EXPLAINED)
-    ]
+        return f"{NOT_ASKED}: {' '.join(said.split())[-120:] or 'no answer'}", []
+    found = [(package, finding) for package in packages for finding in package.get("vulns", [])]
+    findings = [f"{package['name']} {package['version']}: {finding['id']}" for package, finding in found]
     return f"asked about {len(packages)}", findings
 
 
 @trial(LOADING_RUNS_NOTHING, "pinned versions held against floors", 1)
 def dependencies(tries: Tries) -> None:
-    """Floors first, then the service; findings that were explained are told beside."""
+    """Floors first, then the service."""
     versions = pinned()
     service, findings = advisories()
     asked = not service.startswith(NOT_ASKED)
     tries.what += " and advisories" if asked else ""
-    tries.details |= {"pinned": len(versions), "advisory_service": service, "explained": len(EXPLAINED)}
+    tries.details |= {"pinned": len(versions), "advisory_service": service}
     tries.record([*below_floors(versions), *findings], tries=len(versions) if asked else len(FLOORS), done=1)

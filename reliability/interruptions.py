@@ -64,7 +64,7 @@ def interrupt_runs(
     draws = random.Random(tries.seed)
     material, server = Material(tries.folder / "material"), fork_server()
     words = material.pretrain(tries.folder / "undisturbed", recipe)
-    interrupter = Interrupter(server, server.finished(words, output_of(words)), draws)
+    undisturbed = server.finished(words, output_of(words))
     expected = final_files(output_of(words)), journal_of(output_of(words))
     fresh = tries.count >= fresh_every
     to_a_checkpoint = seconds_to_a_checkpoint(material.pretrain(tries.folder / "rehearsal", recipe)) if fresh else 0.0
@@ -78,7 +78,7 @@ def interrupt_runs(
             if turn % fresh_every == fresh_every - 1:
                 met = interrupt_fresh(words, number, draws.uniform(0, to_a_checkpoint))
             else:
-                met = interrupter.interrupt(words, PHASES[turn % len(PHASES)], number)
+                met = interrupt(server, undisturbed, draws, words, PHASES[turn % len(PHASES)], number)
             if met.code == 0:  # it had come to its end, and there is nothing more to interrupt
                 break
             wrong = (*met.what_is_wrong(number), *damages(output_of(words)))
@@ -109,27 +109,19 @@ class Interruption:
             yield f"it took {self.seconds:.0f} s"
 
 
-class Interrupter:
-    """Starts runs and interrupts each in the phase that it is meant for, at a moment drawn within it.
-
-    How long each phase takes is what an undisturbed run took.
-    """
-
-    def __init__(self, server: ForkServer, undisturbed: Run, draws: random.Random) -> None:
-        self._server, self._draws = server, draws
-        self._seconds = {phase: statistics.median(lengths(undisturbed, phase)) for phase in PHASES}
-
-    def interrupt(self, words: list[str], phase: str, number: int) -> Interruption:
-        """Start a run and send it a signal in a phase."""
-        occurrence = self._draws.randint(1, 2)
-        last = "training 1" if phase == "start" else f"after-{phase} {occurrence}"
-        run = self._server.start(words, stand_still=last if number == signal.SIGKILL else "")
-        if phase != "start":
-            run.wait_for(phase, occurrence)
-        time.sleep(self._draws.uniform(0, self._seconds[phase]))
-        met, signalled = run.phase, time.monotonic()
-        run.signal(number)
-        return Interruption(met, run.finish(), time.monotonic() - signalled, run.printed)
+def interrupt(
+    server: ForkServer, undisturbed: Run, draws: random.Random, words: list[str], phase: str, number: int
+) -> Interruption:
+    """Start a run and send it a signal at a moment drawn within a phase, which takes what it took undisturbed."""
+    occurrence = draws.randint(1, 2)
+    last = "training 1" if phase == "start" else f"after-{phase} {occurrence}"
+    run = server.start(words, stand_still=last if number == signal.SIGKILL else "")
+    if phase != "start":
+        run.wait_for(phase, occurrence)
+    time.sleep(draws.uniform(0, statistics.median(lengths(undisturbed, phase))))
+    met, signalled = run.phase, time.monotonic()
+    run.signal(number)
+    return Interruption(met, run.finish(), time.monotonic() - signalled, run.printed)
 
 
 def lengths(run: Run, phase: str) -> list[float]:
@@ -217,16 +209,6 @@ class Pair:
             yield "started again they end with other bytes"
 
 
-def killed(pair: Pair) -> Iterator[str]:
-    """One is killed in an update."""
-    yield from pair.lose("was killed", Run.kill)
-
-
-def stopped(pair: Pair) -> Iterator[str]:
-    """One stands still for good in an update."""
-    yield from pair.lose("stood still", lambda run: None)
-
-
 def diverging(pair: Pair) -> Iterator[str]:
     """The loss of one is no number any more."""
     lost, batch = pair.draws.randrange(2), pair.draws.randint(2, 2 * STEPS - 2)
@@ -263,7 +245,13 @@ def in_turn(runs: list[Run]) -> dict[int, list[str]]:
     }
 
 
-WAYS: tuple[Callable[[Pair], Iterator[str]], ...] = (killed, stopped, diverging, worlds)
+WAYS: dict[str, Callable[[Pair], Iterator[str]]] = {
+    "killed": lambda pair: pair.lose("was killed", Run.kill),
+    "stopped": lambda pair: pair.lose("stood still", lambda run: None),
+    "diverging": diverging,
+    "worlds": worlds,
+}
+"""What happens to them, by its name in the report."""
 
 
 @trial(NEVER_HANGS, "runs of two ranks of which one was lost, or whose number changed", 4, 60, 600)
@@ -279,10 +267,10 @@ def ranks(tries: Tries) -> None:
             raise RuntimeError(each.printed)
     expected, samples = final_files(two), in_turn([alone])
     for number in range(tries.count):
-        way = WAYS[number % len(WAYS)]
+        way = list(WAYS)[number % len(WAYS)]
         words = material.pretrain(tries.folder / f"run-{number}", TWO_RANKS)
         try:
-            found = list(way(Pair(server, words, draws, expected, samples)))
+            found = list(WAYS[way](Pair(server, words, draws, expected, samples)))
         except TimeoutError as error:
             found = [f"somebody hangs: {error}"]
-        tries.record((f"{way.__name__}, try {number}: {what}" for what in found), way.__name__)
+        tries.record((f"{way}, try {number}: {what}" for what in found), way)

@@ -67,8 +67,6 @@ def with_steps(steps: int, **changes: int) -> PretrainingRecipe:
 SHORT = with_steps(4, evaluate_every=4, log_every=2)
 SAVES = replace(SHORT, keep_checkpoints=1)
 """A first save, a second one after which the first goes, a model."""
-
-
 LABELS = {"id2label": {0: "negative", 1: "positive"}, "problem_type": "single_label_classification"}
 
 

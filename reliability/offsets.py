@@ -94,7 +94,6 @@ def random_context(numbers: random.Random) -> str:
 
 
 def _question(context: str, numbers: random.Random) -> Example:
-    """A question whose answer is a part of the context."""
     start = numbers.randrange(len(context) + 1)
     gold = context[start : start + numbers.randrange(1, 12)]
     return Example("q", "here", (QUESTION, context), None, (Answer(gold, start),))

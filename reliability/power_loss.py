@@ -264,7 +264,7 @@ DEFECTS = {
 # ---- a disk that loses its cache -------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(eq=False)
 class File:
     """A file: what is sure, and what was last seen."""
 
@@ -280,52 +280,41 @@ class File:
         return [self.durable, kept + tail[: len(tail) // 2], kept + bytes(len(tail)), self.content]
 
     def flush(self) -> None:
-        """What was last seen is sure."""
         self.durable = self.content
 
 
-@dataclass
+@dataclass(eq=False)
 class Directory:
     """A directory: entries that are sure, and changes that are not; one change may move several entries at once."""
 
-    durable: dict[str, int] = field(default_factory=dict)
-    entries: dict[str, int] = field(default_factory=dict)
-    pending: list[Mapping[str, int | None]] = field(default_factory=list)
+    durable: dict[str, "Node"] = field(default_factory=dict)
+    entries: dict[str, "Node"] = field(default_factory=dict)
+    pending: list[Mapping[str, "Node | None"]] = field(default_factory=list)
 
     def flush(self) -> None:
-        """What was last seen is sure."""
         self.durable, self.pending = dict(self.entries), []
 
 
+Node = File | Directory
 Write = Callable[[Path], None]
 """Makes one of the states that a disk may be left in, in an absent folder."""
 
 
 class Disk:
-    """Watches a folder through the calls of `durable_calls.watch`, and makes what may be left of it.
-
-    What is there when this is made is sure.
-    """
+    """Watches a folder whose content is sure at first (`durable_calls.watched`), and makes what may be left of it."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._numbers: dict[int, int] = {}
-        self._files: dict[int, File] = {}
-        self._directories: dict[int, Directory] = {}
-        self._next = 0
-        self._root = self._number(os.stat(folder).st_ino)
-        self._directories[self._root] = Directory()
+        self._folder, self._root = folder, Directory()
+        self._nodes: dict[int, Node] = {}  # by inode
         self._look(at_once=False)
-        for each in (*self._directories.values(), *self._files.values()):
-            each.flush()
+        for node in self._nodes.values():
+            node.flush()
 
     def saw(self, moment: str, name: str, place: str) -> None:
         """A call is about to happen, or has happened; the same words as a watcher is told."""
         self._look(at_once=moment == "after" and name in ("rename", "replace"))
-        if moment == "after" and name == "fsync":
-            number = self._number(os.stat(place).st_ino)
-            if flushed := self._files.get(number) or self._directories.get(number):
-                flushed.flush()
+        if moment == "after" and name == "fsync" and (node := self._nodes.get(os.stat(place).st_ino)):
+            node.flush()
 
     def possible(self, draws: random.Random, most: int) -> Iterator[Write]:
         """At most so many of the states that may be left, in any order.
@@ -333,8 +322,8 @@ class Disk:
         Nothing of what is unsure, all of it, each change alone lost or kept; beyond those by chance.
         """
         reachable = self._reachable()
-        keys = [(n, i) for n in reachable if n in self._directories for i in range(len(self._directories[n].pending))]
-        if not keys and all(len(self._files[n].possible()) == 1 for n in reachable if n in self._files):
+        keys = [(node, i) for node in reachable if isinstance(node, Directory) for i in range(len(node.pending))]
+        if not keys and all(len(node.possible()) == 1 for node in reachable if isinstance(node, File)):
             yield from [self._state(lambda _: True, lambda: 0)][:most]
             return
         plain = [self._state(lambda _: False, lambda: 0)]
@@ -350,19 +339,18 @@ class Disk:
             contents = random.Random(draws.random())
             yield self._state(kept.__getitem__, lambda contents=contents: contents.randrange(4))
 
-    def _state(self, kept: Callable[[tuple[int, int]], bool], which: Callable[[], int]) -> Write:
+    def _state(self, kept: Callable[[tuple[Directory, int]], bool], which: Callable[[], int]) -> Write:
         """The state after the changes `kept`, by directory and place; `which` of the contents of unflushed files."""
 
-        def write(place: Path, number: int = self._root) -> None:
-            if number in self._files:
-                contents = self._files[number].possible()
+        def write(place: Path, node: Node = self._root) -> None:
+            if isinstance(node, File):
+                contents = node.possible()
                 place.write_bytes(contents[min(which(), len(contents) - 1)])
                 return
             place.mkdir()
-            directory = self._directories[number]
-            entries: dict[str, int | None] = dict(directory.durable)
-            for position, change in enumerate(directory.pending):
-                if kept((number, position)):
+            entries: dict[str, Node | None] = dict(node.durable)
+            for position, change in enumerate(node.pending):
+                if kept((node, position)):
                     entries.update(change)
             for name, child in entries.items():
                 if child is not None:
@@ -370,52 +358,38 @@ class Disk:
 
         return write
 
-    def _reachable(self) -> list[int]:
+    def _reachable(self) -> list[Node]:
         """Everything that some possibility may show."""
-        found, waiting = [], [self._root]
+        found: list[Node] = []
+        waiting: list[Node] = [self._root]
         while waiting:
-            number = waiting.pop()
-            if number in found:
-                continue
-            found.append(number)
-            if number in self._directories:
-                directory = self._directories[number]
-                changed = [n for change in directory.pending for n in change.values() if n is not None]
-                waiting += [*directory.durable.values(), *changed]
+            node = waiting.pop()
+            if node not in found:
+                found.append(node)
+                if isinstance(node, Directory):
+                    changed = [child for change in node.pending for child in change.values() if child is not None]
+                    waiting += [*node.durable.values(), *changed]
         return found
 
-    def _number(self, inode: int) -> int:
-        if inode not in self._numbers:
-            self._numbers[inode], self._next = self._next, self._next + 1
-        return self._numbers[inode]
-
     def _look(self, at_once: bool) -> None:
-        """Take in what changed since the last look."""
-        seen: set[int] = set()
+        """Take in what changed since the last look; the inode of what is gone may be given to another file."""
+        seen: dict[int, Node] = {os.stat(self._folder).st_ino: self._root}
         self._look_at(self._folder, self._root, at_once, seen)
-        for inode in set(self._numbers) - seen:  # the number may be given to another file
-            del self._numbers[inode]
+        self._nodes = seen
 
-    def _look_at(self, place: Path, number: int, at_once: bool, seen: set[int]) -> None:
-        directory = self._directories[number]
-        seen.add(os.stat(place).st_ino)
-        entries: dict[str, int] = {}
+    def _look_at(self, place: Path, directory: Directory, at_once: bool, seen: dict[int, Node]) -> None:
+        entries: dict[str, Node] = {}
         for entry in sorted(os.scandir(place), key=lambda entry: entry.name):
-            inode = entry.inode()
-            is_new = inode not in self._numbers
-            entries[entry.name] = child = self._number(inode)
-            seen.add(inode)
-            if entry.is_dir(follow_symlinks=False):
-                if is_new:
-                    self._directories[child] = Directory()
-                self._look_at(place / entry.name, child, at_once, seen)
+            known = seen.get(entry.inode()) or self._nodes.get(entry.inode())
+            node = known or (Directory() if entry.is_dir(follow_symlinks=False) else File())
+            entries[entry.name] = seen[entry.inode()] = node
+            if isinstance(node, Directory):
+                self._look_at(Path(entry.path), node, at_once, seen)
             else:
-                file = self._files.setdefault(child, File()) if not is_new else File()
-                self._files[child] = file
-                file.content = Path(entry.path).read_bytes()
+                node.content = Path(entry.path).read_bytes()
         gone = {name: None for name in directory.entries if name not in entries}
-        changed = {name: child for name, child in entries.items() if directory.entries.get(name) != child}
-        change: dict[str, int | None] = {**gone, **changed}
+        changed = {name: child for name, child in entries.items() if directory.entries.get(name) is not child}
+        change: dict[str, Node | None] = {**gone, **changed}
         if change:
             directory.pending += [change] if at_once else [{name: child} for name, child in change.items()]
             directory.entries = entries

@@ -14,7 +14,6 @@ from albert.runtime.devices import describe_machine
 from albert.runtime.environment import DISTRIBUTION
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.files import write_text
-from albert.runtime.json_files import load_json
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 LIBRARIES = (DISTRIBUTION, "torch", "numpy", "safetensors", "sentencepiece")
@@ -112,23 +111,14 @@ def new_report(lane: Lane, seed: int, entries: tuple[Entry, ...], older: Report 
     return Report(lane, seed, time.strftime("%Y-%m-%d"), commit(), machine, versions, seconds, trials)
 
 
-def read_report(path: Path) -> Report:
-    """What `save_json` wrote of a report."""
-    return load_json(Report, path)
-
-
 def commit() -> str:
     """The checkout's commit, with "+" behind it where files differ from it; "unknown" outside of one."""
-    told = _git("rev-parse", "--short", "HEAD")
-    return told + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "") if told else "unknown"
-
-
-def _git(*words: str) -> str:
+    words = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
-        done = subprocess.run(["git", *words], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+        told = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False).stdout.strip()
     except FileNotFoundError:
-        return ""
-    return done.stdout.strip()
+        told = ""
+    return told or "unknown"
 
 
 def summary(entries: Iterable[Entry]) -> str:
@@ -166,11 +156,7 @@ def write_table(page: Path, report: Report) -> None:
 
 
 def written_table(page: Path) -> re.Match[str]:
-    """What stands between the markers.
-
-    Raises:
-        InvalidConfiguration: the two markers are not there.
-    """
+    """What stands between the markers; InvalidConfiguration where the two are not there."""
     found = _BETWEEN.search(page.read_text(encoding="utf-8"))
     if found is None:
         raise InvalidConfiguration(page, f"has no two lines {MARKER}", "put them where the table is to stand")

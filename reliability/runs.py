@@ -52,7 +52,6 @@ class Run:
 
     @property
     def printed(self) -> str:
-        """What it wrote to standard output and error."""
         return self._printed.read_text()
 
     @property
@@ -73,13 +72,11 @@ class Run:
         self.wait_until(lambda: [what for _, what in self.told].count(moment) >= times)
 
     def finish(self, seconds: float = DEADLINE) -> int:
-        """Its exit code, once it has ended."""
         self.wait_until(lambda: False, seconds)
         assert self.code is not None
         return self.code
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole process group."""
         with contextlib.suppress(ProcessLookupError):  # it may end by itself at this very moment
             os.killpg(self.process, number)
 
@@ -115,7 +112,6 @@ class ForkServer:
 
     @property
     def root(self) -> Path:
-        """The file systems as the server sees them."""
         return Path(f"/proc/{self._process.pid}/root")
 
     def start(
@@ -194,7 +190,6 @@ class ForkServer:
                 self._runs[process].told.append((time.monotonic(), what))
 
     def close(self) -> None:
-        """End the server, once its children have ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()

@@ -44,11 +44,9 @@ class Tries:
         self.report(tries if done is None else done)
 
     def add(self, detail: str, more: int = 1) -> None:
-        """Count something worth telling."""
         self.details[detail] = int(self.details.get(detail, 0)) + more
 
     def most(self, detail: str, value: float, digits: int = 3) -> None:
-        """Keep the largest of some values."""
         self.details[detail] = max(round(value, digits), float(self.details.get(detail, 0.0)))
 
 
@@ -116,11 +114,7 @@ def run_trial(
 
 
 def run_side_by_side(trials: Sequence[Trial], lane: Lane, seed: int, jobs: int) -> Iterator[Entry]:
-    """Run trials, so many at a time and each in a process, which looks it up by its name; in the order they end.
-
-    Raises:
-        TryAgain: a process died, as it does when the memory is full.
-    """
+    """Run trials, so many at a time and each in a process, which looks it up by its name; in the order they end."""
     with (
         ProcessPoolExecutor(jobs, get_context("spawn")) as pool,
         progress(f"Trials, {jobs} at a time", len(trials), "trials") as bar,
@@ -136,11 +130,7 @@ def run_side_by_side(trials: Sequence[Trial], lane: Lane, seed: int, jobs: int) 
 
 
 def entry_of(future: Future[Entry], name: str) -> Entry:
-    """What came of a trial.
-
-    Raises:
-        TryAgain: its process died, or another one of the pool.
-    """
+    """What came of a trial; TryAgain where its process died, or another one of the pool."""
     try:
         return future.result()
     except BrokenProcessPool as error:

@@ -61,7 +61,7 @@ def test_the_trials_have_no_more_modules_and_lines_than_they_had():
     """Upper bounds, to be lowered as they get fewer: 4,500 lines are the aim."""
     lengths = [len(path.read_bytes().splitlines()) for path in (ROOT / "reliability").glob("*.py")]
     assert len(lengths) <= 20 and max(lengths) <= LONGEST_FILE
-    assert sum(lengths) <= 4_781
+    assert sum(lengths) <= 4_500
 
 
 def test_no_module_has_a_name_that_says_nothing():

@@ -17,7 +17,6 @@ from reliability.report import (
     Entry,
     Report,
     new_report,
-    read_report,
     table_of,
     write_table,
     written_table,
@@ -26,7 +25,7 @@ from reliability.trials import Trial, Tries, entry_of, find_trials, run_side_by_
 
 from albert.runtime.devices import describe_machine
 from albert.runtime.errors import InvalidConfiguration, TryAgain
-from albert.runtime.json_files import save_json
+from albert.runtime.json_files import load_json, save_json
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,7 +57,7 @@ def lane(monkeypatch, tmp_path):
     def run(*words: str, trials: tuple[Trial, ...]) -> tuple[int, Report]:
         monkeypatch.setattr(program, "find_trials", lambda: {each.name: each for each in trials})
         output = tmp_path / "report.json"
-        return program.run([*words, "--output", str(output)]), read_report(output)
+        return program.run([*words, "--output", str(output)]), load_json(Report, output)
 
     return run
 
@@ -187,18 +186,18 @@ def test_without_a_place_for_the_table_it_is_refused(tmp_path):
 def test_a_report_is_read_back_strictly(tmp_path):
     report = new_report("full", 0, (entry("a", ORDER_IS_FIXED, 48),))
     save_json(tmp_path / "report.json", report)
-    assert read_report(tmp_path / "report.json") == report
+    assert load_json(Report, tmp_path / "report.json") == report
     content = json.loads((tmp_path / "report.json").read_text()) | {"extra": 1}
     (tmp_path / "report.json").write_text(json.dumps(content))
     with pytest.raises(InvalidConfiguration, match="unknown key"):
-        read_report(tmp_path / "report.json")
+        load_json(Report, tmp_path / "report.json")
 
 
 def test_the_table_of_the_promises_is_that_of_the_newest_report():
     page, report = ROOT / "docs" / "promises.md", ROOT / "results" / "reliability.json"
     if not report.is_file():
         pytest.skip("`make reliability` has not been run yet")
-    assert written_table(page)[0] == table_of(read_report(report))
+    assert written_table(page)[0] == table_of(load_json(Report, report))
 
 
 # ---- the trials ------------------------------------------------------------------------------------------------------

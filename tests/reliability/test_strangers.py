@@ -2,7 +2,7 @@
 
 import random
 
-from reliability.strangers import neighbours, surroundings, threads_and_locks
+from reliability.strangers import neighbours, surroundings
 from reliability.trials import Tries, run_trial
 
 from reliability import runs, strangers
@@ -10,22 +10,11 @@ from reliability import runs, strangers
 
 def test_strangers_are_served_and_nothing_of_theirs_is_touched(tmp_path, monkeypatch):
     monkeypatch.setattr(strangers, "PART", ("tests/runtime/test_progress.py",))
-    monkeypatch.setattr(strangers, "ROWS", 5_000)
     monkeypatch.setattr(strangers, "CANCELLATIONS", 3)
     monkeypatch.setattr(strangers, "GROWING", "\ufdfa" * 100_000)
     entry = run_trial(strangers.strangers, "quick", seed=0, scratch=tmp_path)
     assert entry.failures == ()
-    assert entry.tried > 30 and entry.details["tests passed"]
-
-
-def test_a_lock_that_two_threads_get_would_be_found(tmp_path, monkeypatch):
-    class Given:
-        def remove(self):
-            pass
-
-    monkeypatch.setattr(strangers, "lock_file", lambda path: Given())
-    ((_, wrong),) = threads_and_locks(tmp_path / "lock")
-    assert wrong == "16 of them got it"
+    assert entry.tried >= 6 and entry.details["tests passed"]
 
 
 def test_a_test_that_the_surroundings_break_would_be_found(tmp_path, monkeypatch):

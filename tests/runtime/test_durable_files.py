@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -674,6 +675,14 @@ def test_two_threads_of_a_process_do_not_both_get_a_lock(tmp_path):
     lock.release()
     assert another_thread_gets(path)
     assert another_process_gets(path)
+
+
+def test_of_threads_that_want_a_lock_at_the_same_moment_one_gets_it(tmp_path):
+    together = threading.Barrier(16)
+    with ThreadPoolExecutor(16) as pool:
+        locks = list(pool.map(lambda _: together.wait() >= 0 and lock_file(tmp_path / "lock"), range(16)))
+    (lock,) = filter(None, locks)
+    lock.remove()
 
 
 def test_two_threads_do_not_both_work_in_a_directory(tmp_path):

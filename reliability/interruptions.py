@@ -31,7 +31,7 @@ LONGEST = 30.0
 """Seconds that the system's schedulers give a job to end."""
 
 
-@trial(KILL_IT_ANY_TIME, "kills of runs that then went on to their end", 2, 200, 2000)
+@trial(KILL_IT_ANY_TIME, "kills of runs that then went on to their end", len(PHASES), 200, 2000)
 def random_kills(tries: Tries) -> None:
     """SIGKILL; 16 updates at most are the way of a run that is killed once in each phase."""
     of_a_run = min(25, tries.count)

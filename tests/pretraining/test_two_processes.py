@@ -135,8 +135,7 @@ def test_a_run_goes_on_in_another_world(fork_server, recipe, tiny_corpus, tmp_pa
         last = number == len(worlds) - 1
         runs = fork_server.start_world([words] * size, {} if last else {0: "after-save 2"}, tell_samples=True)
         if not last:
-            runs[0].wait_until(lambda first=runs[0]: first.told[-1:] and first.told[-1][1] == "after-save")
-            runs[0].wait_until(lambda first=runs[0]: [what for _, what in first.told].count("after-save") == 2)
+            runs[0].wait_for("after-save", 2)
             for run in runs:
                 run.kill()
         assert last == all(run.finish() == 0 for run in runs), [run.printed for run in runs]
@@ -203,19 +202,11 @@ def test_the_loss_of_a_process_ends_the_others_at_once(fork_server, recipe, tiny
     """A lost process is noticed by what it no longer answers, long before the time-out of thirty minutes."""
     words = command(replace(recipe, parallelism=parallelism), tiny_corpus, tmp_path / "run")
     runs = fork_server.start_world([words] * 2, {lost: "training 4"})
-    runs[lost].wait_until(lambda: [what for _, what in runs[lost].told].count("training") == 4)
+    runs[lost].wait_for("training", 4)
     assert runs[lost].kill()
     other = runs[1 - lost]
     assert other.finish() == 75, other.printed
     assert f"process {1 - lost}: lost another one; see its message; the same command goes on" in other.printed
-
-
-def test_a_process_that_hangs_is_given_up_after_a_while(fork_server, recipe, tiny_corpus, tmp_path):
-    words = command(recipe, tiny_corpus, tmp_path / "run", "--peer-timeout-minutes", "0.1")
-    runs = fork_server.start_world([words] * 2, {1: "training 4"})
-    assert runs[0].finish() == 75, runs[0].printed
-    assert runs[1].kill()
-    assert RunFolder(tmp_path / "run").newest_checkpoint()[0] == 2
 
 
 def test_processes_that_were_started_differently_are_refused(fork_server, recipe, tiny_corpus, tmp_path):

@@ -151,7 +151,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     elif sum(max(map(len, cells)) + 2 for cells in zip(head, *rows, strict=True)) <= console.width:
         console.print(table(title, head, rows))
     else:
-        _show_columns(console, title, *report.body(outcome))
+        _show_columns(console, title, *report.side_by_side(outcome, both=True))
     say(console, report.progress_of(outcome), *report.about(outcome), *report.sentences(outcome))
 
 
@@ -294,8 +294,8 @@ def _planned(args: TablesOptions, study: jobs.Study) -> Plan:
 def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
     folder = args.folders.root / "tables"
     for name in args.facts():
-        found = report.costs(args.declared, hours_by_arm(args.folders), args.rates) if name == "cost" else None
-        found = found or report.FACTS[name](args.declared)
+        own = (hours_by_arm(args.folders), args.rates) if name == "cost" else ()
+        found = report.FACTS[name](args.declared, *own)
         show_facts(console, found)
         console.print(" and ".join(map(str, report.write_facts(found, folder))))
     for grid in args.grids():

@@ -7,8 +7,8 @@ a variant of its scale's ALBERT, so tables that need the same run have equal arm
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -25,10 +25,8 @@ from albert.tasks.submission import find_task
 from albert.tasks.task import Task, TaskRecipe
 
 # --------------------------------------------------------------------------------------------------------------------
-# Scales of the experiments (tiny, small, base, paper): model sizes, steps, and the tasks that are learnt.
-
-# --------------------------------------------------------------------------------------------------------------------
-# The tasks that a scale learns after pre-training, and how: the paper's five, GLUE, or what small models can do.
+# Scales of the experiments (tiny, small, base, paper): model sizes, steps, and the tasks that are learnt after
+# pre-training, and how: the paper's five, GLUE, or what small models can do.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,24 +93,24 @@ class Scale:
     decides: str
     sizes: Mapping[Size, AlbertConfig]
     recipe: PretrainingRecipe
-    embedding_sizes: tuple[int, int, int, int]
+    embedding_sizes: Sequence[int]
     depths: Mapping[str, int]
     widths: Mapping[str, int]
     depth_of_widths: int
     depths_of_xxlarge: Mapping[str, int]
     flagship: Size
-    long_steps: tuple[int, int]
-    same_time: tuple[int, int]
+    long_steps: Sequence[int]
+    same_time: Sequence[int]
     second_release_steps: Mapping[Size, int]
-    rates: tuple[tuple[int, float], ...] = ()
+    rates: Sequence[tuple[int, float]] = ()
     curve_steps: int | None = None
     flagship_reads_all: bool = False
     dropout: float = 0.0
     dropout_off_from: float = 0.0
     start_of_xxlarge: int | None = None
-    seeds: tuple[int, ...] = (0, 1)
-    task_seeds: tuple[int, ...] = ()
-    tasks: tuple[Downstream, ...] = field(default=())
+    seeds: Sequence[int] = (0, 1)
+    task_seeds: Sequence[int] = ()
+    tasks: Sequence[Downstream] = ()
     held_out_sequences: int = 10_000
 
     @property
@@ -143,7 +141,7 @@ def _shape(like: AlbertConfig, layers: int, width: int, head: int) -> AlbertConf
 
 
 def _scale(declared: Mapping[str, Any]) -> Scale:
-    plain = {name: _frozen(value) for name, value in declared.items() if name not in ("sizes", "recipe", "tasks")}
+    plain = {name: value for name, value in declared.items() if name not in ("sizes", "recipe", "tasks")}
     sizes: dict[Size, AlbertConfig]
     if "sizes" in declared:
         V, E, head = declared["sizes"]["vocabulary"], declared["sizes"]["embeddings"], declared["sizes"]["head"]
@@ -161,10 +159,6 @@ def _scale(declared: Mapping[str, Any]) -> Scale:
     return Scale(sizes=sizes, recipe=recipe, tasks=tasks, **plain)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
 _DECLARED_SCALES = tomllib.loads((files("albert.experiments") / "scales.toml").read_text(encoding="utf-8"))
 SCALES: dict[ScaleName, Scale] = {declared["name"]: _scale(declared) for declared in _DECLARED_SCALES["scale"]}
 TINY, SMALL, BASE, PAPER = SCALES.values()
@@ -180,11 +174,11 @@ Relation = Literal["higher", "not higher", "alike"]
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two rows of a table to compare, or (`second` None) a row and a constant answer, whose name is `nothing`."""
+    """Two rows of a table to compare; without a second one, a row and a constant answer, whose name is `nothing`."""
 
     first: str
     relation: Relation
-    second: str | None
+    second: str | None = None
     nothing: str = "the constant answer"
 
 
@@ -199,12 +193,12 @@ class Claim:
     """
 
     sentence: str
-    contrasts: tuple[Contrast, ...]
-    columns: tuple[str, ...] = ("average", "masked tokens")
+    contrasts: Sequence[Contrast]
+    columns: Sequence[str] = ("average", "masked tokens")
     smallest: float = 0.5
     equal: str | None = None
 
-    def column(self, available: frozenset[str]) -> str | None:
+    def column(self, available: Set[str]) -> str | None:
         """The column that it is judged on; None: this scale has none of them."""
         return next((name for name in self.columns if name in available), None)
 
@@ -215,6 +209,8 @@ GRIDS: dict[str, dict[str, Any]] = {table["name"]: table for table in _DECLARED[
 GROUPS: dict[str, tuple[str, ...]] = {name: tuple(columns) for name, columns in _DECLARED["groups"].items()}
 TABLE_14: dict[str, dict[str, float]] = _DECLARED["finetuning"]
 """Table 14 by the name that a task has here, in the paper's order."""
+COSTS: list[dict[str, Any]] = _DECLARED["cost"]
+"""What pre-training cost others, for the table of costs."""
 DOWNSTREAM, INTRINSIC = GROUPS["downstream"], GROUPS["intrinsic"]
 """The columns of the paper's ablations, and what is asked of a model before any fine-tuning."""
 
@@ -377,8 +373,7 @@ class Row:
         label: what it is at this scale, where that is another number.
         arm: what is trained for it; None: this scale has no counterpart, or the row is of somebody else's model.
         preset: the architecture of the paper's row; None: it is no ALBERT or BERT of the paper.
-        scores: the paper's, by column; a column that the paper leaves empty is absent.
-        average: the paper's, as it is printed; None where the table has none.
+        scores: the paper's, by column, with its average as it is printed; what the paper leaves empty is absent.
     """
 
     name: str
@@ -386,7 +381,6 @@ class Row:
     arm: Arm | None
     preset: str | None
     scores: Mapping[str, float]
-    average: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -411,6 +405,10 @@ class Grid:
         """What is trained for it, without what some of them begin as; an arm of two rows comes once."""
         yield from dict.fromkeys(row.arm for row in self.rows if row.arm is not None)
 
+    def names(self) -> dict[str, None]:
+        """The names of all scores that the paper's table has, in its order."""
+        return dict.fromkeys(name for row in self.rows for name in row.scores)
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # A declared table at a scale.
@@ -421,29 +419,14 @@ def grid_of(table: str, scale: Scale) -> Grid:
     if table not in GRIDS:
         raise UsageError(f"table {table}", "unknown", did_you_mean(table, GRIDS))
     declared = GRIDS[table]
-    columns = tuple(column for name in declared["columns"] for column in _columns(name, scale))
+    columns = [column for name in declared["columns"] for column in _columns(name, scale)]
     printed = declared.get("printed", {})
-    tasks = [name.removeprefix("only ") for name in declared["columns"] if name.startswith("only ")]
-    not_learnt = tasks if not columns else []
-    published = [name for group in declared.get("paper", ()) for name in GROUPS.get(group, (group,))]
+    lacking = [] if columns else [name.removeprefix("only ") for name in declared["columns"]]
     rows: list[Row] = []
     above: Arm | None = None
     for row in declared["rows"]:
-        made, settings = (None, {}) if not_learnt else _arm(row.get("run"), scale, above)
-        above = made or above
-        missing = made is None and "label" in row and "{" in row["label"]
-        label = "not run" if missing else row.get("label", row["name"]).format_map(vars(scale) | settings)
-        figures = {name: each for name, each in zip(published, row.get("figures", ()), strict=True) if each != ""}
-        rows.append(
-            Row(
-                name=row["name"],
-                label="1 layer" if label == "1 layers" else label,
-                arm=made,
-                preset=row["preset"].format_map(vars(scale)) if "preset" in row else None,
-                scores={name: figure for name, figure in figures.items() if name != "average"},
-                average=figures.get("average"),
-            )
-        )
+        rows.append(_row(row, declared.get("paper", ()), scale, above, run=None if lacking else row.get("run")))
+        above = rows[-1].arm or above
     as_published = scale.is_the_papers and declared["compute"] == "equal time"
     return Grid(
         table=table,
@@ -451,46 +434,61 @@ def grid_of(table: str, scale: Scale) -> Grid:
         scale=scale.name,
         rows=tuple(rows),
         columns=tuple(replace(column, published=printed.get(column.name)) for column in columns),
-        compute="none" if not_learnt else "as published" if as_published else declared["compute"],
+        compute="none" if lacking else "as published" if as_published else declared["compute"],
         figure=declared.get("figure"),
-        notes=(
-            *declared.get("notes", ()),
-            *(f"{task.upper()} is not learnt at this scale." for task in not_learnt),
+        notes=(*declared.get("notes", ()), *(f"{task.upper()} is not learnt at this scale." for task in lacking)),
+        claims=tuple(
+            Claim(**claim | {"contrasts": [Contrast(*one) for one in claim["contrasts"]]})
+            for claim in declared.get("claims", ())
         ),
-        claims=tuple(_claim(claim) for claim in declared.get("claims", ())),
     )
 
 
-def score_columns(scale: Scale, tasks: Sequence[str] = DOWNSTREAM) -> tuple[Column, ...]:
-    """Held-out figures, and the scores of tasks: those that are named, where the scale learns all of them, with the
-    paper's average; else all that the scale learns."""
-    learnt = {column.name: column for column in _task_columns(scale)}
-    if set(tasks) <= set(learnt):
-        average = (Column("average", "average"),) if set(DOWNSTREAM) <= set(tasks) else ()
-        return (*_columns("intrinsic", scale), *(learnt[name] for name in tasks), *average)
-    return (*_columns("intrinsic", scale), *learnt.values())
-
-
-def _columns(name: str, scale: Scale) -> tuple[Column, ...]:
-    """What an entry of `columns` stands for at a scale."""
+def _columns(name: str, scale: Scale) -> list[Column]:
+    """What an entry of `columns` stands for at a scale: of several tasks those that are named, where the scale learns
+    all of them, with the paper's average; else all that it learns."""
+    learnt = {
+        column: Column(column, "downstream", task.task, score)
+        for task in scale.tasks
+        for column, score in task.columns.items()
+    }
+    tests = (MASKED_TOKENS, SENTENCE_TESTS["nsp"], SENTENCE_TESTS["sop"])
+    held_out = [Column(each, "intrinsic", test) for each, test in zip(INTRINSIC, tests, strict=True)]
     match name:
         case "parameters" | "speed-up" | "hours":
-            return (Column(name, name),)
+            return [Column(name, name)]
         case "layers":
-            return tuple(Column(each, "layers") for each in SMOOTHNESS)
+            return [Column(each, "layers") for each in SMOOTHNESS]
         case "intrinsic":
-            tests = (MASKED_TOKENS, SENTENCE_TESTS["nsp"], SENTENCE_TESTS["sop"])
-            return tuple(Column(each, "intrinsic", test) for each, test in zip(INTRINSIC, tests, strict=True))
-        case "scores":
-            return score_columns(scale)
+            return held_out
     if name.startswith("only "):
-        return tuple(column for column in _task_columns(scale) if column.name == name.removeprefix("only "))
-    return score_columns(scale, GROUPS.get(name, (name,)))
+        return [column for column in learnt.values() if column.name == name.removeprefix("only ")]
+    tasks = DOWNSTREAM if name == "scores" else GROUPS.get(name, (name,))
+    if not set(tasks) <= learnt.keys():
+        return [*held_out, *learnt.values()]
+    average = [Column("average", "average")] if set(DOWNSTREAM) <= set(tasks) else []
+    return [*held_out, *(learnt[task] for task in tasks), *average]
 
 
-def _task_columns(scale: Scale) -> tuple[Column, ...]:
-    return tuple(
-        Column(name, "downstream", task.task, score) for task in scale.tasks for name, score in task.columns.items()
+def _row(
+    declared: Mapping[str, Any], paper: Sequence[str], scale: Scale, above: Arm | None, run: Mapping[str, Any] | None
+) -> Row:
+    """A declared row.
+
+    Args:
+        paper: what its figures are.
+        run: what is trained for it; None: nothing.
+    """
+    made, settings = _arm(run, scale, above)
+    label = declared.get("label", declared["name"])
+    label = "not run" if made is None and "{" in label else label.format_map(vars(scale) | settings)
+    names = [name for group in paper for name in GROUPS.get(group, (group,))]
+    return Row(
+        name=declared["name"],
+        label="1 layer" if label == "1 layers" else label,
+        arm=made,
+        preset=declared["preset"].format_map(vars(scale)) if "preset" in declared else None,
+        scores={name: each for name, each in zip(names, declared.get("figures", ()), strict=True) if each != ""},
     )
 
 
@@ -520,13 +518,3 @@ def _field(scale: Scale, path: str) -> int | None:
     name, _, key = path.partition(".")
     value = getattr(scale, name)
     return value.get(key) if isinstance(value, Mapping) else value[int(key)] if key else value
-
-
-def _claim(declared: Mapping[str, Any]) -> Claim:
-    contrasts = []
-    for first, relation, *rest in declared["contrasts"]:
-        second, nothing = (rest[0] or None if rest else None), rest[1:]
-        contrasts.append(Contrast(first, relation, second, *nothing))
-    columns = {"columns": tuple(declared["columns"])} if "columns" in declared else {}
-    others: dict[str, Any] = {name: value for name, value in declared.items() if name in ("smallest", "equal")}
-    return Claim(sentence=declared["sentence"], contrasts=tuple(contrasts), **columns, **others)

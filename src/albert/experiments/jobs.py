@@ -280,7 +280,7 @@ def learnt_tasks(grid: Grid, scale: Scale, available: Sequence[str]) -> tuple[Do
     return tuple(sorted(chosen, key=lambda one: one.declared.intermediate is not None))
 
 
-def task_seeds(scale: Scale, arm: Arm) -> tuple[int, ...]:
+def task_seeds(scale: Scale, arm: Arm) -> Sequence[int]:
     """The seeds with which an arm learns each task."""
     return scale.task_seeds or (arm.recipe.seed,)
 

@@ -13,15 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from albert.experiments.curves import BLUE, COLORS, GREY, ORANGE, RunCurves, bare, read_runs, save_figure
-from albert.experiments.grids import SCALES, TABLE_14, Column, FigureKind, Grid, Row, Scale, Size
+from albert.experiments.curves import BLUE, COLORS, GREY, ORANGE, bare, read_runs, save_figure
+from albert.experiments.grids import COSTS, SCALES, TABLE_14, Column, FigureKind, Grid, Row, Scale, Size
 from albert.experiments.jobs import Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
-from albert.experiments.price import COSTS, Rates, implied_watts, price_and_energy
-from albert.experiments.results import Cell, Judged, Outcome, RowOutcome, judge
+from albert.experiments.price import Rates, implied_watts, price_and_energy
+from albert.experiments.results import Cell, Judged, Outcome, RowOutcome, judge, papers_count
 from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS, AlbertConfig, bert_control
-from albert.model.cost import count_parameters
+from albert.runtime.errors import MissingInput
 from albert.runtime.files import write_csv, write_text
 from albert.runtime.json_files import load_json
 from albert.tasks.task import TaskRecipe
@@ -51,19 +51,18 @@ class Facts:
     notes: tuple[str, ...] = ()
 
 
-def _count(config: AlbertConfig) -> int:
-    """As the paper counts: what shares nothing without its pooler."""
-    counted = count_parameters(config)
-    return counted.encoder if config.sharing == "none" else counted.model
-
-
 def sizes(scale: Scale) -> Facts:
     """Table 1: the models, the paper's and those of a scale."""
+
+    def dials(config: AlbertConfig) -> str:
+        return f"{config.num_hidden_layers}, {config.hidden_size}, {config.embedding_size}"
+
     rows, notes = [], []
     for preset, (size, is_bert) in SIZES.items():
         here = bert_control(scale.sizes[size]) if is_bert else scale.sizes[size]
         paper, stated = PRESETS[preset], PUBLISHED_SIZES[preset][0]
-        rows.append((preset, _dials(paper), stated.stated, f"{_count(paper):,}", _dials(here), f"{_count(here):,}"))
+        counts = f"{papers_count(paper):,}", f"{papers_count(here):,}"
+        rows.append((preset, dials(paper), stated.stated, counts[0], dials(here), counts[1]))
         if stated.counted is None:
             notes.append(f"{preset}, {stated.stated}: {stated.reason}.")
     return Facts(
@@ -79,11 +78,7 @@ def sizes(scale: Scale) -> Facts:
     )
 
 
-def _dials(config: AlbertConfig) -> str:
-    return f"{config.num_hidden_layers}, {config.hidden_size}, {config.embedding_size}"
-
-
-def _told(recipe: TaskRecipe, examples: int | None) -> str:
+def _in_words(recipe: TaskRecipe, examples: int | None) -> str:
     """Rate, batch, how long, length, from how many examples."""
     updates = "1 epoch" if recipe.epochs == 1 else f"{recipe.epochs:g} epochs" if recipe.epochs else recipe.steps
     sample = "" if examples is None else f" of {examples:,} examples"
@@ -92,18 +87,11 @@ def _told(recipe: TaskRecipe, examples: int | None) -> str:
 
 def finetuning(scale: Scale) -> Facts:
     """Table 14: how each task is learnt, in the paper and at a scale."""
+    learnt = {task.task: _in_words(task.full_recipe, task.max_train_examples) for task in scale.tasks}
     rows = []
-    learnt = {task.task: task for task in scale.tasks}
     for task, paper in TABLE_14.items():
-        here = learnt.get(task)
-        rows.append(
-            (
-                task,
-                f"{paper['learning_rate']:.0e}",
-                *(f"{value:g}" for name, value in paper.items() if name != "learning_rate"),
-                "not learnt" if here is None else _told(here.full_recipe, here.max_train_examples),
-            )
-        )
+        rate, *others = paper.values()
+        rows.append((task, f"{rate:.0e}", *(f"{value:g}" for value in others), learnt.get(task, "not learnt")))
     return Facts(
         table="14",
         title="How each task is fine-tuned",
@@ -116,26 +104,27 @@ def finetuning(scale: Scale) -> Facts:
     )
 
 
-def costs(
-    scale: Scale, hours: Mapping[str, float] | None = None, rates: Rates | None = None, devices: int = 1
-) -> Facts:
+NO_RATES = Rates()
+
+
+def costs(scale: Scale, hours: Mapping[str, float] | None = None, rates: Rates = NO_RATES) -> Facts:
     """The talk's table of costs, and what our runs cost by a stated price and draw.
 
     Args:
-        rates: of the machine; None: nothing is said about money and electricity.
+        hours: of our runs, each on one machine, by their names.
+        rates: of the machine; the default says nothing about money and electricity.
     """
     rows = []
     for cost in COSTS:
-        watts = "" if cost.co2_pounds is None else f"{implied_watts(cost.co2_pounds, cost.device_hours):.0f} W"
-        co2 = "" if cost.co2_pounds is None else f"{cost.co2_pounds:,}"
-        where = f"{cost.devices} x {cost.device}"
-        rows.append((f"{cost.model} ({cost.size})", where, f"{24 * cost.days:g}", f"{cost.dollars:,}", co2, watts))
-    rates = rates or Rates()
+        hours_each, pounds = 24 * cost["days"], cost.get("co2_pounds")
+        watts = f"{implied_watts(pounds, hours_each * cost['devices']):.0f} W" if pounds else ""
+        money, co2 = f"{cost['dollars']:,}", f"{pounds:,}" if pounds else ""
+        rows.append((cost["model"], f"{cost['devices']} x {cost['device']}", f"{hours_each:g}", money, co2, watts))
     for name, spent in (hours or {}).items():
-        ours = price_and_energy(spent, rates, devices)
+        ours = price_and_energy(spent, rates)
         dollars = f"{ours.dollars:,.2f}" if rates.price_per_hour else ""
         co2, watts = (f"{ours.co2_pounds:,.2f}", f"{rates.watts:g} W") if rates.watts else ("", "")
-        rows.append((f"{name}, scale {scale.name}", f"{devices} x this machine", f"{spent:.3g}", dollars, co2, watts))
+        rows.append((f"{name}, scale {scale.name}", "1 x this machine", f"{spent:.3g}", dollars, co2, watts))
     return Facts(
         table="cost",
         title="What pre-training costs (the first rows: a talk about the paper)",
@@ -149,11 +138,15 @@ def costs(
     )
 
 
-FACTS: dict[str, Callable[[Scale], Facts]] = {"1": sizes, "14": finetuning, "cost": costs}
-"""Name -> the table at a scale."""
+FACTS: dict[str, Callable[..., Facts]] = {"1": sizes, "14": finetuning, "cost": costs}
+"""Name -> the table at a scale; that of costs also takes what our runs took."""
 
 
-DECIMALS = {"intrinsic": 1, "downstream": 1, "average": 1, "parameters": 1, "speed-up": 2, "hours": 2, "layers": 1}
+# --------------------------------------------------------------------------------------------------------------------
+# A table with runs as text: for the terminal, Markdown and CSV.
+
+DECIMALS = {"speed-up": 2, "hours": 2}
+"""By kind of column; the others have one."""
 UNITS = {"parameters": "parameters, million", "speed-up": "speed of training", "hours": "hours of training"}
 CONSTANT = "a constant answer"
 CSV_COLUMNS: tuple[str, ...] = (
@@ -172,45 +165,44 @@ def published(row: Row, column: Column) -> str:
     if column.kind == "parameters":
         sizes = PUBLISHED_SIZES.get(row.preset or "", ())
         return sizes[0].stated.removesuffix("M") if sizes else ""
-    value = row.average if column.kind == "average" else row.scores.get(column.published or column.name)
-    return "" if value is None else f"{value:g}"
+    return _printed(row, column.published or column.name)
+
+
+def _printed(row: Row, name: str) -> str:
+    return f"{row.scores[name]:g}" if name in row.scores else ""
 
 
 def ours(cell: Cell, column: Column) -> str:
     """The median over seeds, with the lowest and the highest; how many are done, where not all are."""
     if cell.median is None:
         return ""
-    decimals = DECIMALS[column.kind]
-    text = f"{cell.median:,.{decimals}f}"
-    low, high = f"{cell.figures[0]:,.{decimals}f}", f"{cell.figures[-1]:,.{decimals}f}"
-    if low != high:
-        text += f" ({low}–{high})"
-    if len(cell.values) < cell.wanted:
-        text += f" [{len(cell.values)} of {cell.wanted}]"
-    return text
+    text, low, high = (
+        f"{x:,.{DECIMALS.get(column.kind, 1)}f}" for x in (cell.median, cell.figures[0], cell.figures[-1])
+    )
+    text += f" ({low}–{high})" if low != high else ""
+    return text + (f" [{len(cell.values)} of {cell.wanted}]" if len(cell.values) < cell.wanted else "")
 
 
 def progress_of(outcome: Outcome) -> str:
     """How much is done: "partial: 4 of 6 pre-trainings, 0 of 12 fine-tunings are done"."""
     if not outcome.wanted:
         return "nothing to train: the paper's figures"
-    told = ", ".join(f"{outcome.done[kind]:,} of {n:,} {kind}" for kind, n in outcome.wanted.items())
-    return f"partial: {told} are done" if outcome.is_partial else f"complete: {told}"
+    counts = ", ".join(f"{outcome.done[kind]:,} of {n:,} {kind}" for kind, n in outcome.wanted.items())
+    return f"partial: {counts} are done" if outcome.is_partial else f"complete: {counts}"
 
 
 def about(outcome: Outcome) -> Iterator[str]:
     """What to know before comparing, a sentence each."""
     grid, scale = outcome.grid, SCALES[outcome.grid.scale]
-    seeds = ", ".join(map(str, scale.seeds))
     yield f"Scale {scale.name}: {scale.decides}."
     if outcome.wanted:
+        seeds = ", ".join(map(str, scale.seeds))
         yield f"Arms have in common: {grid.compute}. Ours: median over seeds ({seeds}), with lowest and highest."
     yield from grid.notes
     rates = {one.row.label: one.row.arm.recipe.optimizer.learning_rate for one in outcome.rows if one.row.arm}
     if len(set(rates.values())) > 1:
         yield f"Peak rates differ: {', '.join(f'{label} {rate:g}' for label, rate in rates.items())}."
-    for row in outcome.rows:
-        yield from (f"Given up: {line}." for line in row.given_up)
+    yield from (f"Given up: {line}." for line in outcome.given_up)
 
 
 def sentence(judged: Judged, outcome: Outcome) -> str:
@@ -228,51 +220,36 @@ def sentences(outcome: Outcome) -> list[str]:
     return [sentence(judge(claim, outcome.scores), outcome) for claim in outcome.grid.claims]
 
 
-def body(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table as text: each column of the paper's followed by ours."""
-    grid = outcome.grid
-    head = [""]
-    for column in grid.columns:
-        head += [f"{heading(column)}: paper", "ours"]
-    rows = []
-    for one in outcome.rows:
-        same = one.row.label.casefold() == one.row.name.casefold()
-        label = one.row.label if same else f"{one.row.label} (paper: {one.row.name})"
-        line = [label]
-        for column in grid.columns:
-            line += [published(one.row, column), ours(one.cells[column.name], column)]
-        rows.append(line)
-    if outcome.constant:
-        line = [CONSTANT]
-        for column in grid.columns:
-            constant = outcome.constant.get(column.name)
-            line += ["", "" if constant is None else f"{constant:.1f}"]
-        rows.append(line)
-    return head, rows
+def side_by_side(outcome: Outcome, both: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the table as text: each column of the paper's followed by ours.
 
-
-def side_by_side(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
-    """The same, without the paper's half of a column of which the paper says nothing."""
-    head, rows = body(outcome)
-    kept = [place for place in range(len(head)) if place % 2 == 0 or any(row[place] for row in rows)]
-    names = [
-        f"{head[place - 1].removesuffix('paper')}ours" if place and place % 2 == 0 and place - 1 not in kept else name
-        for place, name in enumerate(head)
-    ]
-    return [names[place] for place in kept], [[row[place] for place in kept] for row in rows]
+    Args:
+        both: with the paper's half of a column of which the paper says nothing.
+    """
+    labels = []
+    for row in outcome.grid.rows:
+        same = row.label.casefold() == row.name.casefold()
+        labels.append(row.label if same else f"{row.label} (paper: {row.name})")
+    constant = outcome.constant
+    head, columns = [""], [[*labels, *([CONSTANT] if constant else [])]]
+    for column in outcome.grid.columns:
+        paper = [published(row, column) for row in outcome.grid.rows]
+        mine = [ours(one.cells[column.name], column) for one in outcome.rows]
+        if constant:
+            paper.append("")
+            mine.append(f"{constant[column.name]:.1f}" if column.name in constant else "")
+        if both or any(paper):
+            head, columns = [*head, f"{heading(column)}: paper", "ours"], [*columns, paper, mine]
+        else:
+            head, columns = [*head, f"{heading(column)}: ours"], [*columns, mine]
+    return head, [list(row) for row in zip(*columns, strict=True)]
 
 
 def besides(grid: Grid) -> tuple[list[str], list[list[str]]]:
     """What the paper's table has in columns that this scale does not; no rows where there are none."""
-    told = {column.published or column.name for column in grid.columns}
-    names = list(dict.fromkeys(name for row in grid.rows for name in row.scores if name not in told))
-    average = any(row.average is not None for row in grid.rows) and "average" not in told
-    head = ["", *names, *(["average"] if average else [])]
-    rows = []
-    for row in grid.rows if len(head) > 1 else ():
-        line = [row.name, *(f"{row.scores[name]:g}" if name in row.scores else "" for name in names)]
-        rows.append(line + ([f"{row.average:g}" if row.average is not None else ""] if average else []))
-    return head, rows
+    shown = {column.published or column.name for column in grid.columns}
+    names = [name for name in grid.names() if name not in shown]
+    return ["", *names], [[row.name, *(_printed(row, name) for name in names)] for row in grid.rows if names]
 
 
 def markdown(outcome: Outcome, picture: str | None = None) -> str:
@@ -281,8 +258,7 @@ def markdown(outcome: Outcome, picture: str | None = None) -> str:
     lines += [line for fact in about(outcome) for line in ("", fact)]
     if outcome.grid.columns:
         lines += ["", *_pipes(*side_by_side(outcome))]
-    found = sentences(outcome)
-    if found:
+    if found := sentences(outcome):
         lines += ["", "## What the paper claims", "", *(f"- {one}" for one in found)]
     if picture is not None:
         lines += ["", f"![{outcome.grid.title}]({picture})"]
@@ -302,19 +278,19 @@ def as_csv(outcome: Outcome) -> str:
         place["arm"] = "" if one.row.arm is None else one.row.arm.name
         for column in grid.columns:
             cell = one.cells[column.name]
-            line = place | {"column": heading(column), "paper": published(one.row, column)}
+            line = {"column": heading(column), "paper": published(one.row, column)}
             line |= {"seeds": str(len(cell.values)), "wanted": str(cell.wanted)}
             if cell.median is not None:
-                low, high = cell.figures[0], cell.figures[-1]
-                line |= {"median": f"{cell.median:.4f}", "lowest": f"{low:.4f}", "highest": f"{high:.4f}"}
+                figures = {"median": cell.median, "lowest": cell.figures[0], "highest": cell.figures[-1]}
+                line |= {name: f"{value:.4f}" for name, value in figures.items()}
             if column.name in outcome.constant:
                 line["constant"] = f"{outcome.constant[column.name]:.4f}"
-            writer.writerow(line)
+            writer.writerow(place | line)
     head, rows = besides(grid)
     for row in rows:
+        place = {"table": grid.table, "scale": grid.scale, "row": row[0]}
         for name, value in zip(head[1:], row[1:], strict=True):
             if value:
-                place = {"table": grid.table, "scale": grid.scale, "row": row[0]}
                 writer.writerow(place | {"column": name, "paper": value})
     return text.getvalue()
 
@@ -348,31 +324,26 @@ def _pipes(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def draw_curves(outcome: Outcome, folders: Folders) -> Figure | None:
     """Training loss, and held-out masked tokens that are right, of every run of every row; None: none has begun."""
-    lines: list[tuple[str, int, RunCurves]] = []
-    for number, one in enumerate(outcome.rows):
-        for key in one.keys.values():
-            run = folders.pretraining(key)
-            if run.journal_path.is_file() and '"event": "train"' in run.journal_path.read_text(encoding="utf-8"):
-                lines.append((one.row.label, number, read_runs([run.path])[0]))
-    if not lines:
-        return None
     figure = Figure(figsize=(10.5, 4.2), layout="constrained")
     figure.suptitle(outcome.grid.title, x=0.01, ha="left", fontsize=12)
     loss, accuracy = figure.subplots(1, 2)
-    named: set[str] = set()
-    for label, number, run in lines:
-        color = COLORS[number % len(COLORS)]
-        kept = run.updates[:: max(1, len(run.updates) // 150)]
-        loss.plot([one["step"] for one in kept], [one["masked_tokens_loss"] for one in kept], color=color, alpha=0.7)
-        accuracy.plot(
-            [one["step"] for one in run.evaluations],
-            [one["masked_tokens_accuracy"] for one in run.evaluations],
-            color=color,
-            marker="o",
-            markersize=3,
-            label=label if label not in named else None,
-        )
-        named.add(label)
+    labels: set[str] = set()
+    for number, one in enumerate(outcome.rows):
+        for key in one.keys.values():
+            try:
+                [run] = read_runs([folders.pretraining(key).path])
+            except MissingInput:  # it has not begun
+                continue
+            style: dict[str, Any] = {"color": COLORS[number % len(COLORS)]}
+            kept = run.updates[:: max(1, len(run.updates) // 150)]
+            steps, losses = zip(*((at["step"], at["masked_tokens_loss"]) for at in kept), strict=True)
+            loss.plot(steps, losses, alpha=0.7, **style)
+            style |= {"marker": "o", "markersize": 3, "label": None if one.row.label in labels else one.row.label}
+            right = [(at["step"], at["masked_tokens_accuracy"]) for at in run.evaluations]
+            accuracy.plot([step for step, _ in right], [share for _, share in right], **style)
+            labels.add(one.row.label)
+    if not labels:
+        return None
     loss.set(title="training loss of masked tokens, nats", xlabel="updates")
     accuracy.set(title="held-out masked tokens right", xlabel="updates")
     accuracy.yaxis.set_major_formatter(PercentFormatter(xmax=1))
@@ -386,16 +357,16 @@ def draw_layer_movement(outcome: Outcome, folders: Folders, picture: Path) -> bo
     """Draw every finished model of the first seed, with a CSV beside the picture; whether there is one."""
     measured = []
     for one in outcome.rows:
-        finished = [key for key in one.keys.values() if folders.layers(key).is_file()]
-        if finished:
-            kept = load_json(LayerSimilarity, folders.layers(finished[0]))
-            measured.append(replace(kept, model=one.row.label))
-    if not measured:
-        return False
-    draw_layers(measured, picture)
-    write_layers(measured, picture.with_name(f"{picture.stem}-layers.csv"))
-    return True
+        finished = [path for key in one.keys.values() if (path := folders.layers(key)).is_file()]
+        measured += [replace(load_json(LayerSimilarity, path), model=one.row.label) for path in finished[:1]]
+    if measured:
+        draw_layers(measured, picture)
+        write_layers(measured, picture.with_name(f"{picture.stem}-layers.csv"))
+    return bool(measured)
 
+
+# --------------------------------------------------------------------------------------------------------------------
+# Figures of scores: ours beside the paper's.
 
 SCORES = ("intrinsic", "downstream", "average")
 MOST_PANELS = 6
@@ -433,34 +404,29 @@ def draw_arms(outcome: Outcome) -> Figure | None:
     columns = scored_columns(outcome)
     if not columns:
         return None
-    rows = [one for one in outcome.rows if one.row.arm is not None]
-    below = [name for column in columns if (name := papers_column(outcome, column)) is not None]
-    if "average" not in below and any(row.average is not None for row in outcome.grid.rows):
-        below.append("average")
+    rows, names = [one for one in outcome.rows if one.row.arm is not None], outcome.grid.names()
+    below = [name for column in columns if (name := column.published or column.name) in names]
+    below += ["average"] if "average" in names and "average" not in below else []
     across = max(len(columns), len(below))
     height = 0.36 * len(rows) + 0.9
-    figure = Figure(figsize=(3.1 * across + 1.6, height * (2 if below else 1) + 0.6), layout="constrained")
-    _title(figure, outcome)
+    figure = _figure(outcome, 3.1 * across + 1.6, height * (2 if below else 1) + 0.6)
     panels = figure.subplots(2 if below else 1, across, squeeze=False)
     for axes, column in zip(panels[0], columns, strict=False):
         _dots(axes, rows, column)
-        constant = outcome.constant.get(column.name)
-        if constant is not None:
-            axes.axvline(constant, **CONSTANT_LINE)
+        if column.name in outcome.constant:
+            axes.axvline(outcome.constant[column.name], **CONSTANT_LINE)
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
     for axes, name in zip(panels[-1] if below else (), below, strict=False):
         for place, one in enumerate(rows):
-            value = papers_value(one, name)
-            if value is not None:
-                axes.plot(value, place, "D", color=PAPER, markersize=6)
-                _number(axes, value, place, f"{value:g}")
+            if name in one.row.scores:
+                axes.plot(one.row.scores[name], place, "D", color=PAPER, markersize=6)
+                _number(axes, one.row.scores[name], place, _printed(one.row, name))
         axes.set_title(f"paper: {name}", fontsize=10)
     labels, papers = [one.row.label for one in rows], [one.row.name for one in rows]  # E = 128 here stands for its 768
-    for line, filled, names in zip(panels, (len(columns), len(below)), (labels, papers), strict=False):
+    for line, filled, ticks in zip(panels, (len(columns), len(below)), (labels, papers), strict=False):
         for number, axes in enumerate(line):
             axes.set_visible(number < filled)
-            axes.set_yticks(range(len(rows)), names if number == 0 else [""] * len(rows))
-            axes.set_ylim(len(rows) - 0.5, -0.6)
+            _rows_down(axes, ticks if number == 0 else [""] * len(rows), bottom=0.5)
             axes.margins(x=0.12)
             _tidy(axes)
     _name_the_constant(figure, panels[0])
@@ -475,25 +441,21 @@ def draw_depth(outcome: Outcome) -> Figure | None:
     rows = [one for one in outcome.rows if one.row.arm is not None]
     panels, across = len(columns) + 1, min(len(columns) + 1, DEPTHS_ACROSS)
     down = math.ceil(panels / across)
-    figure = Figure(figsize=(3.6 * across, 3.0 * down + 0.6), layout="constrained")
-    _title(figure, outcome)
+    figure = _figure(outcome, 3.6 * across, 3.0 * down + 0.6)
     *ours, last = figure.subplots(down, across, squeeze=False).flat[:panels]
     for axes, column in zip(ours, columns, strict=True):
-        known = [(place, one.cells[column.name]) for place, one in enumerate(rows) if one.cells[column.name].values]
-        medians = [cell.median for _, cell in known if cell.median is not None]
-        axes.plot([place for place, _ in known], medians, color=BLUE, marker="o")
-        for place, cell in known:
+        known = {place: cell for place, one in enumerate(rows) if (cell := one.cells[column.name]).values}
+        axes.plot(list(known), [cell.median for cell in known.values()], color=BLUE, marker="o")
+        for place, cell in known.items():
             axes.vlines(place, cell.figures[0], cell.figures[-1], color=BLUE, linewidth=2)
-        constant = outcome.constant.get(column.name)
-        if constant is not None:
-            axes.axhline(constant, **CONSTANT_LINE)
+        if column.name in outcome.constant:
+            axes.axhline(outcome.constant[column.name], **CONSTANT_LINE)
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
         axes.set_xticks(range(len(rows)), [one.row.label for one in rows], rotation=25)
         axes.set_xlim(-0.4, len(rows) - 0.6)
-    papers = [(one.row.name, papers_value(one, "average")) for one in outcome.rows]
-    told = [(name, value) for name, value in papers if value is not None]
-    last.plot(range(len(told)), [value for _, value in told], color=PAPER, marker="D")
-    last.set_xticks(range(len(told)), [name for name, _ in told], rotation=25)
+    averages = {row.name: row.scores["average"] for row in outcome.grid.rows if "average" in row.scores}
+    last.plot(range(len(averages)), list(averages.values()), color=PAPER, marker="D")
+    last.set_xticks(range(len(averages)), list(averages), rotation=25)
     last.set_title("paper: average", fontsize=10)
     for axes in (*ours, last):
         _tidy(axes, "y")
@@ -505,40 +467,24 @@ def draw_depth(outcome: Outcome) -> Figure | None:
 
 def draw_bars(outcome: Outcome) -> Figure | None:
     """A bar for each row of the paper's, and beside it ours where there is one."""
-    names = list(dict.fromkeys(name for row in outcome.grid.rows for name in row.scores))
-    chosen = [name for name in names if sum(name in row.scores for row in outcome.grid.rows) > 2][:MOST_PANELS]
-    if not chosen:
+    rows = outcome.grid.rows
+    names = [name for name in outcome.grid.names() if sum(name in row.scores for row in rows) > 2][:MOST_PANELS]
+    if not names:
         return None
     columns = {column.published or column.name: column for column in outcome.grid.columns}
-    height = 0.34 * len(outcome.rows) + 1.3
-    figure = Figure(figsize=(2.7 * len(chosen) + 2.6, height), layout="constrained")
-    _title(figure, outcome)
-    panels = figure.subplots(1, len(chosen), squeeze=False)[0]
-    for number, (axes, name) in enumerate(zip(panels, chosen, strict=True)):
-        for place, one in enumerate(outcome.rows):
-            value = papers_value(one, name)
-            if value is not None:
-                axes.barh(place, value, color="#f2c9a1", height=0.7)
-                axes.annotate(f"{value:g}", (value, place), xytext=(-3, 0), textcoords="offset points", ha="right",
-                              va="center", fontsize=8)  # fmt: skip
+    figure = _figure(outcome, 2.7 * len(names) + 2.6, 0.34 * len(rows) + 1.3)
+    label: dict[str, Any] = {"xytext": (-3, 0), "textcoords": "offset points", "ha": "right", "va": "center"}
+    for number, (axes, name) in enumerate(zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True)):
+        for place, row in enumerate(rows):
+            if name in row.scores:
+                axes.barh(place, row.scores[name], color="#f2c9a1", height=0.7)
+                axes.annotate(_printed(row, name), (row.scores[name], place), fontsize=8, **label)
         if name in columns:
             _dots(axes, outcome.rows, columns[name])
         axes.set_title(name, fontsize=10)
-        axes.set_yticks(range(len(outcome.rows)), [one.row.label for one in outcome.rows] if number == 0 else
-                        [""] * len(outcome.rows))  # fmt: skip
-        axes.set_ylim(len(outcome.rows) - 0.4, -0.6)
+        _rows_down(axes, [row.label if number == 0 else "" for row in rows], bottom=0.4)
         _tidy(axes)
     return figure
-
-
-def _title(figure: Figure, outcome: Outcome) -> None:
-    """What the figure is of, and whether something is missing."""
-    table, title = outcome.grid.table, outcome.grid.title
-    text = f"Table {table}: {title}" if table[0].isdigit() else title
-    if outcome.is_partial:
-        text += f" (partial: {', '.join(f'{outcome.done[kind]} of {n} {kind}' for kind, n in outcome.wanted.items())})"
-    width = round(11 * figure.get_figwidth())
-    figure.suptitle(textwrap.fill(text, width), x=0.01, ha="left", fontsize=12)
 
 
 def scored_columns(outcome: Outcome) -> list[Column]:
@@ -547,18 +493,20 @@ def scored_columns(outcome: Outcome) -> list[Column]:
     return [c for c in found if any(one.cells[c.name].values for one in outcome.rows)][:MOST_PANELS]
 
 
-def papers_column(outcome: Outcome, column: Column) -> str | None:
-    """What the paper calls a column of ours; None where it has none."""
-    name = column.published or column.name
-    if column.kind == "average":
-        return "average"
-    return name if any(name in row.scores for row in outcome.grid.rows) else None
+def _figure(outcome: Outcome, width: float, height: float) -> Figure:
+    """A figure with what it is of, and whether something is missing."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    table, title = outcome.grid.table, outcome.grid.title
+    text = f"Table {table}: {title}" if table[0].isdigit() else title
+    text += f" ({progress_of(outcome).removesuffix(' are done')})" if outcome.is_partial else ""
+    figure.suptitle(textwrap.fill(text, round(11 * width)), x=0.01, ha="left", fontsize=12)
+    return figure
 
 
-def papers_value(one: RowOutcome, name: str) -> float | None:
-    """The paper's figure of a row."""
-    row = one.row
-    return row.average if name == "average" and name not in row.scores else row.scores.get(name)
+def _rows_down(axes: Axes, labels: Sequence[str], bottom: float) -> None:
+    """Rows as they stand in the table, the first one on top."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - bottom, -0.6)
 
 
 def _dots(axes: Axes, rows: Sequence[RowOutcome], column: Column) -> None:

@@ -9,20 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 from scipy.stats import t
 
 from albert.experiments.grids import DOWNSTREAM, Arm, Claim, Column, Contrast, Grid, Relation, Row, Scale, arm_key
-from albert.experiments.jobs import (
-    STUDY_NAME,
-    Folders,
-    has_text,
-    hours_of,
-    jobs_of,
-    task_seeds,
-)
+from albert.experiments.jobs import STUDY_NAME, Folders, has_text, hours_of, jobs_of, task_seeds
 from albert.experiments.layers import SMOOTHNESS, kept_layers
 from albert.finetuning.run_record import RESULTS_NAME
+from albert.model.config import AlbertConfig
 from albert.model.cost import count_parameters
 from albert.pretraining.evaluation import NORMAL_95
 from albert.pretraining.recipe import PretrainingRecipe
@@ -91,44 +84,28 @@ def held_out_error(score: float, items: int) -> float:
 
 
 def difference(scores: Scores, first: str, second: str | None) -> Difference | None:
-    """How much better a row is than another, or than the constant answer (`second` None); None: no seed has both."""
+    """How much better a row is than another, or than the constant answer (no second); None: no seed has both."""
     own = scores.get(first, {})
-    if second is None:
-        seeds = sorted(seed for seed, scored in own.items() if scored.constant is not None)
-        gaps = [own[seed].score - (own[seed].constant or 0.0) for seed in seeds]
-        errors = [own[seed].error for seed in seeds]
-    else:
+    if second:
         other = scores.get(second, {})
-        seeds = sorted(own.keys() & other.keys())
-        gaps = [own[seed].score - other[seed].score for seed in seeds]
-        errors = [math.hypot(own[seed].error, other[seed].error) for seed in seeds]
+    else:
+        other = {seed: Scored(one.constant) for seed, one in own.items() if one.constant is not None}
+    seeds = sorted(own.keys() & other.keys())
     if not seeds:
         return None
+    gaps = [own[seed].score - other[seed].score for seed in seeds]
+    errors = [math.hypot(own[seed].error, other[seed].error) for seed in seeds]
     table = np.array([[row[seed].score for seed in seeds] for row in scores.values() if row.keys() >= set(seeds)])
-    variance, degrees = _within_rows(table) if second is None else _residuals(table)
+    # what is left of scores of arms (rows) by seeds without the arm's mean and, between two arms, without the seed's
+    left, degrees = table - table.mean(1, keepdims=True), len(table) * (len(seeds) - 1)
+    if second:
+        left, degrees = left - table.mean(0, keepdims=True) + table.mean(), (len(table) - 1) * (len(seeds) - 1)
     of_seeds = 0.0
     if degrees:
-        runs = len(seeds) if second is None else len(seeds) / 2
+        variance, runs = float((left**2).sum()) / degrees, len(seeds) / 2 if second else len(seeds)
         of_seeds = float(t.ppf(TWO_SIDED_95, degrees)) * math.sqrt(variance / runs)
-    of_items = NORMAL_95 * float(np.mean(errors))
-    mean, half = float(np.mean(gaps)), math.hypot(of_seeds, of_items)
+    mean, half = float(np.mean(gaps)), math.hypot(of_seeds, NORMAL_95 * float(np.mean(errors)))
     return Difference(mean, mean - half, mean + half, len(seeds), degrees)
-
-
-def _residuals(table: Float[np.ndarray, "arms seeds"]) -> tuple[float, int]:
-    """Variance of what is left when arms and seeds have had their means, and its degrees of freedom."""
-    arms, seeds = table.shape
-    left = table - table.mean(1, keepdims=True) - table.mean(0, keepdims=True) + table.mean()
-    degrees = (arms - 1) * (seeds - 1)
-    return (float((left**2).sum()) / degrees, degrees) if degrees else (0.0, 0)
-
-
-def _within_rows(table: Float[np.ndarray, "arms seeds"]) -> tuple[float, int]:
-    """Variance between the seeds of an arm, pooled over arms, and its degrees of freedom."""
-    arms, seeds = table.shape
-    degrees = arms * (seeds - 1)
-    left = table - table.mean(1, keepdims=True)
-    return (float((left**2).sum()) / degrees, degrees) if degrees else (0.0, 0)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -147,12 +124,6 @@ def _within_rows(table: Float[np.ndarray, "arms seeds"]) -> tuple[float, int]:
 
 Verdict = Literal["reproduced", "not reproduced", "inconclusive", "not asked"]
 """Of the fourth kind are claims about columns or rows that a scale does not have."""
-WORDS: dict[Verdict, str] = {
-    "reproduced": "reproduced at this scale",
-    "not reproduced": "not reproduced at this scale",
-    "inconclusive": "inconclusive",
-    "not asked": "not asked at this scale",
-}
 AGREEMENT = 0.1
 """By which share of the larger one two figures may differ that should be equal (`Claim.equal`)."""
 
@@ -198,8 +169,9 @@ class Judged:
     @property
     def words(self) -> str:
         """The verdict for people, with where it was looked for."""
-        where = f" (on {self.column})" if self.column else ""
-        return WORDS[self.verdict] + where + (f": {self.why}" if self.why else "")
+        where = "" if self.verdict == "inconclusive" else " at this scale"
+        where += f" (on {self.column})" if self.column else ""
+        return self.verdict + where + (f": {self.why}" if self.why else "")
 
 
 def judge(claim: Claim, columns: Mapping[str, Scores]) -> Judged:
@@ -208,23 +180,18 @@ def judge(claim: Claim, columns: Mapping[str, Scores]) -> Judged:
     Args:
         columns: of that table, what was measured: column -> row -> seed -> score.
     """
-    measured = frozenset(name for name, scores in columns.items() if any(scores.values()))
-    column = claim.column(measured)
+    column = claim.column({name for name, scores in columns.items() if any(scores.values())})
     if column is None:
         return Judged(claim, None, (), "not asked", f"it needs {' or '.join(claim.columns)}")
-    scores = columns[column]
-    found = tuple(_judged(contrast, scores, claim.smallest) for contrast in claim.contrasts)
-    verdicts = {one.verdict for one in found}
+    found = tuple(_judged(contrast, columns[column], claim.smallest) for contrast in claim.contrasts)
+    verdicts, unequal = {one.verdict for one in found}, _unequal(claim, columns)
     if "not asked" in verdicts:
-        missing = ", ".join(dict.fromkeys(one.figures() for one in found if one.verdict == "not asked"))
-        return Judged(claim, column, found, "not asked", missing)
-    unequal = _unequal(claim, columns)
+        why = ", ".join(dict.fromkeys(one.figures() for one in found if one.verdict == "not asked"))
+        return Judged(claim, column, found, "not asked", why)
     if unequal is not None:
         return Judged(claim, column, found, "inconclusive", unequal)
-    if "not reproduced" in verdicts:
-        return Judged(claim, column, found, "not reproduced")
-    if "inconclusive" not in verdicts:
-        return Judged(claim, column, found, "reproduced")
+    if "not reproduced" in verdicts or verdicts == {"reproduced"}:
+        return Judged(claim, column, found, "not reproduced" if "not reproduced" in verdicts else "reproduced")
     single = any(one.difference is not None and not one.difference.degrees for one in found)
     return Judged(claim, column, found, "inconclusive", "one seed tells nothing of the spread" if single else None)
 
@@ -233,15 +200,13 @@ def verdict_of(relation: Relation, found: Difference, smallest: float) -> Verdic
     """What an interval says about a contrast."""
     if not found.degrees:
         return "inconclusive"
-    better = found.low > 0 and found.high >= smallest
-    no_better = found.high < smallest
-    if relation == "alike":
-        if -smallest < found.low and found.high < smallest:
-            return "reproduced"
-        return "not reproduced" if found.low >= smallest or found.high <= -smallest else "inconclusive"
-    if relation == "not higher":
-        better, no_better = no_better, better
-    return "reproduced" if better else "not reproduced" if no_better else "inconclusive"
+    better, no_better = found.low > 0 and found.high >= smallest, found.high < smallest
+    holds, fails = {
+        "higher": (better, no_better),
+        "not higher": (no_better, better),
+        "alike": (-smallest < found.low and no_better, found.low >= smallest or found.high <= -smallest),
+    }[relation]
+    return "reproduced" if holds else "not reproduced" if fails else "inconclusive"
 
 
 def _judged(contrast: Contrast, scores: Scores, smallest: float) -> JudgedContrast:
@@ -254,17 +219,14 @@ def _unequal(claim: Claim, columns: Mapping[str, Scores]) -> str | None:
     """Why the rows cannot be compared, where what should be equal between them is not."""
     if claim.equal is None:
         return None
-    rows = {name for contrast in claim.contrasts for name in (contrast.first, contrast.second) if name}
-    scores = columns.get(claim.equal, {})
-    figures = {name: [one.score for one in scores.get(name, {}).values()] for name in sorted(rows)}
-    missing = [name for name, values in figures.items() if not values]
-    if missing:
-        return f"{claim.equal} of {missing[0]} are not known"
-    means = {name: sum(values) / len(values) for name, values in figures.items()}
+    scores, means = columns.get(claim.equal, {}), {}
+    for name in sorted({row for contrast in claim.contrasts for row in (contrast.first, contrast.second) if row}):
+        if not scores.get(name):
+            return f"{claim.equal} of {name} are not known"
+        means[name] = statistics.fmean(one.score for one in scores[name].values())
     if max(means.values()) - min(means.values()) <= AGREEMENT * max(means.values()):
         return None
-    told = ", ".join(f"{name} {mean:.3g}" for name, mean in means.items())
-    return f"{claim.equal} are not equal: {told}"
+    return f"{claim.equal} are not equal: {', '.join(f'{name} {mean:.3g}' for name, mean in means.items())}"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -291,22 +253,27 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class RowOutcome:
-    """A row with what is known of it."""
+    """A row, the keys of its runs by seed, and its figures by column."""
 
     row: Row
     keys: Mapping[int, str]
     cells: Mapping[str, Cell]
-    given_up: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A table so far."""
+    """A table so far.
+
+    Args:
+        done, wanted: how many jobs of each kind.
+        given_up: jobs that are not tried again, each with its reason.
+    """
 
     grid: Grid
     rows: tuple[RowOutcome, ...]
     done: Mapping[str, int]
     wanted: Mapping[str, int]
+    given_up: tuple[str, ...]
 
     @property
     def is_partial(self) -> bool:
@@ -325,24 +292,21 @@ class Outcome:
     def constant(self) -> dict[str, float]:
         """By column, what the best constant answer scores on the same data."""
         found = {}
-        for column in self.grid.columns:
-            rows = self.scores[column.name].values() if column.kind != "layers" else ()
-            told = [one.constant for seeds in rows for one in seeds.values() if one.constant is not None]
-            if told:
-                found[column.name] = told[0]
+        for column in (column for column in self.grid.columns if column.kind != "layers"):
+            scored = (one for row in self.rows for one in row.cells[column.name].values.values())
+            if (constant := next((one.constant for one in scored if one.constant is not None), None)) is not None:
+                found[column.name] = constant
         return found
 
 
 def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folders) -> Outcome:
     """Read what there is of a table."""
     jobs = jobs_of([grid], scale, corpora, [one.task for one in scale.tasks])
-    kinds = {job.name: job.several for job in jobs}
-    wanted = {kind: list(kinds.values()).count(kind) for kind in dict.fromkeys(kinds.values())}
-    done = dict.fromkeys(wanted, 0)
+    wanted, done = dict.fromkeys((job.several for job in jobs), 0), dict.fromkeys((job.several for job in jobs), 0)
     for job in jobs:
-        done[kinds[job.name]] += job.is_done(folders)
-    reading = _Reading(grid, scale, folders)
-    rows = []
+        wanted[job.several] += 1
+        done[job.several] += job.is_done(folders)
+    reading, rows, given_up = _Reading(grid, scale, folders), [], []
     for row in grid.rows:
         learns = row.arm is not None and has_text(row.arm, corpora)
         arms = {seed: row.arm.seeded(seed) for seed in scale.seeds} if row.arm is not None and learns else {}
@@ -350,18 +314,23 @@ def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folder
         cells = {}
         for column in grid.columns:
             values = {seed: reading.figure(column, row, arm, keys[seed]) for seed, arm in arms.items()}
-            known = {seed: value for seed, value in values.items() if value is not None}
-            cells[column.name] = Cell(known, len(arms))
+            cells[column.name] = Cell({seed: one for seed, one in values.items() if one is not None}, len(arms))
+        rows.append(RowOutcome(row=row, keys=keys, cells=cells))
         failures = [read_json_object(path) for key in keys.values() for path in folders.failures(key)]
-        given_up = tuple(f"{one['job']}: {one['why']}" for one in failures)
-        rows.append(RowOutcome(row=row, keys=keys, cells=cells, given_up=given_up))
-    return Outcome(grid=grid, rows=tuple(rows), done=done, wanted=wanted)
+        given_up += [f"{one['job']}: {one['why']}" for one in failures]
+    return Outcome(grid=grid, rows=tuple(rows), done=done, wanted=wanted, given_up=tuple(given_up))
 
 
 def average_of(scores: Mapping[str, float]) -> float:
     """The paper's Avg: the mean over five tasks, of which both SQuADs count by the mean of F1 and exact match."""
     squads = [(scores[f"squad-{v} f1"] + scores[f"squad-{v} exact"]) / 2 for v in ("1.1", "2.0")]
     return sum([*squads, scores["mnli"], scores["sst-2"], scores["race"]]) / 5
+
+
+def papers_count(config: AlbertConfig) -> int:
+    """Parameters as the paper counts them: of what shares nothing without its pooler."""
+    counted = count_parameters(config)
+    return counted.encoder if config.sharing == "none" else counted.model
 
 
 def hours_by_arm(folders: Folders) -> dict[str, float]:
@@ -384,10 +353,17 @@ class _Reading:
 
     def figure(self, column: Column, row: Row, arm: Arm, key: str) -> Scored | None:
         match column.kind:
-            case "parameters":
-                return Scored(self._parameters(arm, key))
+            case "parameters":  # in millions, with the vocabulary of the corpus where the run has begun
+                kept = self.folders.pretraining(key).recipe_path
+                model = load_json(PretrainingRecipe, kept).model if kept.is_file() else arm.recipe.model
+                return Scored(papers_count(model) / 1e6)
             case "intrinsic":
-                return self._intrinsic(column, key)
+                found = _kept(self.folders.intrinsic(key))
+                score = found["models"][0]["scores"].get(column.source) if found else None
+                if score is None:
+                    return None
+                accuracy = 100 * score["accuracy"]
+                return Scored(accuracy, held_out_error(accuracy, score["count"]), 100 * score["baseline"])
             case "downstream":
                 return self._downstream(column, arm, key)
             case "average":
@@ -395,65 +371,40 @@ class _Reading:
             case "hours":
                 hours = hours_of(self.folders.pretraining(key))
                 return None if hours is None else Scored(hours)
-            case "speed-up":
-                return self._speed_up(row)
-            case "layers":
-                return self._layers(column, arm, key)
-
-    def _parameters(self, arm: Arm, key: str) -> float:
-        """In millions, counted as the paper does, with the vocabulary of the corpus where the run has begun."""
-        kept = self.folders.pretraining(key).recipe_path
-        model = load_json(PretrainingRecipe, kept).model if kept.is_file() else arm.recipe.model
-        counted = count_parameters(model)
-        return (counted.encoder if model.sharing == "none" else counted.model) / 1e6
-
-    def _intrinsic(self, column: Column, key: str) -> Scored | None:
-        path = self.folders.intrinsic(key)
-        score = read_json_object(path)["models"][0]["scores"].get(column.source) if path.is_file() else None
-        if score is None:
-            return None
-        accuracy = 100 * score["accuracy"]
-        return Scored(accuracy, held_out_error(accuracy, score["count"]), 100 * score["baseline"])
+            case "speed-up":  # over the row that the paper takes for 1
+                seconds = (_kept(self.folders.speed(self.grid.table)) or {}).get("seconds_a_token", {})
+                one = next((each.name for each in self.grid.rows if each.scores.get("speed-up") == 1.0), None)
+                return Scored(seconds[one] / seconds[row.name]) if {one, row.name} <= seconds.keys() else None
+            case "layers":  # in percent; at a fixed point nothing would move
+                model, kept = self.folders.pretraining(key).model_path, self.folders.layers(key)
+                if not kept.is_file() and not (model / MANIFEST_NAME).is_file():
+                    return None
+                layers = kept_layers(model, kept, arm.recipe.sequences.max_length)
+                return Scored(SMOOTHNESS[column.name](layers), constant=0.0)
 
     def _downstream(self, column: Column, arm: Arm, key: str) -> Scored | None:
         """The median over the seeds of fine-tuning that are done."""
         found = []
         for seed in task_seeds(self.scale, arm):
-            path = self.folders.finetuning(key, column.source, seed).path / RESULTS_NAME
-            report = read_json_object(path) if path.is_file() else None
-            value = None if report is None else report["scores"].get(column.score)
-            if report is not None and value is not None:
+            report = _kept(self.folders.finetuning(key, column.source, seed).path / RESULTS_NAME)
+            value = report["scores"].get(column.score) if report else None
+            if report and value is not None:
                 constant = (report["baseline"] or {}).get(column.score)
                 found.append(Scored(value, held_out_error(value, report["evaluation"]["examples"]), constant))
-        if not found:
-            return None
-        return replace(found[0], score=statistics.median(one.score for one in found))
+        return replace(found[0], score=statistics.median(one.score for one in found)) if found else None
 
     def _average(self, arm: Arm, key: str) -> Scored | None:
-        tasks = [column for column in self.grid.columns if column.kind == "downstream"]
-        parts = {column.name: self._downstream(column, arm, key) for column in tasks}
+        columns = [column for column in self.grid.columns if column.name in DOWNSTREAM]
+        parts = {column.name: self._downstream(column, arm, key) for column in columns}
         known = {name: one for name, one in parts.items() if one is not None}
-        if not set(DOWNSTREAM) <= set(known):
+        if len(known) < len(DOWNSTREAM):
             return None
-        error = math.hypot(*(one.error for name, one in known.items() if name in DOWNSTREAM)) / 5
+        error = math.hypot(*(one.error for one in known.values())) / 5
         return Scored(average_of({name: one.score for name, one in known.items()}), error)
 
-    def _layers(self, column: Column, arm: Arm, key: str) -> Scored | None:
-        """In percent; at a fixed point nothing would move."""
-        model, kept = self.folders.pretraining(key).model_path, self.folders.layers(key)
-        if not kept.is_file() and not (model / MANIFEST_NAME).is_file():
-            return None
-        layers = kept_layers(model, kept, arm.recipe.sequences.max_length)
-        return Scored(SMOOTHNESS[column.name](layers), constant=0.0)
 
-    def _speed_up(self, row: Row) -> Scored | None:
-        """How many times as fast as the row that the paper takes for 1."""
-        path = self.folders.speed(self.grid.table)
-        one = next((each.name for each in self.grid.rows if each.scores.get("speed-up") == 1.0), None)
-        if not path.is_file() or one is None:
-            return None
-        seconds = read_json_object(path)["seconds_a_token"]
-        return Scored(seconds[one] / seconds[row.name]) if {one, row.name} <= set(seconds) else None
+def _kept(path: Path) -> dict[str, Any] | None:
+    return read_json_object(path) if path.is_file() else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -478,16 +429,16 @@ def export_results(root: Path, destination: Path) -> int:
     """
     if not (root / STUDY_NAME).is_file():
         raise MissingInput(root / STUDY_NAME, "no tables were run here", "name the --output of `albert tables run`")
-    kept = dict(_kept(Folders(root)))
+    files = dict(_exported(Folders(root)))
     below = {f"{place}/".encode() for place in (root, root.resolve())}  # where it lay is nobody's business
-    for path, content in kept.items():
+    for path, content in files.items():
         for place in below:
             content = content.replace(place, b"")
         write_bytes(destination / path.relative_to(root), content)
-    return len(kept)
+    return len(files)
 
 
-def _kept(folders: Folders) -> Iterator[tuple[Path, bytes]]:
+def _exported(folders: Folders) -> Iterator[tuple[Path, bytes]]:
     """Files with what is to be kept of them."""
     root = folders.root
     names = [STUDY_NAME, "failures/*.json", "scores/*.json"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from albert.experiments.grids import PAPER, SCALES, TABLE_14, TINY
-from albert.experiments.price import COSTS, Rates
+from albert.experiments.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
+from albert.experiments.price import Rates
 from albert.experiments.report import FACTS, costs, finetuning, sizes
 from albert.tasks.submission import DECLARED
 
@@ -39,9 +39,9 @@ def test_a_task_that_a_scale_does_not_learn_is_told_so():
     assert found["race"] == "not learnt" and "64 tokens" in found["sst-2"] and "20,000 examples" in found["qnli"]
 
 
-@pytest.mark.parametrize("cost", COSTS, ids=[cost.model for cost in COSTS])
+@pytest.mark.parametrize("cost", COSTS, ids=[cost["model"] for cost in COSTS])
 def test_the_talks_dollars_are_devices_times_hours_times_price(cost):
-    assert cost.device_hours * cost.price == pytest.approx(cost.dollars)
+    assert 24 * cost["days"] * cost["devices"] * cost["price"] == pytest.approx(cost["dollars"])
 
 
 def test_without_a_price_nothing_is_said_about_money():

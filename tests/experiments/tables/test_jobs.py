@@ -9,7 +9,7 @@ import torch
 from albert.experiments.execution import Cost, Plan, PlannedJob, share_done
 from albert.experiments.grids import GRIDS, PAPER, SCALES, TINY, grid_of
 from albert.experiments.jobs import Finetuning, Folders, Pretraining, has_text, jobs_of, keep_study, own_files, study_of
-from albert.experiments.report import as_csv, body, markdown, progress_of, side_by_side
+from albert.experiments.report import as_csv, markdown, progress_of, side_by_side
 from albert.experiments.results import outcome_of
 from albert.runtime.errors import UsageError
 
@@ -83,7 +83,7 @@ def test_figures_have_their_spread_and_what_is_missing_is_counted(tmp_path):
     cell = outcome.rows[0].cells["masked tokens"]
     assert cell.figures == (30.0, 34.0) and cell.median == 32.0 and outcome.constant["masked tokens"] == 6.5
     assert outcome.is_partial and progress_of(outcome).startswith("partial: 0 of 6 pre-trainings, 6 of 6 evaluations")
-    head, rows = body(outcome)
+    head, rows = side_by_side(outcome)
     assert head[1:3] == ["masked tokens: paper", "ours"]
     assert rows[0][1:5] == ["54.9", "32.0 (30.0–34.0)", "52.4", ""]
     assert "86.5" in markdown(outcome) and "| squad-1.1 f1 |" in markdown(outcome)
@@ -101,7 +101,7 @@ def test_where_the_paper_says_nothing_it_has_no_column(tmp_path):
 def test_a_row_of_some_seeds_says_how_many(tmp_path):
     folders = Folders(tmp_path)
     written(folders, pretrainings("5"), {1: 0.34})
-    _, rows = body(outcome_of(grid_of("5", TINY), TINY, CORPORA, folders))
+    _, rows = side_by_side(outcome_of(grid_of("5", TINY), TINY, CORPORA, folders))
     assert rows[0][2] == "34.0 [1 of 2]"
 
 

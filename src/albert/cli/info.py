@@ -372,7 +372,7 @@ def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> N
 
 
 def _table(plan: sizes.MemoryPlan, layers: int) -> Table:
-    both = (plan.all_kept, plan.checkpointed)
+    both = (plan.memory(False), plan.memory(True))
     shown = in_millions(some.peak for some in both)
     rows = [
         bold("whatever the batch"),
@@ -385,7 +385,7 @@ def _table(plan: sizes.MemoryPlan, layers: int) -> Table:
     ]
     if plan.limit is not None:
         largest = f"largest micro-batch in {bytes_of(plan.limit)}"
-        rows.append(bold(largest, plan.largest_batch, plan.largest_batch_checkpointed))
+        rows.append(bold(largest, plan.largest_batch(False), plan.largest_batch(True)))
     title = f"A training step of {plan.batch_size:,} × {plan.sequence_length:,} tokens, MB"
     return table(title, ("", "all kept", "checkpointing"), rows)
 
@@ -449,7 +449,7 @@ def _described(found: Found, reports: list[sizes.SizeReport], console: Console) 
     """A preset, a model, or two of them side by side."""
     report, *others = reports
     if others:
-        comparison = sizes.compare(report, others[0])
+        comparison = sizes.Comparison(report, others[0])
         show_comparison(console, comparison)
         return {"kind": "comparison", **comparison.to_json()}
     if found.kind == "preset":
@@ -511,8 +511,8 @@ def _plan(args: Info, config: AlbertConfig) -> sizes.MemoryPlan:
     precision = args.precision
     if precision == "auto":
         precision = "bf16" if elsewhere else default_precision(device)
-    return sizes.memory_plan(
-        config,
+    return sizes.MemoryPlan(
+        config=config,
         batch_size=PLANNED_SEQUENCES if args.batch_size is None else args.batch_size,
         sequence_length=length,
         device="cuda" if device.type == "cuda" else "cpu",

@@ -1,7 +1,8 @@
 """`albert tables`: the paper's tables planned, run, shown beside the paper's, and exported."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from rich.console import Console
@@ -12,14 +13,13 @@ from albert.cli.options import check_at_least
 from albert.cli.render import bold, bytes_of, open_console, say, table
 from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
 from albert.experiments import jobs, report
-from albert.experiments.execution import Costs, Execution, Plan, PlannedJob, overall_progress, plan_tables
+from albert.experiments.execution import Execution, Plan, PlannedJob, Planner, overall_progress
 from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
 from albert.experiments.price import price_and_energy
 from albert.experiments.results import Outcome, export_results, hours_by_arm, outcome_of
 from albert.model.cost import count_parameters
 from albert.runtime.devices import free_memory, pick_device
 from albert.runtime.errors import MissingInput, UsageError, did_you_mean
-from albert.runtime.progress import progress
 from albert.tasks import glue, race, squad
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -40,27 +40,23 @@ class TablesOptions(TablesArguments):
     def folders(self) -> jobs.Folders:
         return jobs.Folders(self.output or default_root(self.scale))
 
-    def grids(self) -> list[Grid]:
-        """The tables that are named and have runs, each once.
+    def names(self) -> list[str]:
+        """The tables that are named, each once.
 
         Raises:
             UsageError: none is named, or one is unknown.
         """
         if not self.tables:
             raise UsageError("albert tables", "no table is named", "`albert tables list` has their names, all is each")
-        names = GRIDS if ALL in self.tables else dict.fromkeys(self.tables)
-        for name in names:
-            if name not in (*GRIDS, *report.FACTS):
-                raise UsageError(f"table {name}", "unknown", did_you_mean(name, [*GRIDS, *report.FACTS, ALL]))
-        return [grid_of(name, self.declared) for name in names if name in GRIDS]
+        known = [*GRIDS, *report.FACTS]
+        for name in self.tables:
+            if name not in (*known, ALL):
+                raise UsageError(f"table {name}", "unknown", did_you_mean(name, [*known, ALL]))
+        return known if ALL in self.tables else list(dict.fromkeys(self.tables))
 
-    def facts(self) -> list[str]:
-        """The names of those that need none."""
-        return (
-            list(report.FACTS)
-            if ALL in self.tables
-            else [name for name in dict.fromkeys(self.tables) if name in report.FACTS]
-        )
+    def grids(self) -> list[Grid]:
+        """Those that have runs."""
+        return [grid_of(name, self.declared) for name in self.names() if name in GRIDS]
 
     def study(self) -> jobs.Study:
         return jobs.study_of(self.folders.root, self.scale, self.data, self.device)
@@ -111,30 +107,25 @@ class TablesOptions(TablesArguments):
 
 def show_plan(console: Console, plan: Plan, args: TablesOptions) -> None:
     """Every distinct run with its cost, then the sum."""
-    rows = []
-    for group in _alike(plan, jobs.Pretraining):
-        first = group[0]
-        assert isinstance(first.job, jobs.Pretraining)
-        cost = first.cost
-        rows.append(
-            (
-                first.job.arm.name,
-                len(group),
-                _done(group),
-                f"{count_parameters(first.job.arm.recipe.model).model / 1e6:,.1f}",
-                f"{cost.tokens / 1e6:,.1f}",
-                f"{cost.tokens / cost.seconds:,.0f}" + ("" if cost.measured else " *"),
-                _hours(cost.seconds),
-                ", ".join(first.tables),
-            )
+    rows = [
+        (
+            job.arm.name,
+            len(group),
+            _done(group),
+            f"{count_parameters(job.arm.recipe.model).model / 1e6:,.1f}",
+            f"{group[0].tokens / 1e6:,.1f}",
+            f"{group[0].tokens / group[0].seconds:,.0f}" + ("" if group[0].measured else " *"),
+            _hours(group[0].seconds),
+            ", ".join(group[0].tables),
         )
+        for job, group in _alike(plan, jobs.Pretraining, lambda job: job.arm.name)
+    ]
     columns = ("arm", "seeds", "done", "parameters, M", "tokens, M", "tokens/s", "hours each", "tables")
     print_whole(console, table("pre-trainings", columns, rows))
-    rows = []
-    for group in _alike(plan, jobs.Finetuning):
-        first = group[0].job
-        assert isinstance(first, jobs.Finetuning)
-        rows.append((first.task.task, len(group), _done(group), _hours(sum(one.cost.seconds for one in group))))
+    rows = [
+        (job.task.task, len(group), _done(group), _hours(sum(one.seconds for one in group)))
+        for job, group in _alike(plan, jobs.Finetuning, lambda job: job.task.task)
+    ]
     if rows:
         print_whole(console, table("fine-tunings", ("task", "runs", "done", "hours of all"), rows))
     if not plan.all_measured:
@@ -195,13 +186,15 @@ def _sum_up(console: Console, plan: Plan, args: TablesOptions) -> None:
     say(console, *lines)
 
 
-def _alike(plan: Plan, kind: type[jobs.Pretraining] | type[jobs.Finetuning]) -> list[list[PlannedJob]]:
-    """Jobs that differ in their seeds alone, or in the models that learn the same task."""
-    found: dict[str, list[PlannedJob]] = {}
+_Job = TypeVar("_Job", jobs.Pretraining, jobs.Finetuning)
+
+
+def _alike(plan: Plan, kind: type[_Job], name: Callable[[_Job], str]) -> list[tuple[_Job, list[PlannedJob]]]:
+    """The first of the jobs of one kind and name, and all of them."""
+    found: dict[str, tuple[_Job, list[PlannedJob]]] = {}
     for one in plan.jobs:
         if isinstance(one.job, kind):
-            name = one.job.arm.name if isinstance(one.job, jobs.Pretraining) else one.job.task.task
-            found.setdefault(name, []).append(one)
+            found.setdefault(name(one.job), (one.job, []))[1].append(one)
     return list(found.values())
 
 
@@ -278,22 +271,20 @@ def export(args: ExportTables) -> int:
 
 def _planned(args: TablesOptions, study: jobs.Study) -> Plan:
     """The plan, measured; what is not learnt is told."""
-    grids, scale = args.grids(), args.declared
+    grids = args.grids()
     data, lacking = args.task_data(grids)
     for grid in grids:
         if not all(jobs.has_text(arm, study.fingerprints) for arm in grid.arms()):
             lacking.append(f"{grid.table}: additional text is left out: it needs a second --data")
     for line in lacking:
         print(f"albert: note: {line}", file=sys.stderr)
-    timed = Costs(args.data, data, pick_device(args.device))
-    shapes = timed.shapes(jobs.jobs_of(grids, scale, study.fingerprints, [*data]))
-    with progress("Measuring", len(shapes), "shapes") as bar:
-        return plan_tables(grids, scale, study.fingerprints, [*data], args.folders, timed, bar.advance)
+    planner = Planner(args.data, data, pick_device(args.device))
+    return planner.plan(grids, args.declared, study.fingerprints, args.folders)
 
 
 def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
     folder = args.folders.root / "tables"
-    for name in args.facts():
+    for name in (name for name in args.names() if name in report.FACTS):
         own = (hours_by_arm(args.folders), args.rates) if name == "cost" else ()
         found = report.FACTS[name](args.declared, *own)
         show_facts(console, found)

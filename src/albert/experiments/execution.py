@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,7 @@ import torch
 
 from albert.experiments.grids import Downstream, Grid, Scale
 from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, TaskFiles, done_jobs, jobs_of
-from albert.experiments.sizes import measure_throughput, random_batch, training_step
+from albert.experiments.sizes import measure_throughput, random_batch, take_turns, training_step
 from albert.finetuning.data import Subset, encode_split, read_examples
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
@@ -36,7 +37,7 @@ from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, MissingInput
 from albert.runtime.files import LOCK_NAME, claimed, remove_directory
 from albert.runtime.json_files import save_json
-from albert.runtime.progress import Bar, progress
+from albert.runtime.progress import progress
 from albert.text.shards import TokenCorpus
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -54,9 +55,12 @@ ASSUMED_EFFICIENCY = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How fast, and in how much memory.
+    """How fast a recipe learns, and in how much memory.
 
     Args:
+        tokens: of an update.
+        flops_per_second: at which other work of the same model is done.
+        memory: bytes at the peak.
         measured: whether it was tried; else it follows from operations.
     """
 
@@ -66,38 +70,11 @@ class Pace:
     memory: int
     measured: bool
 
-    def seconds_of(self, flops: float) -> float:
-        """Of other work of the same model."""
-        return flops / self.flops_per_second
-
 
 def measure_pace(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.device) -> Pace:
     """Take a few updates, of one micro-batch and of two."""
-    lengths, masked = list(batch.packed.lengths), batch.counts["masked_tokens"]
-    flops, memory = pretraining_flops(recipe.model, lengths, masked), peak_memory(recipe, device)
-    parts = recipe.batch_size / len(lengths)
-    tokens = parts * batch.n_tokens
-    rate = ASSUMED_EFFICIENCY * measured_matmul_rate(device, recipe.settled_precision)
-    free = free_memory(device)
-    if flops / rate > LONGEST_TRY or (free is not None and memory > free):
-        return Pace(
-            tokens=tokens, update_seconds=parts * flops / rate, flops_per_second=rate, memory=memory, measured=False
-        )
-    one, two = _update_seconds(recipe, batch.to(device), device)
-    part = max(two - one, 0.25 * one)  # on a busy machine the difference of two medians may be anything
-    return Pace(
-        tokens=tokens,
-        update_seconds=one + (parts - 1) * part,
-        flops_per_second=flops / one,
-        memory=memory,
-        measured=True,
-    )
-
-
-def peak_memory(recipe: PretrainingRecipe, device: torch.device) -> int:
-    """Bytes of an update at its peak."""
     kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
-    return count_training_memory(
+    memory = count_training_memory(
         recipe.model,
         batch_size=recipe.micro_batch_size,
         sequence_length=recipe.sequences.max_length,
@@ -106,12 +83,22 @@ def peak_memory(recipe: PretrainingRecipe, device: torch.device) -> int:
         optimizer=recipe.optimizer.kind,
         activation_checkpointing=recipe.activation_checkpointing,
     ).peak
-
-
-def encoder_flops(recipe: PretrainingRecipe, tokens: float, length: float, learning: bool) -> float:
-    """Operations of the encoder over tokens in sequences of some length, forward, or backward as well."""
-    forward = count_flops(recipe.model, max(1, round(length))).forward
-    return tokens * forward * (PASSES if learning else 1)
+    lengths = list(batch.packed.lengths)
+    flops = pretraining_flops(recipe.model, lengths, batch.counts["masked_tokens"])
+    rate, free = ASSUMED_EFFICIENCY * measured_matmul_rate(device, recipe.settled_precision), free_memory(device)
+    tried = flops / rate <= LONGEST_TRY and (free is None or memory <= free)
+    one = further = flops / rate
+    if tried:
+        one, two = _update_seconds(recipe, batch.to(device), device)
+        further = max(two - one, 0.25 * one)  # on a busy machine the difference of two medians may be anything
+    parts = recipe.batch_size / len(lengths)
+    return Pace(
+        tokens=parts * batch.n_tokens,
+        update_seconds=one + (parts - 1) * further,
+        flops_per_second=flops / one,
+        memory=memory,
+        measured=tried,
+    )
 
 
 def _update_seconds(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.device) -> tuple[float, float]:
@@ -122,24 +109,15 @@ def _update_seconds(recipe: PretrainingRecipe, batch: PretrainingBatch, device: 
     model = untrained_model(recipe).to(device)
     model.albert.encoder.checkpointing = recipe.activation_checkpointing
     step = training_step(model, recipe.optimizer, recipe.settled_precision, device)
-    clock, shared_by = (time.process_time, torch.get_num_threads()) if device.type == "cpu" else (time.perf_counter, 1)
+    step([batch])
+    clock = time.perf_counter if device.type == "cuda" else lambda: time.process_time() / torch.get_num_threads()
+    runs = {parts: partial(step, [batch] * parts) for parts in (1, 2)}
+    times = take_turns(runs, device, MEASURED_SECONDS, longest=LONGEST_TRY, clock=clock)
+    return statistics.median(times[1]), statistics.median(times[2])
 
-    def seconds(parts: int) -> float:
-        started = clock()
-        step([batch] * parts)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return (clock() - started) / shared_by
 
-    seconds(1)
-    found: dict[int, list[float]] = {1: [], 2: []}
-    while len(found[1]) < 3 or sum(map(sum, found.values())) < MEASURED_SECONDS:
-        for parts, each in found.items():
-            each.append(seconds(parts))
-        if sum(map(sum, found.values())) > LONGEST_TRY:
-            break
-    return statistics.median(found[1]), statistics.median(found[2])
-
+# --------------------------------------------------------------------------------------------------------------------
+# The plan of tables: every job once, what it costs on this machine, and how much of it is done. Nothing is written.
 
 SAMPLED_EXAMPLES = 256
 """Of a task, which tell how long its sequences are."""
@@ -152,55 +130,114 @@ SPEED_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
-    """Of a whole job, from its beginning.
+class PlannedJob:
+    """A job with what it costs from its beginning.
 
     Args:
+        tables: those that want it.
+        done: the share of it that is done, 0 to 1.
         steps: updates; 0: it is not counted in any.
         seconds: on this machine, with nothing else on it.
+        memory: bytes at the peak.
         disk: bytes that stay.
         measured: whether updates were tried; else seconds follow from operations.
     """
 
-    steps: int
-    tokens: int
+    job: Job
+    tables: tuple[str, ...]
+    done: float
+    steps: int = 0
+    tokens: int = 0
     seconds: float
-    memory: int
-    disk: int
-    measured: bool
+    memory: int = 0
+    disk: int = 0
+    measured: bool = False
+
+    @property
+    def seconds_left(self) -> float:
+        return (1 - self.done) * self.seconds
 
 
-class Costs:
-    """Costs of jobs; each shape is measured once, when it is first asked for.
+@dataclass(frozen=True)
+class Plan:
+    """All jobs of some tables in the order in which they are done."""
+
+    jobs: tuple[PlannedJob, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of all jobs from the beginning, one after the other."""
+        return sum(one.seconds for one in self.jobs)
+
+    @property
+    def seconds_left(self) -> float:
+        """Of what is not done."""
+        return sum(one.seconds_left for one in self.jobs)
+
+    @property
+    def disk_left(self) -> int:
+        """Bytes that what is not begun will keep."""
+        return sum(one.disk for one in self.jobs if not one.done)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the largest job that is not done; 0: all are."""
+        return max((one.memory for one in self.jobs if one.done < 1), default=0)
+
+    @property
+    def all_measured(self) -> bool:
+        """Whether every figure comes from updates that were tried."""
+        return all(one.measured for one in self.jobs if one.steps)
+
+    def seconds_alone(self, table: str) -> float:
+        """What a table has left when it is run alone: what it shares with others included."""
+        return sum(one.seconds_left for one in self.jobs if table in one.tables)
+
+
+class Planner:
+    """Plans tables; the pace of each shape is measured once.
 
     Args:
         corpora: prepared corpora, of the first of which the held-out part says how long sequences are; none: all are
             full.
+        data: the files of the tasks that are learnt.
     """
 
     def __init__(self, corpora: Sequence[Path], data: Mapping[str, TaskFiles], device: torch.device) -> None:
         self._corpus = TokenCorpus.open(corpora[0], verify=False) if corpora else None
+        self._held_out: TokenCorpus | None = None
+        if self._corpus is not None:
+            with suppress(MissingInput):
+                self._held_out = TokenCorpus.open(corpora[0], "held_out", verify=False)
         self._data, self._device = data, device
-        self._precision: Precision = default_precision(device)
         self._paces: dict[PretrainingRecipe, Pace] = {}
-        self._samples: dict[int, PretrainingSamples | None] = {}
+        self._samples: dict[int, PretrainingSamples] = {}
         self._tasks: dict[str, tuple[int, float, float]] = {}
 
-    def shapes(self, jobs: Sequence[Job]) -> list[PretrainingRecipe]:
-        """A recipe of each shape that has to be measured for jobs."""
-        return list(dict.fromkeys(self._shape(job.arm.recipe) for job in jobs if not isinstance(job, Speed)))
+    def plan(self, grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], folders: Folders) -> Plan:
+        """All jobs of tables with their costs.
 
-    def measure(self, shape: PretrainingRecipe) -> Pace:
-        """The pace of one of `shapes`."""
-        if shape not in self._paces:
-            self._paces[shape] = measure_pace(shape, self._batch(shape), self._device)
-        return self._paces[shape]
+        Args:
+            corpora: fingerprints of the prepared corpora.
+        """
+        jobs, tables = jobs_of(grids, scale, corpora, [*self._data]), dict[str, list[str]]()
+        for grid in grids:
+            for job in jobs_of([grid], scale, corpora, [*self._data]):
+                tables.setdefault(job.name, []).append(grid.table)
+        shapes = dict.fromkeys(self._shape(job.arm.recipe) for job in jobs if not isinstance(job, Speed))
+        with progress("Measuring", len(shapes), "shapes") as bar:
+            for shape in shapes:
+                self._paces[shape] = measure_pace(shape, self._batch(shape), self._device)
+                bar.advance()
+        done = done_jobs(jobs, folders)
+        planned = (self._planned(job, tuple(tables[job.name])) for job in jobs)
+        return Plan(tuple(replace(one, done=share_done(one, folders, done)) for one in planned))
 
-    def of(self, job: Job) -> Cost:
+    def _planned(self, job: Job, tables: tuple[str, ...]) -> PlannedJob:
         if isinstance(job, Speed):
-            return Cost(steps=0, tokens=0, seconds=SPEED_SECONDS, memory=0, disk=0, measured=False)
+            return PlannedJob(job=job, tables=tables, done=0.0, seconds=SPEED_SECONDS)
         shape = self._shape(job.arm.recipe)
-        pace = self.measure(shape)
+        pace, length = self._paces[shape], shape.sequences.max_length
         weights = WEIGHT_BYTES * count_parameters(shape.model).pretraining
         steps, tokens, disk = 0, 0.0, 0
         match job:
@@ -209,16 +246,19 @@ class Costs:
                 tokens, seconds = steps * pace.tokens, steps * pace.update_seconds
                 disk = weights * (1 + (1 + MOMENTS) * job.arm.recipe.keep_checkpoints) + BESIDE_WEIGHTS
             case HeldOut():
-                seen = job.sequences * (1 + len(SENTENCE_TESTS)) * shape.sequences.max_length
-                seconds = pace.seconds_of(encoder_flops(shape, seen, shape.sequences.max_length, learning=False))
+                seen = job.sequences * (1 + len(SENTENCE_TESTS)) * length
+                seconds = seen * _forward_flops(shape, length) / pace.flops_per_second
             case Finetuning():
-                examples, length, asked = self._of_task(job.task)
+                examples, average, answered = self._of_task(job.task)
                 steps = job.task.full_recipe.total_steps(examples)
-                tokens = steps * job.task.full_recipe.batch_size * length
-                learnt = encoder_flops(shape, tokens, length, learning=True)
-                answered = encoder_flops(shape, asked * length, length, learning=False)
-                seconds, disk = pace.seconds_of(learnt + answered), weights + BESIDE_WEIGHTS
-        return Cost(
+                tokens = steps * job.task.full_recipe.batch_size * average
+                passes = PASSES * tokens + answered * average
+                seconds = passes * _forward_flops(shape, average) / pace.flops_per_second
+                disk = weights + BESIDE_WEIGHTS
+        return PlannedJob(
+            job=job,
+            tables=tables,
+            done=0.0,
             steps=steps,
             tokens=round(tokens),
             seconds=seconds,
@@ -229,7 +269,7 @@ class Costs:
 
     def _shape(self, recipe: PretrainingRecipe) -> PretrainingRecipe:
         """A recipe without what makes no difference to the time of an update."""
-        precision: Precision = self._precision if recipe.precision == "auto" else recipe.precision
+        precision: Precision = default_precision(self._device) if recipe.precision == "auto" else recipe.precision
         vocabulary = recipe.model.vocab_size if self._corpus is None else self._corpus.vocab_size
         return PretrainingRecipe(
             model=replace(recipe.model, vocab_size=vocabulary),
@@ -244,136 +284,46 @@ class Costs:
     def _batch(self, shape: PretrainingRecipe) -> PretrainingBatch:
         """A micro-batch of sequences as long as the corpus has them."""
         length = shape.sequences.max_length
-        if length not in self._samples:
-            self._samples[length] = self._held_out(shape)
-        samples = self._samples[length]
-        if samples is None:
+        if self._held_out is None:
             return random_batch(shape.model, length, shape.micro_batch_size)
-        return batch_of(samples.batch(np.arange(shape.micro_batch_size)))
-
-    def _held_out(self, shape: PretrainingRecipe) -> PretrainingSamples | None:
-        if self._corpus is None:
-            return None
-        try:
-            corpus = TokenCorpus.open(self._corpus.directory, "held_out", verify=False)
-        except MissingInput:
-            return None
-        return PretrainingSamples(corpus, shape.sequences, shape.masking, 0)
+        if length not in self._samples:
+            self._samples[length] = PretrainingSamples(self._held_out, shape.sequences, shape.masking, 0)
+        return batch_of(self._samples[length].batch(np.arange(shape.micro_batch_size)))
 
     def _of_task(self, task: Downstream) -> tuple[int, float, float]:
         """Training examples, tokens of one, and how many are answered over all evaluations."""
         if task.task not in self._tasks:
-            declared, data = self._data[task.task].task, self._data[task.task].folder
+            declared, data, recipe = self._data[task.task].task, self._data[task.task].folder, task.full_recipe
             examples, counts = read_examples(declared, data, "train", Subset(SAMPLED_EXAMPLES, 0))
             rows = len(examples) + counts["left_out_by_choice"]
             rows = rows if task.max_train_examples is None else min(rows, task.max_train_examples)
-            length = task.full_recipe.max_length
+            length = recipe.max_length
             if self._corpus is not None:
-                recipe = task.full_recipe
                 encoded = encode_split(declared, "train", examples, counts, self._corpus.tokenizer(), recipe)
                 length = float(np.sum(encoded.features.sequences.lengths)) / len(examples)
             interval = task.settings(0).evaluation_interval
-            steps = task.full_recipe.total_steps(rows)
-            evaluations = 1 if interval is None else max(1, steps // interval)
+            evaluations = 1 if interval is None else max(1, recipe.total_steps(rows) // interval)
             dev = len(read_examples(declared, data, "dev")[0])
             self._tasks[task.task] = rows, length, evaluations * dev
         return self._tasks[task.task]
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The plan of tables: every job once, what it costs on this machine, and how much of it is done. Nothing is written.
+def _forward_flops(recipe: PretrainingRecipe, length: float) -> int:
+    """Of the encoder, forward, over a token in sequences of some length."""
+    return count_flops(recipe.model, max(1, round(length))).forward
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedJob:
-    """A job with its cost.
-
-    Args:
-        done: the share of it that is done, 0 to 1.
-    """
-
-    job: Job
-    cost: Cost
-    done: float
-    tables: tuple[str, ...]
-
-    @property
-    def seconds_left(self) -> float:
-        """What is still to be done."""
-        return (1 - self.done) * self.cost.seconds
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All jobs of some tables in the order in which they are done."""
-
-    jobs: tuple[PlannedJob, ...]
-
-    @property
-    def seconds(self) -> float:
-        """Of all jobs from the beginning, one after the other."""
-        return sum(one.cost.seconds for one in self.jobs)
-
-    @property
-    def seconds_left(self) -> float:
-        """Of what is not done."""
-        return sum(one.seconds_left for one in self.jobs)
-
-    @property
-    def disk_left(self) -> int:
-        """Bytes that what is not begun will keep."""
-        return sum(one.cost.disk for one in self.jobs if not one.done)
-
-    @property
-    def memory(self) -> int:
-        """Bytes of the largest job that is not done; 0: all are."""
-        return max((one.cost.memory for one in self.jobs if one.done < 1), default=0)
-
-    @property
-    def all_measured(self) -> bool:
-        """Whether every figure comes from updates that were tried."""
-        return all(one.cost.measured for one in self.jobs if one.cost.steps)
-
-    def seconds_alone(self, table: str) -> float:
-        """What a table has left when it is run alone: what it shares with others included."""
-        return sum(one.seconds_left for one in self.jobs if table in one.tables)
-
-
-def plan_tables(
-    grids: Sequence[Grid],
-    scale: Scale,
-    corpora: Sequence[str],
-    tasks: Sequence[str],
-    folders: Folders,
-    costs: Costs,
-    measured: Callable[[int], None] = lambda _: None,
-) -> Plan:
-    """Plan tables; shapes are measured on the way.
-
-    Args:
-        corpora: fingerprints of the prepared corpora.
-    """
-    jobs = jobs_of(grids, scale, corpora, tasks)
-    wanted = {grid.table: {job.name for job in jobs_of([grid], scale, corpora, tasks)} for grid in grids}
-    for shape in costs.shapes(jobs):
-        costs.measure(shape)
-        measured(1)
-    done = done_jobs(jobs, folders)
-    planned = []
-    for job in jobs:
-        cost = costs.of(job)
-        tables = tuple(table for table, names in wanted.items() if job.name in names)
-        planned.append(PlannedJob(job=job, cost=cost, done=share_done(job, cost, folders, done), tables=tables))
-    return Plan(tuple(planned))
-
-
-def share_done(job: Job, cost: Cost, folders: Folders, done: Set[str]) -> float:
+def share_done(planned: PlannedJob, folders: Folders, done: Set[str]) -> float:
     """The share of a job that is done, from 0 to 1, by any process; 1 for a job that was given up."""
+    job = planned.job
     if folders.failure(job.name).exists() or job.name in done:
         return 1.0
-    share = min(1.0, job.steps_taken(folders) / cost.steps) if cost.steps else 0.0
+    share = min(1.0, job.steps_taken(folders) / planned.steps) if planned.steps else 0.0
     return 0.0 if share == 1.0 and job.is_done(folders) else share  # ended, but its weights are gone and wanted again
 
+
+# --------------------------------------------------------------------------------------------------------------------
+# The execution of jobs.
 
 LOOK_AGAIN_SECONDS = 2.0
 """Between looks at what other processes have done, when there is nothing else to do."""
@@ -516,29 +466,25 @@ LOOK_SECONDS = 5.0
 @contextmanager
 def overall_progress(plan: Plan, folders: Folders, description: str) -> Iterator[None]:
     """Show how much of a plan is done, counted in minutes of this machine, while the block works on it."""
-    begun = _minutes_done(plan, folders)
-    total = plan.seconds / 60
-    over = threading.Event()
-    with progress(description, total, "minutes of work", done=begun) as bar:
-        watcher = threading.Thread(target=_follow, args=(plan, folders, bar, begun, over), daemon=True)
+
+    def minutes_done() -> float:
+        done = done_jobs([one.job for one in plan.jobs], folders)
+        return sum(share_done(one, folders, done) * one.seconds for one in plan.jobs) / 60
+
+    def follow(seen: float) -> None:
+        over = False
+        while not over:
+            over = ended.wait(LOOK_SECONDS)
+            if (now := minutes_done()) > seen:
+                bar.advance(now - seen)
+                seen = now
+
+    begun, ended = minutes_done(), threading.Event()
+    with progress(description, plan.seconds / 60, "minutes of work", done=begun) as bar:
+        watcher = threading.Thread(target=follow, args=(begun,), daemon=True)
         watcher.start()
         try:
             yield
         finally:
-            over.set()
+            ended.set()
             watcher.join()
-
-
-def _follow(plan: Plan, folders: Folders, bar: Bar, seen: float, over: threading.Event) -> None:
-    ended = False
-    while not ended:
-        ended = over.wait(LOOK_SECONDS)
-        now = _minutes_done(plan, folders)
-        if now > seen:
-            bar.advance(now - seen)
-            seen = now
-
-
-def _minutes_done(plan: Plan, folders: Folders) -> float:
-    done = done_jobs([one.job for one in plan.jobs], folders)
-    return sum(share_done(one.job, one.cost, folders, done) * one.cost.seconds for one in plan.jobs) / 60

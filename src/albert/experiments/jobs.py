@@ -4,7 +4,6 @@ A job is done when its result lies in its folder, whoever made it: another table
 Tables need no weights: a folder that was kept without them (every `model` left out) is shown as before, and a job that
 still has to start from them makes them again."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,32 +76,15 @@ _BELOW = Folders(Path())
 # --------------------------------------------------------------------------------------------------------------------
 # What the journal of a run tells a table: how far it is, and how long it took.
 
-_TAIL_BYTES = 1 << 14
+
+def _newest(run: RunFolder) -> list[dict]:
+    """What its journal tells, from the newest on."""
+    return read_journal(run.journal_path)[::-1] if run.journal_path.is_file() else []
 
 
 def hours_of(run: RunFolder) -> float | None:
     """Hours that a run which has ended has trained; None: it has not."""
-    ends = (
-        [one for one in read_journal(run.journal_path) if one["event"] == "end"] if run.journal_path.is_file() else []
-    )
-    return ends[-1]["seconds"] / 3600 if ends else None
-
-
-def last_step(run: RunFolder) -> int:
-    """The last update that a run's journal tells of, read from its end: a bar asks for it every few seconds."""
-    return next((record["step"] for record in _last_records(run.journal_path) if "step" in record), 0)
-
-
-def _last_records(journal: Path) -> Iterator[dict]:
-    """Events from the newest on; a line that is just being written is passed over."""
-    if not journal.is_file():
-        return
-    with open(journal, "rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - _TAIL_BYTES))
-        lines = file.read().split(b"\n")
-    for line in reversed(lines[:-1] if size <= _TAIL_BYTES else lines[1:-1]):
-        yield json.loads(line)
+    return next((record["seconds"] / 3600 for record in _newest(run) if record["event"] == "end"), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +116,8 @@ class _Job:
 
     def steps_taken(self, folders: Folders) -> int:
         """Updates so far."""
-        return 0 if self.run is None else last_step(RunFolder(folders.root / self.run))
+        records = [] if self.run is None else _newest(RunFolder(folders.root / self.run))
+        return next((record["step"] for record in records if "step" in record), 0)
 
 
 @dataclass(frozen=True, kw_only=True)

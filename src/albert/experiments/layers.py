@@ -6,7 +6,7 @@ point, as a deep equilibrium model would."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
@@ -66,9 +66,14 @@ class LayerSimilarity:
     """All of them, special ones too."""
 
 
-def cut_passages(texts: Iterator[str], count: int, words: int) -> list[str]:
+def cut_passages(texts: Iterable[str], count: int, words: int) -> list[str]:
     """The first `count` runs of `words` words; shorter ones, at the ends of texts, are left out."""
-    passages = list(islice(_passages(texts, words), count))
+    runs = (
+        " ".join(every[first : first + words])
+        for every in map(str.split, texts)
+        for first in range(0, len(every) - words + 1, words)
+    )
+    passages = list(islice(runs, count))
     if not passages:
         raise MissingInput("text", f"has no passage of {words:,} words", "give longer texts, or fewer --words")
     return passages
@@ -132,13 +137,6 @@ def _sums(encoder: AlbertModel, packed: PackedSequences) -> Float[Tensor, "layer
         states = encoder.hidden_states(packed)
         pairs = [layer_movement(before, after) for before, after in pairwise(states)]
         return torch.stack([torch.stack([values.double().sum() for values in pair]) for pair in pairs]).cpu().float()
-
-
-def _passages(texts: Iterator[str], words: int) -> Iterator[str]:
-    for text in texts:
-        all_words = text.split()
-        for first in range(0, len(all_words) - words + 1, words):
-            yield " ".join(all_words[first : first + words])
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -290,33 +288,33 @@ def depth_curve(
     prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
     packed_model = PackedModel(opened.model, chosen, micro_batch_tokens, precision)
     deepest = max(depths, default=config.num_hidden_layers)
-    ways = [_Way(packed_model, depth, None) for depth in depths]
     run_to_depth(opened.model, deepest)
-    ways += [_Way(packed_model, deepest, early_exit_of(packed_model, patience, extra, model)) for patience in patiences]
-    found: list[_Found] = []
+    exits = [early_exit_of(packed_model, patience, extra, model) for patience in patiences]
+    ways = [*((depth, None) for depth in depths), *((deepest, early) for early in exits)]
+    found: list[tuple[list[Any], np.ndarray]] = []
     seconds: list[list[float]] = [[] for _ in ways]
     with progress(f"Running {len(ways)} ways", total=rounds * len(ways), unit="passes") as bar:
         for _ in range(rounds):
-            for place, way in enumerate(ways):
+            for place, (depth, early) in enumerate(ways):
                 started = time.perf_counter()
-                rows = way.run(prepared)
+                outputs = _outputs(packed_model, prepared, depth, early)
                 seconds[place].append(time.perf_counter() - started)
                 if len(found) < len(ways):
-                    found.append(rows)
+                    found.append(outputs)
                 bar.advance()
     points, baseline = [], None
-    for way, rows, taken in zip(ways, found, seconds, strict=True):
-        predicted = predicted_of(task.target, prepared, rows.outputs, opened.label_columns)
+    for (depth, early), (outputs, layers), taken in zip(ways, found, seconds, strict=True):
+        predicted = predicted_of(task.target, prepared, outputs, opened.label_columns)
         evaluation = evaluation_of(task, prepared, predicted, opened.threshold, time.perf_counter())
         baseline = evaluation.baseline
         points.append(
             DepthPoint(
-                depth=way.depth,
-                patience=None if way.early is None else way.early.patience,
-                mean_depth=float(np.mean(rows.depths)),
+                depth=depth,
+                patience=None if early is None else early.patience,
+                mean_depth=float(np.mean(layers)),
                 scores=evaluation.scores,
                 milliseconds=1000 * median(taken) / len(examples),
-                gflops=_flops(config, prepared.features.sequences, rows.depths) / len(examples) / 1e9,
+                gflops=_flops(config, prepared.features.sequences, layers) / len(examples) / 1e9,
             )
         )
     return DepthCurve(
@@ -332,31 +330,20 @@ def depth_curve(
     )
 
 
-@dataclass(frozen=True)
-class _Found:
+def _outputs(
+    packed_model: PackedModel, prepared: PreparedSplit, depth: int, early: EarlyExit | None
+) -> tuple[list[Any], np.ndarray]:
     """What the head gave for every sequence, and the layers that each went through."""
-
-    outputs: list[Any]
-    depths: np.ndarray
-
-
-@dataclass(frozen=True)
-class _Way:
-    packed_model: PackedModel
-    depth: int
-    early: EarlyExit | None
-
-    def run(self, prepared: PreparedSplit) -> _Found:
-        features = prepared.features
-        members = range(len(features.sequences))
-        ids = [features.sequences.token_ids(member) for member in members]
-        types = [features.sequences.token_type_ids(member) for member in members]
-        run_to_depth(self.packed_model.model, self.depth)
-        if self.early is None:
-            return _Found(self.packed_model.rows(ids, types), np.full(len(ids), self.depth))
-        n_options = features.n_options if isinstance(features, OptionFeatures) else 1
-        rows = self.early.rows(ids, types, [n_options] * (len(ids) // n_options))
-        return _Found([row for row, _ in rows], np.array([depth for _, depth in rows]))
+    features = prepared.features
+    members = range(len(features.sequences))
+    ids = [features.sequences.token_ids(member) for member in members]
+    types = [features.sequences.token_type_ids(member) for member in members]
+    run_to_depth(packed_model.model, depth)
+    if early is None:
+        return packed_model.rows(ids, types), np.full(len(ids), depth)
+    n_options = features.n_options if isinstance(features, OptionFeatures) else 1
+    rows = early.rows(ids, types, [n_options] * (len(ids) // n_options))
+    return [row for row, _ in rows], np.array([depth for _, depth in rows])
 
 
 def _flops(config: AlbertConfig, sequences: Sequences, depths: np.ndarray) -> float:
@@ -375,10 +362,9 @@ def write_curve(curve: DepthCurve, table: Path) -> None:
         ["depth", "patience", "mean_depth", "gflops", "milliseconds", *curve.points[0].scores]
     ]
     for point in curve.points:
-        patience = "" if point.patience is None else point.patience
         figures = (f"{point.mean_depth:.3f}", f"{point.gflops:.4f}", f"{point.milliseconds:.3f}")
         scores = ("" if value is None else f"{value:.3f}" for value in point.scores.values())
-        rows.append([point.depth, patience, *figures, *scores])
+        rows.append([point.depth, point.patience or "", *figures, *scores])
     write_csv(table, rows)
 
 
@@ -400,14 +386,12 @@ def _draw(axes: Axes, curve: DepthCurve, cost: Callable[[DepthPoint], float]) ->
     kinds = (("fixed depth", BLUE, "o", False), ("early exit by patience", ORANGE, "s", True))
     for label, color, marker, patient in kinds:
         points = sorted((p for p in curve.points if (p.patience is not None) == patient), key=cost)
-        scored = [(cost(point), point.scores[curve.metric], point) for point in points]
-        scored = [(x, score, point) for x, score, point in scored if score is not None]
-        if not scored:
-            continue
-        axes.plot([x for x, _, _ in scored], [y for _, y, _ in scored], color=color, marker=marker, label=label)
-        for x, y, point in scored:
+        places = {(cost(p), score): p for p in points if (score := p.scores[curve.metric]) is not None}
+        if places:
+            axes.plot(*zip(*places, strict=True), color=color, marker=marker, label=label)
+        for place, point in places.items():
             number = point.patience if patient else point.depth
-            axes.annotate(str(number), (x, y), textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
+            axes.annotate(str(number), place, textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8)
     constant = None if curve.baseline is None else curve.baseline.get(curve.metric)
     if constant is not None:
         axes.axhline(constant, color=GREY, linestyle="--", label="best constant answer")
@@ -462,25 +446,20 @@ def precision_scores(
     """
     if not tolerance >= 0:
         raise InvalidConfiguration("tolerance", f"is {tolerance}, a number of points from 0 on is needed")
-    rest: list[InferencePrecision] = [
-        each for place, each in enumerate(precisions) if each not in (EXACT, *precisions[:place])
-    ]
-    for precision in rest:  # what this machine lacks is said before anything is computed
+    everything = list(dict.fromkeys((EXACT, *precisions)))
+    for precision in everything[1:]:  # what this machine lacks is said before anything is computed
         choose_precision(precision, pick_device(device))
     found: list[PrecisionScore] = []
-    everything: list[InferencePrecision] = [EXACT, *rest]
     for precision in everything:
         fast = partial(use_fast_encoders, precision=precision)
         evaluation = evaluate_directory(task, model, data, split, device=device, prepare=fast, **options).evaluation
         name, score = next(iter(evaluation.scores.items()))
         if score is None:
             raise InvalidConfiguration(f"{name} on {split}", f"has no value at {precision}", "score more examples")
-        exact = found[0] if found else None
-        difference = 0.0 if exact is None else score - exact.score
-        changed = 0 if exact is None else _changed(evaluation, exact.evaluation)
-        found.append(
-            PrecisionScore(precision, evaluation, name, score, difference, changed, abs(difference) <= tolerance)
-        )
+        exact = found[0] if found else PrecisionScore(precision, evaluation, name, score, 0.0, 0, True)
+        difference, changed = score - exact.score, _changed(evaluation, exact.evaluation)
+        holds = abs(difference) <= tolerance
+        found.append(PrecisionScore(precision, evaluation, name, score, difference, changed, holds))
     return found
 
 

@@ -2,14 +2,16 @@
 
 All but throughput comes from formulas, without building a model."""
 
+import math
 import statistics
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from importlib.resources import files
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -68,7 +70,7 @@ class PublishedSize:
     preset: str
     stated: str
     where: str
-    counted: Counting | None
+    counted: Counting | None = None
     why: str | None = None
 
     @property
@@ -94,16 +96,11 @@ class PublishedSize:
 
 
 _PUBLISHED = tomllib.loads((files("albert.experiments") / "published_sizes.toml").read_text(encoding="utf-8"))
-PUBLISHED_SIZES: dict[str, tuple[PublishedSize, ...]] = {
-    preset: tuple(
-        PublishedSize(preset, size["stated"], size["where"], size.get("counted"), size.get("why"))
-        for size in _PUBLISHED["size"]
-        if preset in size["of"]
-    )
-    for preset in PRESETS
-    if any(preset in size["of"] for size in _PUBLISHED["size"])
-}
+PUBLISHED_SIZES: dict[str, list[PublishedSize]] = {}
 """Preset -> every size that is stated for it."""
+for _size in _PUBLISHED["size"]:
+    for _preset in _size.pop("of"):
+        PUBLISHED_SIZES.setdefault(_preset, []).append(PublishedSize(preset=_preset, **_size))
 REMARKS: dict[str, str] = _PUBLISHED["remarks"]
 """What else to know of a preset."""
 
@@ -158,7 +155,7 @@ class CheckedClaim:
     exact: float
     unit: str
     holds: bool
-    because: str | None
+    because: str | None = None
 
     @property
     def figure(self) -> str:
@@ -168,22 +165,17 @@ class CheckedClaim:
 
 def claims_about(one: AlbertConfig, other: AlbertConfig) -> list[CheckedClaim]:
     """The claims that concern two models of these shapes, in whichever order, each with its exact figure."""
-    shapes = {shape_of(one), shape_of(other)}
-    return [
-        _check(claim, *pair)
-        for claim in CLAIMS
-        for pair in claim["pairs"]
-        if {shape_of(PRESETS[name]) for name in pair} == shapes
-    ]
-
-
-def _check(claim: Mapping[str, Any], before: str, after: str) -> CheckedClaim:
-    exact = _COMPARED[claim["unit"]](*(_COUNTED[claim["of_what"]](PRESETS[name]) for name in (before, after)))
-    least, below = claim["holds"]
-    told = {name: claim[name] for name in ("quote", "source", "stated", "of_what", "unit")}
-    return CheckedClaim(
-        **told, before=before, after=after, exact=exact, holds=least <= exact < below, because=claim.get("because")
-    )
+    shapes, found = {shape_of(one), shape_of(other)}, []
+    for declared in CLAIMS:
+        claim = {name: value for name, value in declared.items() if name not in ("pairs", "holds")}
+        least, below = declared["holds"]
+        for before, after in declared["pairs"]:
+            if {shape_of(PRESETS[before]), shape_of(PRESETS[after])} == shapes:
+                counts = [_COUNTED[claim["of_what"]](PRESETS[name]) for name in (before, after)]
+                exact = _COMPARED[claim["unit"]](*counts)
+                holds = least <= exact < below
+                found.append(CheckedClaim(**claim, before=before, after=after, exact=exact, holds=holds))
+    return found
 
 
 _COUNTED: dict[str, Callable[[AlbertConfig], int]] = {
@@ -211,36 +203,64 @@ DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SizeReport:
     """One architecture.
 
     Args:
         sequence_length: tokens that work and memory are told for.
-        differs: settings in which it differs from that preset: field -> its value, the preset's.
-        transformers_parameters: what `AlbertModel` of transformers has, where that is more: it always maps E to H.
-        memory: by device and precision, ("cpu", "fp32").
-        training_state: bytes of weights, gradients and two moments.
     """
 
     name: str
     configuration: AlbertConfig
     sequence_length: int
-    preset: str | None
-    differs: dict[str, tuple[Any, Any]]
-    remark: str | None
-    parameters: ParameterCount
-    transformers_parameters: int
-    published: tuple[PublishedSize, ...]
-    flops: FlopsPerToken
-    memory: dict[tuple[str, str], ActivationMemory]
-    training_state: int
+
+    @cached_property
+    def preset(self) -> str | None:
+        return preset_of_shape(self.configuration)
+
+    @cached_property
+    def differs(self) -> dict[str, tuple[Any, Any]]:
+        """Settings in which it differs from the preset of its shape: field -> its value, the preset's."""
+        return {} if self.preset is None else differences(self.configuration, self.preset)
+
+    @property
+    def remark(self) -> str | None:
+        return REMARKS.get(self.preset or "")
+
+    @property
+    def published(self) -> Sequence[PublishedSize]:
+        return PUBLISHED_SIZES.get(self.preset or "", [])
+
+    @cached_property
+    def parameters(self) -> ParameterCount:
+        return count_parameters(self.configuration)
+
+    @property
+    def transformers_parameters(self) -> int:
+        """What `AlbertModel` of transformers has: it always maps E to H."""
+        return count_parameters(replace(self.configuration, embedding_projection=True)).model
+
+    @cached_property
+    def flops(self) -> FlopsPerToken:
+        return count_flops(self.configuration, self.sequence_length)
+
+    @cached_property
+    def memory(self) -> dict[tuple[str, str], ActivationMemory]:
+        """By device and precision, ("cpu", "fp32")."""
+        return {
+            (device, precision): count_activation_memory(
+                self.configuration, self.sequence_length, device=device, precision=precision
+            )
+            for device, precision in product(DEVICES, PRECISIONS)
+        }
+
+    @property
+    def training_state(self) -> int:
+        """Bytes of weights, gradients and two moments."""
+        return count_training_state(self.configuration)
 
     def to_json(self) -> dict[str, Any]:
-        memory = {
-            f"{device}_{precision}": {**asdict(bytes_), "training": bytes_.training}
-            for (device, precision), bytes_ in self.memory.items()
-        }
         return {
             "name": self.name,
             "configuration": asdict(self.configuration),
@@ -255,36 +275,20 @@ class SizeReport:
                 "forward": self.flops.forward,
                 "training": self.flops.training,
             },
-            "bytes_per_sequence": memory,
+            "bytes_per_sequence": {
+                f"{device}_{precision}": {**asdict(bytes_), "training": bytes_.training}
+                for (device, precision), bytes_ in self.memory.items()
+            },
             "bytes_of_training_state": self.training_state,
         }
 
 
 def size_report(name: str, config: AlbertConfig, sequence_length: int | None = None) -> SizeReport:
-    """Say all of one architecture."""
-    length = config.max_position_embeddings if sequence_length is None else sequence_length
-    preset = preset_of_shape(config)
-    mapped = AlbertConfig(**{**vars(config), "embedding_projection": True})
-    return SizeReport(
-        name=name,
-        configuration=config,
-        sequence_length=length,
-        preset=preset,
-        differs={} if preset is None else differences(config, preset),
-        remark=None if preset is None else REMARKS.get(preset),
-        parameters=count_parameters(config),
-        transformers_parameters=count_parameters(mapped).model,
-        published=PUBLISHED_SIZES.get(preset or "", ()),
-        flops=count_flops(config, length),
-        memory={
-            (device, precision): count_activation_memory(config, length, device=device, precision=precision)
-            for device, precision in product(DEVICES, PRECISIONS)
-        },
-        training_state=count_training_state(config),
-    )
+    """All of one architecture, by default for the longest sequence."""
+    return SizeReport(name, config, sequence_length or config.max_position_embeddings)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ComparedFigure:
     """A figure of two architectures."""
 
@@ -298,14 +302,21 @@ class ComparedFigure:
         return self.one / self.other
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Comparison:
     """Two architectures side by side."""
 
     one: SizeReport
     other: SizeReport
-    figures: list[ComparedFigure]
-    claims: list[CheckedClaim]
+
+    @cached_property
+    def figures(self) -> list[ComparedFigure]:
+        pairs = zip(_figures(self.one), _figures(self.other), strict=True)
+        return [ComparedFigure(*mine, theirs[-1]) for mine, theirs in pairs]
+
+    @cached_property
+    def claims(self) -> list[CheckedClaim]:
+        return claims_about(self.one.configuration, self.other.configuration)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -314,19 +325,6 @@ class Comparison:
             "figures": [{**asdict(figure), "ratio": figure.ratio} for figure in self.figures],
             "claims": [{**asdict(claim), "figure": claim.figure} for claim in self.claims],
         }
-
-
-def compare(one: SizeReport, other: SizeReport) -> Comparison:
-    """Set two architectures side by side."""
-    return Comparison(
-        one=one,
-        other=other,
-        figures=[
-            ComparedFigure(group=group, what=what, one=mine, other=theirs)
-            for (group, what, mine), (_, _, theirs) in zip(_figures(one), _figures(other), strict=True)
-        ],
-        claims=claims_about(one.configuration, other.configuration),
-    )
 
 
 def _figures(report: SizeReport) -> list[tuple[Group, str, int]]:
@@ -351,77 +349,62 @@ def _figures(report: SizeReport) -> list[tuple[Group, str, int]]:
 # --------------------------------------------------------------------------------------------------------------------
 # The plan of a training step on a device: its memory by parts, its work, and the largest micro-batch that fits.
 
-MASKED_SHARE = 0.15
-
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
     """One micro-batch of an architecture.
 
     Args:
-        batch_size, sequence_length, masked_tokens: the micro-batch: sequences, tokens and masked tokens of each.
-        all_kept, checkpointed: memory without and with activation checkpointing.
+        device: where to compute; it need not be there.
         limit: bytes that may be used; None: not known.
-        largest_batch, largest_batch_checkpointed: the most sequences within the limit.
     """
 
+    config: AlbertConfig
     batch_size: int
     sequence_length: int
-    masked_tokens: int
     device: Literal["cpu", "cuda"]
     precision: Precision
     optimizer: OptimizerKind
-    flops: int
-    all_kept: TrainingMemory
-    checkpointed: TrainingMemory
     limit: int | None
-    largest_batch: int | None
-    largest_batch_checkpointed: int | None
+
+    @property
+    def masked_tokens(self) -> int:
+        """Of each sequence."""
+        return masked_tokens_of(self.sequence_length)
+
+    @property
+    def flops(self) -> int:
+        lengths = [self.sequence_length] * self.batch_size
+        return pretraining_flops(self.config, lengths, self.masked_tokens * self.batch_size)
+
+    def memory(self, activation_checkpointing: bool, sequences: int | None = None) -> TrainingMemory:
+        """At the peak, of the micro-batch or of one of so many sequences."""
+        return count_training_memory(
+            self.config,
+            batch_size=self.batch_size if sequences is None else sequences,
+            sequence_length=self.sequence_length,
+            device=self.device,
+            precision=self.precision,
+            optimizer=self.optimizer,
+            activation_checkpointing=activation_checkpointing,
+        )
+
+    def largest_batch(self, activation_checkpointing: bool) -> int | None:
+        """The most sequences within the limit."""
+        if self.limit is None:
+            return None
+        return largest_batch(lambda sequences: self.memory(activation_checkpointing, sequences), self.limit)
 
     def to_json(self) -> dict[str, Any]:
-        peaks = {"all_kept": self.all_kept, "checkpointed": self.checkpointed}
-        return {**asdict(self), **{name: {**asdict(some), "peak": some.peak} for name, some in peaks.items()}}
-
-
-def memory_plan(
-    config: AlbertConfig,
-    *,
-    batch_size: int,
-    sequence_length: int,
-    device: Literal["cpu", "cuda"],
-    precision: Precision,
-    optimizer: OptimizerKind,
-    limit: int | None,
-) -> MemoryPlan:
-    """Plan a step.
-
-    Args:
-        device: where to compute; it need not be there.
-    """
-    masked = max(1, round(MASKED_SHARE * sequence_length))
-
-    def memory(sequences: int, activation_checkpointing: bool) -> TrainingMemory:
-        settings: dict[str, Any] = {"device": device, "precision": precision, "optimizer": optimizer}
-        settings |= {"activation_checkpointing": activation_checkpointing, "masked_tokens": masked}
-        return count_training_memory(config, batch_size=sequences, sequence_length=sequence_length, **settings)
-
-    def largest(activation_checkpointing: bool) -> int | None:
-        return None if limit is None else largest_batch(lambda some: memory(some, activation_checkpointing), limit)
-
-    return MemoryPlan(
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        masked_tokens=masked,
-        device=device,
-        precision=precision,
-        optimizer=optimizer,
-        flops=pretraining_flops(config, [sequence_length] * batch_size, masked * batch_size),
-        all_kept=memory(batch_size, False),
-        checkpointed=memory(batch_size, True),
-        limit=limit,
-        largest_batch=largest(False),
-        largest_batch_checkpointed=largest(True),
-    )
+        peaks = {"all_kept": self.memory(False), "checkpointed": self.memory(True)}
+        return {
+            **{name: getattr(self, name) for name in ("batch_size", "sequence_length", "masked_tokens")},
+            **{name: getattr(self, name) for name in ("device", "precision", "optimizer", "flops")},
+            **{name: {**asdict(some), "peak": some.peak} for name, some in peaks.items()},
+            "limit": self.limit,
+            "largest_batch": self.largest_batch(False),
+            "largest_batch_checkpointed": self.largest_batch(True),
+        }
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -433,6 +416,32 @@ def memory_plan(
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
 MEASURED_TOKENS = 512
 """Tokens of a batch when nobody says how many sequences: four sequences of 128."""
+Name = TypeVar("Name", bound=Hashable)
+
+
+def take_turns(
+    runs: Mapping[Name, Callable[[], object]],
+    device: torch.device,
+    seconds: float,
+    *,
+    longest: float = math.inf,
+    clock: Callable[[], float] = time.perf_counter,
+    advance: Callable[[float], None] = lambda _: None,
+) -> dict[Name, list[float]]:
+    """Seconds of each run, by turns.
+
+    Args:
+        seconds: how long to measure; `FEWEST_ROUNDS` to `MOST_ROUNDS` turns are taken.
+        longest: seconds after which no further turn is taken, however few there were.
+    """
+    times: dict[Name, list[float]] = {name: [] for name in runs}
+    rounds, spent = 0, 0.0
+    while spent <= longest and (rounds < FEWEST_ROUNDS or (spent < seconds and rounds < MOST_ROUNDS)):
+        for name, run in runs.items():
+            times[name].append(_seconds(run, device, clock))
+            advance(times[name][-1])
+        rounds, spent = rounds + 1, sum(map(sum, times.values()))
+    return times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -479,33 +488,29 @@ def measure_throughput(
 
     Args:
         batch_size: sequences; None: as many as make `MEASURED_TOKENS`, at least one.
-        seconds: how long to measure, after a turn to warm up; `FEWEST_ROUNDS` to `MOST_ROUNDS` turns are taken.
+        seconds: how long to measure, after a turn to warm up.
+
+    Raises:
+        OutOfResources: they do not fit into memory.
     """
     sequences = max(1, MEASURED_TOKENS // sequence_length) if batch_size is None else batch_size
     _refuse_too_large(architectures, sequence_length, sequences, device, precision)
+    runs: dict[tuple[str, str], Callable[[], None]] = {}
     with progress("Warming up", len(architectures), "models") as bar:
-        passes: dict[str, dict[str, Callable[[], None]]] = {}
         for name, config in architectures.items():
-            passes[name] = _passes(config, sequence_length, sequences, device, precision)
-            for run in passes[name].values():
+            for kind, run in _passes(config, sequence_length, sequences, device, precision).items():
+                runs[name, kind] = run
                 run()
             bar.advance()
-    times: dict[tuple[str, str], list[float]] = {}
-    rounds, spent = 0, 0.0
     with progress("Measuring", seconds, "seconds") as bar:
-        while rounds < FEWEST_ROUNDS or (spent < seconds and rounds < MOST_ROUNDS):
-            for name, runs in passes.items():
-                for kind, run in runs.items():
-                    times.setdefault((name, kind), []).append(_seconds(run, device))
-                    bar.advance(times[name, kind][-1])
-            rounds, spent = rounds + 1, sum(map(sum, times.values()))
+        times = take_turns(runs, device, seconds, advance=bar.advance)
     results = {
         name: Throughput(
             batch_size=sequences,
             sequence_length=sequence_length,
             inference_seconds=statistics.median(times[name, "inference"]),
             training_seconds=statistics.median(times[name, "training"]),
-            rounds=rounds,
+            rounds=len(times[name, "training"]),
         )
         for name in architectures
     }
@@ -541,36 +546,37 @@ def training_step(
     return step
 
 
+def masked_tokens_of(length: int) -> int:
+    """The usual share of a sequence, at least one."""
+    return max(1, round(MaskingRecipe().share * length))
+
+
 def random_batch(config: AlbertConfig, length: int, sequences: int) -> PretrainingBatch:
     """Random tokens without padding, of which the usual share is to be predicted."""
     draws = np.random.default_rng(0)
-    masked = max(1, round(MaskingRecipe().share * length))
     samples = []
     for _ in range(sequences):
         ids = draws.integers(0, config.vocab_size, length)
-        positions = np.sort(draws.permutation(length)[:masked])
+        positions = np.sort(draws.permutation(length)[: masked_tokens_of(length)])
         samples.append(Sample(ids, np.zeros(length, np.int64), positions, ids[positions], int(draws.integers(2))))
     return collate(samples)
 
 
-def _seconds(run: Callable[[], None], device: torch.device) -> float:
-    started = time.perf_counter()
+def _seconds(run: Callable[[], object], device: torch.device, clock: Callable[[], float]) -> float:
+    started = clock()
     run()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - started
+    return clock() - started
 
 
 def _refuse_too_large(
     architectures: Mapping[str, AlbertConfig], length: int, sequences: int, device: torch.device, precision: Precision
 ) -> None:
     free = free_memory(device)
-    needed = 0
-    for config in architectures.values():
-        kind = "cuda" if device.type == "cuda" else "cpu"
-        needed += count_training_memory(
-            config, batch_size=sequences, sequence_length=length, device=kind, precision=precision
-        ).peak
+    kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
+    batch: dict[str, Any] = {"batch_size": sequences, "sequence_length": length, "device": kind, "precision": precision}
+    needed = sum(count_training_memory(config, **batch).peak for config in architectures.values())
     if free is not None and needed > free:
         raise OutOfResources(
             " and ".join(architectures),

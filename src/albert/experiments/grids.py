@@ -102,7 +102,7 @@ class Scale:
     long_steps: Sequence[int]
     same_time: Sequence[int]
     second_release_steps: Mapping[Size, int]
-    rates: Sequence[tuple[int, float]] = ()
+    rates: Sequence[Sequence[float]] = ()
     curve_steps: int | None = None
     flagship_reads_all: bool = False
     dropout: float = 0.0

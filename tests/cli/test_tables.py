@@ -134,7 +134,8 @@ def test_a_plan_starts_nothing_and_writes_nothing(scene, sentences, tmp_path, ca
 
 
 def test_what_another_table_has_run_is_not_planned_again(finished, scene, sentences, capsys, monkeypatch):
-    pace = execution.Pace(tokens=1.0, update_seconds=1.0, flops_per_second=1e9, memory=1, measured=False)
+    """Ten models of six updates in all, an hour each; the three of Table 5 are there, of which Table 3 has one too."""
+    pace = execution.Pace(tokens=1.0, update_seconds=3600.0, flops_per_second=1e9, memory=1, measured=False)
     monkeypatch.setattr(execution, "measure_pace", lambda *_: pace)  # the test above measures
     words_of_both = words("plan", scene, sentences, finished)
     words_of_both.insert(3, "3")
@@ -142,6 +143,8 @@ def test_what_another_table_has_run_is_not_planned_again(finished, scene, senten
     shown = capsys.readouterr().out
     line = next(line for line in shown.splitlines() if line.startswith("albert-base "))
     assert line.split()[1:3] == ["1", "1"] and line.split()[-2:] == ["5,", "3"]
+    assert "42.0 hours left of 60.0 (30% done)" in shown and "hours: 5 0.00, 3 42.0" in shown
+    assert "memory: 1 B at the peak" in shown and "* not tried here" in shown
 
 
 def test_the_list_has_every_table(capsys):

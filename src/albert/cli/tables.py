@@ -1,7 +1,7 @@
 """`albert tables`: the paper's tables planned, run, shown beside the paper's, and exported."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import torch
@@ -13,7 +13,7 @@ from albert.cli.options import check_at_least
 from albert.cli.render import bold, bytes_of, open_console, say, table
 from albert.cli.training import ExportTables, ListTables, TablesArguments, default_root
 from albert.experiments import jobs, report
-from albert.experiments.execution import Execution, Plan, PlannedJob, Planner, overall_progress
+from albert.experiments.execution import Execution, PlannedJob, Planner, overall_progress
 from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
 from albert.experiments.price import price_and_energy
 from albert.experiments.results import Outcome, export_results, hours_by_arm, outcome_of
@@ -105,7 +105,7 @@ class TablesOptions(TablesArguments):
 # `albert tables` on the terminal: a plan, and a table so far.
 
 
-def show_plan(console: Console, plan: Plan, args: TablesOptions) -> None:
+def show_plan(console: Console, plan: Sequence[PlannedJob], args: TablesOptions) -> None:
     """Every distinct run with its cost, then the sum."""
     rows = [
         (
@@ -128,7 +128,7 @@ def show_plan(console: Console, plan: Plan, args: TablesOptions) -> None:
     ]
     if rows:
         print_whole(console, table("fine-tunings", ("task", "runs", "done", "hours of all"), rows))
-    if not plan.all_measured:
+    if not all(one.measured for one in plan if one.steps):
         console.print("* not tried here, for it takes too long or too much memory: from its operations")
     _sum_up(console, plan, args)
 
@@ -167,32 +167,41 @@ def show_facts(console: Console, facts: report.Facts) -> None:
     say(console, *facts.notes)
 
 
-def _sum_up(console: Console, plan: Plan, args: TablesOptions) -> None:
-    left, share = plan.seconds_left, 1 - plan.seconds_left / plan.seconds if plan.seconds else 1.0
-    lines = [f"{_hours(left)} hours left of {_hours(plan.seconds)} ({share:.0%} done), one process after the other"]
+def _sum_up(console: Console, plan: Sequence[PlannedJob], args: TablesOptions) -> None:
+    left, total = _seconds_left(plan), sum(one.seconds for one in plan)
+    share = 1 - left / total if total else 1.0
+    lines = [f"{_hours(left)} hours left of {_hours(total)} ({share:.0%} done), one process after the other"]
     free = free_memory(pick_device(args.device))
-    if plan.memory:
+    if memory := max((one.memory for one in plan if one.done < 1), default=0):
         room = "" if free is None else f" of {bytes_of(free)} that are free"
-        lines.append(f"memory: {bytes_of(plan.memory)} at the peak{room}")
-        lines.append(f"disk: {bytes_of(plan.disk_left)} more below {args.folders.root}")
+        lines.append(f"memory: {bytes_of(memory)} at the peak{room}")
+        disk = sum(one.disk for one in plan if not one.done)
+        lines.append(f"disk: {bytes_of(disk)} more below {args.folders.root}")
     spent = price_and_energy(left / 3600, args.rates)
     if args.rates.price_per_hour:
         lines.append(f"money: {spent.dollars:,.2f} dollars at {args.rates.price_per_hour:g} an hour")
     if args.rates.watts:
         lines.append(f"electricity: {spent.kilowatt_hours:,.2f} kWh, {spent.co2_kilograms:,.2f} kg of CO2")
-    if len({table for one in plan.jobs for table in one.tables}) > 1:
-        each = {table: plan.seconds_alone(table) for one in plan.jobs for table in one.tables}
-        lines.append("each table by itself, hours: " + ", ".join(f"{name} {_hours(s)}" for name, s in each.items()))
+    tables = dict.fromkeys(table for one in plan for table in one.tables)
+    if len(tables) > 1:  # what a table shares with others included
+        alone = {table: _seconds_left(one for one in plan if table in one.tables) for table in tables}
+        lines.append("each table by itself, hours: " + ", ".join(f"{name} {_hours(s)}" for name, s in alone.items()))
     say(console, *lines)
 
 
 _Job = TypeVar("_Job", jobs.Pretraining, jobs.Finetuning)
 
 
-def _alike(plan: Plan, kind: type[_Job], name: Callable[[_Job], str]) -> list[tuple[_Job, list[PlannedJob]]]:
+def _seconds_left(plan: Iterable[PlannedJob]) -> float:
+    return sum((1 - one.done) * one.seconds for one in plan)
+
+
+def _alike(
+    plan: Sequence[PlannedJob], kind: type[_Job], name: Callable[[_Job], str]
+) -> list[tuple[_Job, list[PlannedJob]]]:
     """The first of the jobs of one kind and name, and all of them."""
     found: dict[str, tuple[_Job, list[PlannedJob]]] = {}
-    for one in plan.jobs:
+    for one in plan:
         if isinstance(one.job, kind):
             found.setdefault(name(one.job), (one.job, []))[1].append(one)
     return list(found.values())
@@ -246,9 +255,9 @@ def run(options: TablesArguments) -> int:
     show_plan(console, planned, args)
     jobs.keep_study(args.folders.root, study)
     execution = Execution(
-        folders=args.folders, jobs=[one.job for one in planned.jobs], corpora=args.data, data=data, device=args.device
+        folders=args.folders, jobs=[one.job for one in planned], corpora=args.data, data=data, device=args.device
     )
-    if planned.seconds_left:
+    if _seconds_left(planned):
         with overall_progress(planned, args.folders, "Tables"):
             execution.complete()
     _show(console, args, study)
@@ -269,7 +278,7 @@ def export(args: ExportTables) -> int:
     return 0
 
 
-def _planned(args: TablesOptions, study: jobs.Study) -> Plan:
+def _planned(args: TablesOptions, study: jobs.Study) -> list[PlannedJob]:
     """The plan, measured; what is not learnt is told."""
     grids = args.grids()
     data, lacking = args.task_data(grids)

@@ -144,54 +144,14 @@ class PlannedJob:
     """
 
     job: Job
-    tables: tuple[str, ...]
-    done: float
+    tables: Sequence[str]
+    done: float = 0.0
     steps: int = 0
     tokens: int = 0
     seconds: float
     memory: int = 0
     disk: int = 0
     measured: bool = False
-
-    @property
-    def seconds_left(self) -> float:
-        return (1 - self.done) * self.seconds
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All jobs of some tables in the order in which they are done."""
-
-    jobs: tuple[PlannedJob, ...]
-
-    @property
-    def seconds(self) -> float:
-        """Of all jobs from the beginning, one after the other."""
-        return sum(one.seconds for one in self.jobs)
-
-    @property
-    def seconds_left(self) -> float:
-        """Of what is not done."""
-        return sum(one.seconds_left for one in self.jobs)
-
-    @property
-    def disk_left(self) -> int:
-        """Bytes that what is not begun will keep."""
-        return sum(one.disk for one in self.jobs if not one.done)
-
-    @property
-    def memory(self) -> int:
-        """Bytes of the largest job that is not done; 0: all are."""
-        return max((one.memory for one in self.jobs if one.done < 1), default=0)
-
-    @property
-    def all_measured(self) -> bool:
-        """Whether every figure comes from updates that were tried."""
-        return all(one.measured for one in self.jobs if one.steps)
-
-    def seconds_alone(self, table: str) -> float:
-        """What a table has left when it is run alone: what it shares with others included."""
-        return sum(one.seconds_left for one in self.jobs if table in one.tables)
 
 
 class Planner:
@@ -214,8 +174,8 @@ class Planner:
         self._samples: dict[int, PretrainingSamples] = {}
         self._tasks: dict[str, tuple[int, float, float]] = {}
 
-    def plan(self, grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], folders: Folders) -> Plan:
-        """All jobs of tables with their costs.
+    def plan(self, grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], folders: Folders) -> list[PlannedJob]:
+        """All jobs of tables with their costs, in the order in which they are done.
 
         Args:
             corpora: fingerprints of the prepared corpora.
@@ -230,12 +190,12 @@ class Planner:
                 self._paces[shape] = measure_pace(shape, self._batch(shape), self._device)
                 bar.advance()
         done = done_jobs(jobs, folders)
-        planned = (self._planned(job, tuple(tables[job.name])) for job in jobs)
-        return Plan(tuple(replace(one, done=share_done(one, folders, done)) for one in planned))
+        planned = (self._planned(job, tables[job.name]) for job in jobs)
+        return [replace(one, done=share_done(one, folders, done)) for one in planned]
 
-    def _planned(self, job: Job, tables: tuple[str, ...]) -> PlannedJob:
+    def _planned(self, job: Job, tables: Sequence[str]) -> PlannedJob:
         if isinstance(job, Speed):
-            return PlannedJob(job=job, tables=tables, done=0.0, seconds=SPEED_SECONDS)
+            return PlannedJob(job=job, tables=tables, seconds=SPEED_SECONDS)
         shape = self._shape(job.arm.recipe)
         pace, length = self._paces[shape], shape.sequences.max_length
         weights = WEIGHT_BYTES * count_parameters(shape.model).pretraining
@@ -258,7 +218,6 @@ class Planner:
         return PlannedJob(
             job=job,
             tables=tables,
-            done=0.0,
             steps=steps,
             tokens=round(tokens),
             seconds=seconds,
@@ -464,12 +423,12 @@ LOOK_SECONDS = 5.0
 
 
 @contextmanager
-def overall_progress(plan: Plan, folders: Folders, description: str) -> Iterator[None]:
+def overall_progress(plan: Sequence[PlannedJob], folders: Folders, description: str) -> Iterator[None]:
     """Show how much of a plan is done, counted in minutes of this machine, while the block works on it."""
 
     def minutes_done() -> float:
-        done = done_jobs([one.job for one in plan.jobs], folders)
-        return sum(share_done(one, folders, done) * one.seconds for one in plan.jobs) / 60
+        done = done_jobs([one.job for one in plan], folders)
+        return sum(share_done(one, folders, done) * one.seconds for one in plan) / 60
 
     def follow(seen: float) -> None:
         over = False
@@ -480,7 +439,8 @@ def overall_progress(plan: Plan, folders: Folders, description: str) -> Iterator
                 seen = now
 
     begun, ended = minutes_done(), threading.Event()
-    with progress(description, plan.seconds / 60, "minutes of work", done=begun) as bar:
+    total = sum(one.seconds for one in plan) / 60
+    with progress(description, total, "minutes of work", done=begun) as bar:
         watcher = threading.Thread(target=follow, args=(begun,), daemon=True)
         watcher.start()
         try:

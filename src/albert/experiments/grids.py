@@ -205,12 +205,14 @@ class Claim:
 
 _DECLARED = tomllib.loads((files("albert.experiments") / "paper.toml").read_text(encoding="utf-8"))
 GRIDS: dict[str, dict[str, Any]] = {table["name"]: table for table in _DECLARED["table"]}
-"""Name -> the declared experiment. Tables 1 and 14 and the table of costs need no run: `FACTS` of the report."""
+"""Name -> the declared experiment."""
 GROUPS: dict[str, tuple[str, ...]] = {name: tuple(columns) for name, columns in _DECLARED["groups"].items()}
 TABLE_14: dict[str, dict[str, float]] = _DECLARED["finetuning"]
 """Table 14 by the name that a task has here, in the paper's order."""
 COSTS: list[dict[str, Any]] = _DECLARED["cost"]
-"""What pre-training cost others, for the table of costs."""
+"""What pre-training cost others."""
+FACTS: dict[str, dict[str, Any]] = _DECLARED["facts"]
+"""Title, head and notes of the tables that need no run."""
 DOWNSTREAM, INTRINSIC = GROUPS["downstream"], GROUPS["intrinsic"]
 """The columns of the paper's ablations, and what is asked of a model before any fine-tuning."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -40,15 +41,7 @@ from albert.text.tokenizer_loading import load_tokenizer
 # One split serves both. The chapters that give the development passages are held out of pre-training too, so that a
 # score says something about text that no part of the training has seen. Sources and licence: sample/SOURCE.md.
 
-AUTHORS = (
-    "Arthur Conan Doyle",
-    "Charles Darwin",
-    "Charles Dickens",
-    "Herman Melville",
-    "Jane Austen",
-    "Mark Twain",
-)
-
+AUTHORS = ("Arthur Conan Doyle", "Charles Darwin", "Charles Dickens", "Herman Melville", "Jane Austen", "Mark Twain")
 HELD_OUT_SHARE = 1 / 6  # of each author's characters, at least
 PASSAGE_WORDS = range(60, 101)
 TRAIN_PASSAGES_PER_AUTHOR = 500
@@ -84,14 +77,10 @@ class Passage:
 
 @dataclass(frozen=True)
 class LabelledPassages:
-    """The authorship task: as many passages of each author; ``train`` and ``dev`` share no chapter.
-
-    ``left_over`` counts the passages that were cut and not taken, to keep the classes equal.
-    """
+    """The authorship task: as many passages of each author; ``train`` and ``dev`` share no chapter."""
 
     train: tuple[Passage, ...]
     dev: tuple[Passage, ...]
-    left_over: int
 
 
 @cache
@@ -123,9 +112,9 @@ def split_chapters() -> ChapterSplit:
 def labelled_passages() -> LabelledPassages:
     """The authorship task, 3,000 passages to train on and 600 to score on, authors taking turns."""
     split = split_chapters()
-    train, unused_train = _balanced(split.train, TRAIN_PASSAGES_PER_AUTHOR)
-    dev, unused_dev = _balanced(split.held_out, DEV_PASSAGES_PER_AUTHOR)
-    return LabelledPassages(train=train, dev=dev, left_over=unused_train + unused_dev)
+    return LabelledPassages(
+        train=_balanced(split.train, TRAIN_PASSAGES_PER_AUTHOR), dev=_balanced(split.held_out, DEV_PASSAGES_PER_AUTHOR)
+    )
 
 
 def cut_passages(chapter: Chapter) -> list[Passage]:
@@ -134,8 +123,7 @@ def cut_passages(chapter: Chapter) -> list[Passage]:
     A sentence that would make a passage too long begins the next one; what was gathered before is left out.
     """
     passages: list[Passage] = []
-    gathered: list[str] = []
-    words = 0
+    gathered, words = list[str](), 0
     for sentence in split_sentences(chapter.text):
         length = len(sentence.split())
         if words + length >= PASSAGE_WORDS.stop:
@@ -159,15 +147,13 @@ def write_passages(path: Path, passages: Sequence[Passage]) -> None:
     write_text(path, _json_lines({"text": passage.text, "label": passage.author} for passage in passages))
 
 
-def _balanced(chapters: Sequence[Chapter], per_author: int) -> tuple[tuple[Passage, ...], int]:
-    """``per_author`` passages of each author, spread evenly over the chapters; and how many were left."""
+def _balanced(chapters: Sequence[Chapter], per_author: int) -> tuple[Passage, ...]:
+    """``per_author`` passages of each author, spread evenly over the chapters."""
     columns: list[list[Passage]] = []
-    unused = 0
     for author in AUTHORS:
         cut = [passage for chapter in chapters if chapter.author == author for passage in cut_passages(chapter)]
         columns.append([cut[place * len(cut) // per_author] for place in range(per_author)])
-        unused += len(cut) - per_author
-    return tuple(passage for turn in zip(*columns, strict=True) for passage in turn), unused
+    return tuple(passage for turn in zip(*columns, strict=True) for passage in turn)
 
 
 def _json_lines(records: Iterable[Mapping[str, str]]) -> str:
@@ -233,11 +219,9 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
     shipped = finetuned(SHIPPED, f"authorship-{SHIPPED}")
 
     _heading(console, 6, "Answers", f"three inputs, to the model just trained and to {SHIPPED}")
-    questions: tuple[str, ...] = (*FILL_MASKS, f"Who wrote:  {PASSAGE}")
-    pairs = zip(
-        _answers(str(pretrained.model), tuned.model_directory), _answers(SHIPPED, shipped.model_directory), strict=True
-    )
-    answers: dict[str, tuple[str, str]] = dict(zip(questions, pairs, strict=True))
+    trained = _answers(str(pretrained.model), tuned.model_directory)
+    pairs = zip(trained, _answers(SHIPPED, shipped.model_directory), strict=True)
+    answers: dict[str, tuple[str, str]] = dict(zip((*FILL_MASKS, f"Who wrote:  {PASSAGE}"), pairs, strict=True))
     report = QuickstartReport(directory, pretrained, tuned, shipped, answers, time.monotonic() - began)
     draw_runs(read_runs([directory / "pretraining"]), directory / "curves.png", "tokens")
     save_json(directory / "report.json", _plain(report))
@@ -264,7 +248,7 @@ def _answers(pretrained: str, authorship: Path) -> tuple[str, ...]:
         guesses = [guess for guess in encoder.fill_mask(text, top_k=3) if isinstance(guess, dict)]
         filled.append(", ".join(f"{guess['token_str']} {guess['score']:.0%}" for guess in guesses))
     author = classifier.classify(PASSAGE)[0]
-    return *filled, f"{author['label']}, {author['score']:.0%}"
+    return (*filled, f"{author['label']}, {author['score']:.0%}")
 
 
 def accuracies(tuned: FinetuningResult) -> tuple[float, float]:
@@ -274,14 +258,15 @@ def accuracies(tuned: FinetuningResult) -> tuple[float, float]:
     return score / 100, tuned.report["baseline"]["accuracy"] / 100
 
 
-def _plain(report: QuickstartReport) -> dict:
+def _plain(report: QuickstartReport) -> dict[str, Any]:
+    training = report.pretraining.training
     return {
         "machine": describe_machine(),
         "seconds": round(report.seconds, 1),
-        "pretraining": dict(report.pretraining.evaluation)
-        | {
-            "tokens": report.pretraining.training.tokens,
-            "tokens_per_second": report.pretraining.training.tokens_per_second,
+        "pretraining": {
+            **report.pretraining.evaluation,
+            "tokens": training.tokens,
+            "tokens_per_second": training.tokens_per_second,
         },
         "authorship": dict(zip(("accuracy", "baseline"), accuracies(report.authorship), strict=True))
         | {SHIPPED: accuracies(report.shipped_authorship)[0]},

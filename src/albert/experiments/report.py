@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from albert.experiments.curves import BLUE, COLORS, GREY, ORANGE, bare, read_runs, save_figure
-from albert.experiments.grids import COSTS, SCALES, TABLE_14, Column, FigureKind, Grid, Row, Scale, Size
+from albert.experiments.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, Column, FigureKind, Grid, Row, Scale
+from albert.experiments.grids import FACTS as DECLARED_FACTS
 from albert.experiments.jobs import Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
 from albert.experiments.price import Rates, implied_watts, price_and_energy
@@ -29,16 +30,6 @@ from albert.tasks.task import TaskRecipe
 # --------------------------------------------------------------------------------------------------------------------
 # Tables that need no run, as text: sizes (Table 1), fine-tuning (Table 14), what pre-training costs.
 
-SIZES: dict[str, tuple[Size, bool]] = {
-    "bert-base": ("base", True),
-    "bert-large": ("large", True),
-    "albert-base": ("base", False),
-    "albert-large": ("large", False),
-    "albert-xlarge": ("xlarge", False),
-    "albert-xxlarge": ("xxlarge", False),
-}
-"""The rows of Table 1: the size of a scale, and whether it is BERT's."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
@@ -48,7 +39,16 @@ class Facts:
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+
+
+def _facts(
+    table: str, scale: Scale, rows: Iterable[tuple[str, ...]], notes: Sequence[str] = (), **values: Any
+) -> Facts:
+    """A table as `paper.toml` declares it, with its rows and further notes."""
+    declared = DECLARED_FACTS[table]
+    head, said = (tuple(text.format(scale=scale.name, **values) for text in declared[key]) for key in ("head", "notes"))
+    return Facts(table=table, title=declared["title"], head=head, rows=tuple(rows), notes=(*said, *notes))
 
 
 def sizes(scale: Scale) -> Facts:
@@ -58,24 +58,14 @@ def sizes(scale: Scale) -> Facts:
         return f"{config.num_hidden_layers}, {config.hidden_size}, {config.embedding_size}"
 
     rows, notes = [], []
-    for preset, (size, is_bert) in SIZES.items():
-        here = bert_control(scale.sizes[size]) if is_bert else scale.sizes[size]
+    berts = {f"bert-{size}": bert_control(scale.sizes[size]) for size in SIZE_NAMES[:2]}
+    for preset, here in (berts | {f"albert-{size}": scale.sizes[size] for size in SIZE_NAMES}).items():
         paper, stated = PRESETS[preset], PUBLISHED_SIZES[preset][0]
         counts = f"{papers_count(paper):,}", f"{papers_count(here):,}"
         rows.append((preset, dials(paper), stated.stated, counts[0], dials(here), counts[1]))
         if stated.counted is None:
             notes.append(f"{preset}, {stated.stated}: {stated.reason}.")
-    return Facts(
-        table="1",
-        title="The models: layers L, width H, embeddings E, and their parameters",
-        head=("model", "L, H, E", "paper", "exact", f"L, H, E: {scale.name}", f"exact: {scale.name}"),
-        rows=tuple(rows),
-        notes=(
-            "BERT shares nothing and is counted without its pooler, ALBERT shares all and is counted with it.",
-            *notes,
-            f"The scale {scale.name} has {scale.recipe.model.vocab_size:,} pieces.",
-        ),
-    )
+    return _facts("1", scale, rows, [*notes, f"The scale {scale.name} has {scale.recipe.model.vocab_size:,} pieces."])
 
 
 def _in_words(recipe: TaskRecipe, examples: int | None) -> str:
@@ -92,16 +82,7 @@ def finetuning(scale: Scale) -> Facts:
     for task, paper in TABLE_14.items():
         rate, *others = paper.values()
         rows.append((task, f"{rate:.0e}", *(f"{value:g}" for value in others), learnt.get(task, "not learnt")))
-    return Facts(
-        table="14",
-        title="How each task is fine-tuned",
-        head=("task", "rate", "batch", "dropout", "of the head", "updates", "warm-up", "tokens", f"scale {scale.name}"),
-        rows=tuple(rows),
-        notes=(
-            "`albert finetune` takes these; with another number of examples it keeps the epochs, not the updates.",
-            "The second release learns RACE at 1e-05 and without dropout: `albert finetune race --v2-recipe`.",
-        ),
-    )
+    return _facts("14", scale, rows)
 
 
 NO_RATES = Rates()
@@ -125,17 +106,7 @@ def costs(scale: Scale, hours: Mapping[str, float] | None = None, rates: Rates =
         dollars = f"{ours.dollars:,.2f}" if rates.price_per_hour else ""
         co2, watts = (f"{ours.co2_pounds:,.2f}", f"{rates.watts:g} W") if rates.watts else ("", "")
         rows.append((f"{name}, scale {scale.name}", "1 x this machine", f"{spent:.3g}", dollars, co2, watts))
-    return Facts(
-        table="cost",
-        title="What pre-training costs (the first rows: a talk about the paper)",
-        head=("model", "on", "hours", "dollars", "CO2, pounds", "draw of a device"),
-        rows=tuple(rows),
-        notes=(
-            f"Ours: hours x price; hours x draw x {rates.overhead:g} x {rates.co2_pounds_per_kwh:g} pounds a "
-            "kilowatt-hour (Strubell et al. 2019). Without a price and a draw those cells are empty.",
-            "The draws of the published rows are what their CO2 comes to by the same formula.",
-        ),
-    )
+    return _facts("cost", scale, rows, **vars(rates))
 
 
 FACTS: dict[str, Callable[..., Facts]] = {"1": sizes, "14": finetuning, "cost": costs}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from albert.experiments.execution import Plan, PlannedJob, share_done
+from albert.experiments.execution import PlannedJob, share_done
 from albert.experiments.grids import GRIDS, PAPER, SCALES, TINY, grid_of
 from albert.experiments.jobs import Finetuning, Folders, Pretraining, has_text, jobs_of, keep_study, own_files, study_of
 from albert.experiments.report import as_csv, markdown, progress_of, side_by_side
@@ -110,22 +110,10 @@ def test_what_was_given_up_is_told_and_not_waited_for(tmp_path):
     path = folders.failure(job.name)
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"job": job.title, "why": "the loss is nan"}))
-    planned = PlannedJob(job=job, tables=("5",), done=0.0, steps=10, seconds=60.0)
+    planned = PlannedJob(job=job, tables=("5",), steps=10, seconds=60.0)
     assert share_done(planned, folders, set()) == 1.0
     outcome = outcome_of(grid_of("5", TINY), TINY, CORPORA, folders)
     assert f"Given up: {job.title}: the loss is nan." in markdown(outcome)
-
-
-def test_a_plan_takes_off_what_is_done_and_counts_for_each_table():
-    job = pretrainings("5")[0]
-    parts = [
-        PlannedJob(job=job, done=done, tables=tables, steps=10, seconds=60.0, memory=7, disk=5, measured=True)
-        for done, tables in ((1.0, ("5",)), (0.5, ("3", "5")), (0.0, ("3",)))
-    ]
-    plan = Plan(tuple(parts))
-    assert (plan.seconds, plan.seconds_left, plan.disk_left, plan.memory) == (180.0, 90.0, 5, 7)
-    assert (plan.seconds_alone("3"), plan.seconds_alone("5")) == (90.0, 30.0)
-    assert not Plan((replace(parts[0], measured=False),)).all_measured
 
 
 def test_own_files_are_told_by_task_and_split():

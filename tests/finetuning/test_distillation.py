@@ -90,8 +90,8 @@ def test_the_loss_is_that_of_labels_and_teacher_by_weight(short, data, teacher, 
 
     def keep(self, output, batch):
         sums = one_exit(self, output, batch)
-        hard = functional.cross_entropy(output, batch.batch.targets, reduction="sum")
-        soft = soft_loss(output, batch.teacher, batch.batch.targets, 4.0)
+        hard = functional.cross_entropy(output, batch.targets, reduction="sum")
+        soft = soft_loss(output, batch.teacher, batch.targets, 4.0)
         seen.append((sums.losses["choice"].item(), (0.25 * hard + 0.75 * soft).item()))
         return sums
 

@@ -55,7 +55,7 @@ def test_the_loss_is_the_mean_over_depths_weighted_by_depth(deep):
     each = []
     for depth in (1, 2, 4):
         run_to_depth(model, depth)
-        each.append(task_loss(model, taught.batch))
+        each.append(task_loss(model, taught))
     expected = sum(depth / 7 * sums.losses["choice"] for depth, sums in zip((1, 2, 4), each, strict=True))
     torch.testing.assert_close(found.losses["choice"], expected)
     assert found.correct["choice"] == each[-1].correct["choice"]

@@ -44,11 +44,17 @@ class TaskBatch:
 
     Spans are first and last token of the answer, counted from the beginning of their sequence. An example is one
     sequence, or as many as it has options. Tokens that are not judged have `NOT_JUDGED` for a target.
+
+    Attributes:
+        states: what a frozen encoder gives for these tokens at each depth, where that is known.
+        teacher: a teacher's logits or numbers, where there is one.
     """
 
     packed: PackedSequences
     targets: Int[Tensor, "targets ..."] | Float[Tensor, "examples ..."]
     term: str
+    states: Float[Tensor, "depths tokens H"] | None = None
+    teacher: Float[Tensor, "examples outputs"] | None = None
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -59,24 +65,24 @@ class TaskBatch:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens that pass through the model."""
         return self.packed.n_tokens
 
     def to(self, device: torch.device) -> "TaskBatch":
-        """The same batch on a device."""
-        return TaskBatch(self.packed.to(device), self.targets.to(device), self.term)
+        known = (None if each is None else each.to(device) for each in (self.states, self.teacher))
+        return TaskBatch(self.packed.to(device), self.targets.to(device), self.term, *known)
 
 
 @dataclass(frozen=True)
 class TaskBatches:
     """The batches of a fine-tuning run.
 
-    Args:
+    Attributes:
         batch_size: examples per step over all ranks.
         micro_batch_tokens: tokens that go through the model at once; a longer single example goes alone.
         n_options: sequences of one example, which follow each other and stay together.
         per_token: whether `targets` are those of tokens; then an example is a sequence.
         workers: that compute at the same time; each gets a part of every micro-batch, with about as many tokens.
+        states: of all tokens of `sequences`, float32 on the CPU; see `TaskBatch`.
     """
 
     sequences: Sequences
@@ -88,6 +94,8 @@ class TaskBatches:
     n_options: int = 1
     per_token: bool = False
     workers: int = 1
+    states: Float[Tensor, "depths tokens H"] | None = None
+    teacher: Float[np.ndarray, "examples outputs"] | None = None
 
     @property
     def n_examples(self) -> int:
@@ -96,24 +104,22 @@ class TaskBatches:
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaskBatch]:
         """One process's share of the batch of update number `step`."""
-        return [self.of(members) for members in self.pieces(step, rank, world_size)]
-
-    def pieces(self, step: int, rank: int, world_size: int) -> list[np.ndarray]:
-        """Indices of the examples in each of these micro-batches."""
         members = batch_members(self.n_examples, self.batch_size, self.seed, step)[rank::world_size]
         lengths = self.sequences.lengths.reshape(-1, self.n_options).sum(axis=1)
         pieces = split_by_tokens(members, lengths, self.micro_batch_tokens)
-        return [piece[part] for piece in pieces for part in equal_parts(lengths[piece], self.workers)]
-
-    def sequences_of(self, members: np.ndarray) -> np.ndarray:
-        """Indices of the sequences of some examples, in their order."""
-        return (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
+        return [self.of(piece[part]) for piece in pieces for part in equal_parts(lengths[piece], self.workers)]
 
     def of(self, members: np.ndarray) -> TaskBatch:
         """Some examples as one batch."""
-        packed = pack_members(self.sequences, self.sequences_of(members))
-        targets = self.targets[self.sequences.places(members) if self.per_token else members]
-        return TaskBatch(packed, torch.from_numpy(targets), self.term)
+        sequences = (members[:, None] * self.n_options + np.arange(self.n_options)).ravel()
+        places = self.sequences.places(sequences) if self.per_token or self.states is not None else members
+        return TaskBatch(
+            pack_members(self.sequences, sequences),
+            torch.from_numpy(self.targets[places if self.per_token else members]),
+            self.term,
+            None if self.states is None else self.states[:, torch.from_numpy(places)],
+            None if self.teacher is None else torch.from_numpy(self.teacher[members]),
+        )
 
 
 def arrays_fingerprint(*arrays: np.ndarray, about: str = "") -> str:

@@ -1,6 +1,5 @@
 """What a fine-tuned model learns from: the loss of each kind of task, a teacher (distillation), a frozen encoder."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -77,7 +76,7 @@ TeacherLogits = dict[str, Float[np.ndarray, "examples outputs"]]
 class Teacher:
     """A teacher and the training set as it reads it; new logits are added to `known_logits`.
 
-    Its numbers are told as standard scores of `scale` where the student learns those.
+    Numbers are given as standard scores of `scale` where the student learns those.
     """
 
     opened: OpenedForTask
@@ -87,31 +86,24 @@ class Teacher:
 
     @property
     def fingerprint(self) -> str:
-        """Of its weights."""
         return weights_fingerprint(self.opened.model.state_dict())
 
     def logits(self, computing: Computing) -> Float[np.ndarray, "examples outputs"]:
-        """What it says to every training example: a logit for each of the task's labels or options, or a number."""
-        question = self._question(computing)
+        """For every training example a logit for each of the task's labels or options, or a number."""
+        features, columns = self.split.features, self.opened.label_columns
+        read = features.sequences
+        about = f"{self.fingerprint} {computing.precision} {columns}"
+        question = arrays_fingerprint(read.tokens, read.starts, read.first_lengths, about=about)
         if question not in self.known_logits:
-            self.known_logits[question] = self._asked(computing)
+            model = self.opened.model.to(computing.device)
+            rows = model_outputs(model, read, computing, "Asking the teacher")
+            model.cpu()
+            found = np.stack([np.asarray(row, np.float32) for row in rows])
+            if isinstance(features, OptionFeatures):
+                found = found.reshape(-1, features.n_options)
+            self.known_logits[question] = found if columns is None else found[:, columns]
         found = self.known_logits[question]
         return found if self.scale is None else self.scale.standardised(found)
-
-    def _question(self, computing: Computing) -> str:
-        sequences = self.split.features.sequences
-        about = f"{self.fingerprint} {computing.precision} {self.opened.label_columns}"
-        return arrays_fingerprint(sequences.tokens, sequences.starts, sequences.first_lengths, about=about)
-
-    def _asked(self, computing: Computing) -> Float[np.ndarray, "examples outputs"]:
-        features, columns = self.split.features, self.opened.label_columns
-        model = self.opened.model.to(computing.device)
-        rows = model_outputs(model, features.sequences, computing, "Asking the teacher")
-        model.cpu()
-        found = np.stack([np.asarray(row, np.float32) for row in rows])
-        if isinstance(features, OptionFeatures):
-            return found.reshape(-1, features.n_options)
-        return found if columns is None else found[:, columns]
 
 
 def open_teacher(
@@ -175,36 +167,25 @@ class FrozenEncoder(MultiExitModel):
             part.requires_grad_(False)
 
     def states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
-        """What the head reads at each depth: no dropout, no gradients."""
         for part in self._fixed:
             part.eval()
         with torch.no_grad():
             return super().states(packed)
 
 
-@dataclass(frozen=True)
-class KnownStates:
-    """What a frozen encoder gives for all sequences.
+def with_known_states(frozen: FrozenEncoder, batches: TaskBatches, computing: Computing) -> TaskBatches | None:
+    """The batches with what the encoder gives for all sequences, computed once; None where that is too much to keep.
 
-    Attributes:
-        sequences: of the tokens whose states are kept: all of them, or [CLS] alone.
-        states: one row for each of these tokens, at each depth; float32, on the CPU.
+    Their sequences are those tokens whose states are kept: all of them, or [CLS] alone.
     """
-
-    sequences: Sequences
-    states: Float[Tensor, "depths tokens H"]
-
-    def of(self, members: np.ndarray) -> Float[Tensor, "depths tokens H"]:
-        """The states of some sequences' tokens, one sequence after the other."""
-        return self.states[:, torch.from_numpy(self.sequences.places(members))]
-
-
-def known_states(frozen: FrozenEncoder, sequences: Sequences, computing: Computing) -> KnownStates | None:
-    """What the encoder gives for all sequences, computed once; None where that is too much to keep."""
     if isinstance(frozen.model, AlbertForPairClassification):
         return None  # its states are those of other sequences: each text by itself
-    first_alone = isinstance(frozen.model, AlbertForSequenceClassification | AlbertForMultipleChoice)
-    kept = _first_tokens(sequences) if first_alone else sequences
+    sequences, first_alone = batches.sequences, False
+    if isinstance(frozen.model, AlbertForSequenceClassification | AlbertForMultipleChoice):
+        n, first_alone = len(sequences), True
+        kept = Sequences(sequences.tokens[sequences.starts[:-1]], np.arange(n + 1), np.ones(n, np.int32))
+    else:
+        kept = sequences
     shape = (len(frozen.depths), len(kept.tokens), frozen.model.config.hidden_size)
     if 4 * np.prod(shape, dtype=np.int64) > MOST_BYTES:
         return None
@@ -218,63 +199,7 @@ def known_states(frozen: FrozenEncoder, sequences: Sequences, computing: Computi
             rows = found[:, packed.first_positions] if first_alone else found
             states[:, torch.from_numpy(kept.places(piece))] = rows.cpu()
             bar.advance(len(piece))
-    return KnownStates(kept, states)
-
-
-def _first_tokens(sequences: Sequences) -> Sequences:
-    """Each sequence's [CLS], as a sequence of its own."""
-    n = len(sequences)
-    return Sequences(sequences.tokens[sequences.starts[:-1]], np.arange(n + 1), np.ones(n, np.int32))
-
-
-@dataclass(frozen=True)
-class DistillationBatch:
-    """A batch, and what is known of it.
-
-    Attributes:
-        batch: sequences and what is to be learnt; where states are known, only the tokens that the head reads.
-        states: what the encoder gives for these tokens at each depth.
-    """
-
-    batch: TaskBatch
-    states: Float[Tensor, "depths tokens H"] | None = None
-    teacher: Float[Tensor, "examples outputs"] | None = None
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The denominator of the loss term."""
-        return self.batch.counts
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens that pass through the model, or its head."""
-        return self.batch.n_tokens
-
-    def to(self, device: torch.device) -> "DistillationBatch":
-        """The same batch on a device."""
-        moved = (None if each is None else each.to(device) for each in (self.states, self.teacher))
-        return DistillationBatch(self.batch.to(device), *moved)
-
-
-@dataclass(frozen=True)
-class DistillationBatches:
-    """The batches of a run with what is known of all its examples; the same examples in the same order."""
-
-    batches: TaskBatches
-    known: KnownStates | None = None
-    teacher: Float[np.ndarray, "examples outputs"] | None = None
-
-    def micro_batches(self, step: int, rank: int, world_size: int) -> list[DistillationBatch]:
-        """One process's share of the batch of update number `step`."""
-        read = self.batches if self.known is None else replace(self.batches, sequences=self.known.sequences)
-        return [
-            DistillationBatch(
-                read.of(members),
-                None if self.known is None else self.known.of(read.sequences_of(members)),
-                None if self.teacher is None else torch.from_numpy(self.teacher[members]),
-            )
-            for members in read.pieces(step, rank, world_size)
-        ]
+    return replace(batches, sequences=kept, states=states)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -389,28 +314,28 @@ class TrainingSetup:
 
 @dataclass(frozen=True)
 class DistillationLoss:
-    """The loss of a micro-batch: the exits' losses weighted, each of the data and, where there is one, of a teacher."""
+    """The loss of a micro-batch summed over examples: the exits' losses weighted, each of the data and of a teacher.
+
+    Examples count as right that the deepest exit gets right.
+    """
 
     weights: tuple[float, ...]
     distillation: Distillation | None = None
 
     def __call__(self, model: nn.Module, batch: Batch) -> Sums:
-        """Summed over examples; right are those that the deepest exit gets right."""
-        assert isinstance(batch, DistillationBatch)
-        outputs = model(batch.batch.packed, head_inputs(batch.batch), batch.states)
+        assert isinstance(batch, TaskBatch)
+        outputs = model(batch.packed, head_inputs(batch), batch.states)
         each = [self._of_one_exit(output, batch) for output in outputs]
-        term = batch.batch.term
-        losses = [weight * sums.losses[term] for weight, sums in zip(self.weights, each, strict=True)]
-        return Sums({term: sum(losses[1:], losses[0])}, each[-1].correct)
+        losses = [weight * sums.losses[batch.term] for weight, sums in zip(self.weights, each, strict=True)]
+        return Sums({batch.term: sum(losses[1:], losses[0])}, each[-1].correct)
 
-    def _of_one_exit(self, output: Tensor | tuple, batch: DistillationBatch) -> Sums:
-        sums = output_loss(output, batch.batch)
+    def _of_one_exit(self, output: Tensor | tuple, batch: TaskBatch) -> Sums:
+        sums = output_loss(output, batch)
         if self.distillation is None or batch.teacher is None or isinstance(output, tuple):
             return sums
-        weight, term = self.distillation.weight, batch.batch.term
-        logits = output.reshape(batch.teacher.shape)
-        soft = soft_loss(logits, batch.teacher, batch.batch.targets, self.distillation.temperature)
-        return Sums({term: (1 - weight) * sums.losses[term] + weight * soft}, sums.correct)
+        weight, logits = self.distillation.weight, output.reshape(batch.teacher.shape)
+        soft = soft_loss(logits, batch.teacher, batch.targets, self.distillation.temperature)
+        return Sums({batch.term: (1 - weight) * sums.losses[batch.term] + weight * soft}, sums.correct)
 
 
 def training_setup(
@@ -431,16 +356,14 @@ def training_setup(
     if len(depths) == 1 and not freeze_encoder and teacher is None:
         return TrainingSetup(model, batches, task_loss)
     module = (FrozenEncoder if freeze_encoder else MultiExitModel)(model, depths)
-    known, notes = None, ()
+    source, notes = batches, ()
     if isinstance(module, FrozenEncoder):
-        known = known_states(module, batches.sequences, computing)
+        known = with_known_states(module, batches, computing)
         how = "computed anew for each update" if known is None else "computed once"
-        notes = (f"the encoder is frozen, its states are {how}",)
-    logits = None
+        source, notes = known or batches, (f"the encoder is frozen, its states are {how}",)
     if teacher is not None and distillation is not None:
-        logits = teacher.logits(computing)
+        source = replace(source, teacher=teacher.logits(computing))
         cut = teacher.split.counts.get("truncated", 0)
         shortened = f", which reads {cut:,} of them cut" if cut else ""
         notes += (f"learns from {distillation.source}{shortened}, asked once an example",)
-    source = DistillationBatches(batches, known, logits)
     return TrainingSetup(module, source, DistillationLoss(exit_weights(depths), distillation), notes)

@@ -65,7 +65,9 @@ def windows_over(n_tokens, room, stride):
     best = best_windows(pieces, n_tokens)
     windows = [Window(0, OFFSET, a, b - a, mask) for (a, b), mask in zip(pieces, best, strict=True)]
     places = np.stack([np.arange(n_tokens), np.arange(n_tokens) + 1], axis=1)
-    features = SpanFeatures(join_sequences([]), windows, [places], np.zeros((0, 2), np.int64), {})
+    features = SpanFeatures(
+        join_sequences([]), np.zeros((0, 2), np.int64), {}, windows=windows, character_spans=[places]
+    )
     return [Example("q", "here", ("who", "abcdefghijklmnop"[:n_tokens]))], features
 
 
@@ -131,7 +133,9 @@ def test_a_beam_gives_the_spans_of_its_starts_and_a_decision(n_tokens, room, str
 @pytest.mark.parametrize("joint", [False, True])
 def test_a_context_without_tokens_has_no_answer(joint):
     window = Window(0, OFFSET, 0, 0, np.zeros(0, bool))
-    features = SpanFeatures(join_sequences([]), [window], [np.zeros((0, 2), int)], np.zeros((0, 2), np.int64), {})
+    features = SpanFeatures(
+        join_sequences([]), np.zeros((0, 2), np.int64), {}, windows=[window], character_spans=[np.zeros((0, 2), int)]
+    )
     row = Row(np.zeros(4), np.zeros(5, int), np.zeros((4, 5)), np.array(-2.0)) if joint else np.zeros((4, 2))
     found = best_answers([Example("q", "here", ("who", ""))], features, [row], may_be_absent=True)[0]
     assert found.candidates == []

@@ -31,7 +31,7 @@ def test_one_text_and_two_texts(tokenizer):
     assert pair.sequences.token_ids(0).tolist() == [cls, *a, sep, *b, sep]
     assert pair.sequences.token_type_ids(0).tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1)
     assert (single.targets.dtype, pair.targets.dtype) == (np.int64, np.float32)
-    assert (single.truncated, pair.truncated) == (0, 0)
+    assert single.counts["truncated"] == pair.counts["truncated"] == 0
 
 
 def test_cuts_are_counted_and_the_special_tokens_stay(tokenizer):
@@ -41,7 +41,7 @@ def test_cuts_are_counted_and_the_special_tokens_stay(tokenizer):
     assert len(ids) == 12
     assert (ids[0], ids[-1], np.count_nonzero(ids == tokenizer.sep_id)) == (tokenizer.cls_id, tokenizer.sep_id, 2)
     total = len(tokenizer.encode(long)) + len(tokenizer.encode("sang"))
-    assert (features.truncated, features.tokens_cut) == (1, total - 9)
+    assert features.counts == {"truncated": 1, "tokens_cut": total - 9}
 
 
 def test_an_empty_text_is_a_sequence_too(tokenizer):

@@ -25,8 +25,7 @@ from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import Precision, world
 from albert.tasks.custom import ReadTask
-from albert.tasks.infer import as_number
-from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, columns_of
+from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, as_number, columns_of
 from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext, Rows, Single, Task, Words
 
 # --------------------------------------------------------------------------------------------------------------------

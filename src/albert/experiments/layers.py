@@ -43,7 +43,6 @@ from albert.runtime.files import write_csv
 from albert.runtime.json_files import load_json, save_json
 from albert.runtime.progress import progress
 from albert.tasks.examples import Sequences
-from albert.tasks.race import OptionFeatures
 from albert.tasks.task import Task
 
 PASSAGES_AT_ONCE = 32
@@ -341,8 +340,7 @@ def _outputs(
     run_to_depth(packed_model.model, depth)
     if early is None:
         return packed_model.rows(ids, types), np.full(len(ids), depth)
-    n_options = features.n_options if isinstance(features, OptionFeatures) else 1
-    rows = early.rows(ids, types, [n_options] * (len(ids) // n_options))
+    rows = early.rows(ids, types, [features.n_options] * (len(ids) // features.n_options))
     return [row for row, _ in rows], np.array([depth for _, depth in rows])
 
 

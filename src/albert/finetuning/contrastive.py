@@ -151,8 +151,7 @@ class EncodedPairs:
     """All first texts, then all second ones."""
     texts: np.ndarray
     """Of each the number of its text (int64)."""
-    truncated: int
-    tokens_cut: int
+    counts: Mapping[str, int]
     batch_size: int
     seed: int
 
@@ -178,7 +177,7 @@ def encode_pairs(pairs: TextPairs, tokenizer: Tokenizer, max_length: int, batch_
     features = text_features([Example("", "", (text,)) for text in texts], tokenizer, max_length)
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     known = np.array([numbers[text] for text in texts], np.int64)
-    return EncodedPairs(features.sequences, known, features.truncated, features.tokens_cut, batch_size, seed)
+    return EncodedPairs(features.sequences, known, features.counts, batch_size, seed)
 
 
 def contrastive_loss(vectors: Float[Tensor, "texts H"], texts: Int[Tensor, " texts"], temperature: float) -> Sums:
@@ -315,8 +314,7 @@ def finetune_contrastive(
             "training": {
                 **pairs.counts,
                 "examples": len(data),
-                "truncated": data.truncated,
-                "tokens_cut": data.tokens_cut,
+                **data.counts,
                 "steps": result.steps,
                 "epochs": learnt / len(data),
                 "seconds": result.seconds,

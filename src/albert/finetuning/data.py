@@ -20,10 +20,8 @@ from albert.runtime.random_streams import stream
 from albert.tasks.examples import (
     NOT_JUDGED,
     Example,
+    Features,
     Sequences,
-    SpanFeatures,
-    TagFeatures,
-    TextFeatures,
     is_labelled,
     span_features,
     tag_features,
@@ -31,7 +29,7 @@ from albert.tasks.examples import (
     to_examples,
 )
 from albert.tasks.metrics import continues_nothing, tag_scheme
-from albert.tasks.race import OptionFeatures, option_features
+from albert.tasks.race import option_features
 from albert.tasks.task import Labels, Option, Span, Tags, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.training.update import equal_parts
@@ -177,7 +175,7 @@ class PreparedSplit:
 
     split: str
     examples: list[Example]
-    features: TextFeatures | OptionFeatures | SpanFeatures | TagFeatures
+    features: Features
     counts: Mapping[str, int]
 
     @property
@@ -242,20 +240,18 @@ def encode_split(
 ) -> PreparedSplit:
     """Examples as the model sees them, with what was counted before and what was cut now."""
     lengths = (recipe.max_length, recipe.question_length)
-    if isinstance(task.target, Span):
-        features = span_features(examples, tokenizer, *lengths, recipe.stride)
-        cut = features.counts
-    elif isinstance(task.target, Option):
-        features = option_features(examples, tokenizer, *lengths)
-        cut = features.counts
-    elif isinstance(task.target, Tags):
-        features = tag_features(examples, tokenizer, recipe.max_length)
-        cut = features.words.counts | _contradicting(examples, task.target)
-    else:
-        n_labels = len(task.target.labels) if isinstance(task.target, Labels) else None
-        features = text_features(examples, tokenizer, recipe.max_length, n_labels)
-        cut = {"truncated": features.truncated, "tokens_cut": features.tokens_cut}
-    return PreparedSplit(split, examples, features, {**counts, **cut})
+    match task.target:
+        case Span():
+            features = span_features(examples, tokenizer, *lengths, recipe.stride)
+        case Option():
+            features = option_features(examples, tokenizer, *lengths)
+        case Tags():
+            features = tag_features(examples, tokenizer, recipe.max_length)
+            counts = {**counts, **_contradicting(examples, task.target)}
+        case target:
+            n_labels = len(target.labels) if isinstance(target, Labels) else None
+            features = text_features(examples, tokenizer, recipe.max_length, n_labels)
+    return PreparedSplit(split, examples, features, {**counts, **features.counts})
 
 
 def _contradicting(examples: list[Example], target: Tags) -> dict[str, int]:

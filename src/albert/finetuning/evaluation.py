@@ -34,7 +34,6 @@ from albert.tasks.metrics import (
     tag_scheme,
     task_scores,
 )
-from albert.tasks.race import OptionFeatures
 from albert.tasks.submission import EACH_ITS_OWN, averaged_answers, averaged_numbers
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task
 
@@ -282,7 +281,7 @@ def predicted_of(
     logits = found.astype(np.float64)
     if isinstance(target, Score):
         return logits[:, 0]
-    if isinstance(features, OptionFeatures):
+    if isinstance(target, Option):
         logits = logits.reshape(-1, features.n_options)
     elif label_columns is not None:
         logits = logits[:, list(label_columns)]

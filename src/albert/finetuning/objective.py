@@ -33,7 +33,6 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.tasks.examples import Example, Sequences
 from albert.tasks.metrics import NumberScale
-from albert.tasks.race import OptionFeatures
 from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task
 from albert.training.update import Batch, BatchSource, Objective, Sums
 
@@ -99,7 +98,7 @@ class Teacher:
             rows = model_outputs(model, read, computing, "Asking the teacher")
             model.cpu()
             found = np.stack([np.asarray(row, np.float32) for row in rows])
-            if isinstance(features, OptionFeatures):
+            if features.n_options > 1:
                 found = found.reshape(-1, features.n_options)
             self.known_logits[question] = found if columns is None else found[:, columns]
         found = self.known_logits[question]

@@ -61,7 +61,6 @@ from albert.tasks.answers import NullThreshold
 from albert.tasks.custom import OwnTables
 from albert.tasks.examples import SpanFeatures, TagFeatures
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
-from albert.tasks.race import OptionFeatures
 from albert.tasks.table_task import RecipeChanges, save_table_task
 from albert.tasks.task import Score, Span, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
@@ -357,7 +356,7 @@ def task_batches(
         recipe.batch_size,
         settings.seed,
         settings.micro_batch_tokens,
-        features.n_options if isinstance(features, OptionFeatures) else 1,
+        features.n_options,
         isinstance(features, TagFeatures),
         workers,
     )

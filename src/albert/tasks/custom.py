@@ -1,9 +1,10 @@
 """The user's own task: tables as files, and a declaration made from their columns; bad rows are refused by number."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, UsageError, did_you_mean
 from albert.runtime.manifest import file_hash
@@ -76,7 +77,9 @@ def read_tagged_text(path: Path) -> Rows:
             if fields[0] == _DOCUMENT:
                 marks += 1
                 continue
-            columns = columns or _columns(len(fields))
+            if not columns:  # what stands alone is a word without its tag
+                between = (f"column {place}" for place in range(2, len(fields)))
+                columns = (WORDS, *between, TAGS) if len(fields) > 1 else (WORDS,)
             if len(fields) != len(columns):
                 why = f"has {len(fields)} fields where the first word has {len(columns)}"
                 raise DamagedData(f"{path}:{number}", why)
@@ -104,12 +107,6 @@ def _separator(lines: Sequence[str]) -> str:
 def _fields(line: str, separator: str) -> list[str]:
     fields = line.split(separator)
     return fields if separator == "\t" else [field for field in fields if field]
-
-
-def _columns(count: int) -> tuple[str, ...]:
-    """What the fields of a line are called; one alone is a word without its tag."""
-    between = tuple(f"column {place}" for place in range(2, count))
-    return (WORDS, *between, TAGS) if count > 1 else (WORDS,)
 
 
 TAGGED_TEXT = (".conll", ".bio", ".iob", ".iob2")
@@ -217,7 +214,7 @@ class OwnTables:
 
 def prepared_rows(task: TableTask, rows: Rows, source: object) -> Rows:
     """Rows with their identifiers, answers and options as a declared task has them; none is left out."""
-    found = rows.rows if task.id is None else _identified(rows.rows, task.id)
+    found = rows.rows if task.id is None else _with_identifiers(rows.rows, task.id)
     counts: Counter[str] = Counter()
     if task.kind == "multiple-choice":
         found = _with_options(task, found)
@@ -226,94 +223,80 @@ def prepared_rows(task: TableTask, rows: Rows, source: object) -> Rows:
     return Rows(found, {**rows.counts, **counts})
 
 
+def each_row(rows: Sequence[Row], convert: Callable[[Row], Any]) -> list[Any]:
+    """What is made of every row; the first error is raised, and says how many rows are like it."""
+    found = []
+    first, more = None, 0
+    for row in rows:
+        try:
+            found.append(convert(row))
+        except DamagedData as error:
+            first, more = first or error, more + (first is not None)
+    if first is not None:
+        others = f"{more:,} more row{'s' * (more > 1)} like this" if more else None
+        raise DamagedData(first.subject, first.why, "; ".join(filter(None, (first.remedy, others))) or None)
+    return found
+
+
 def refuse_bad_rows(task: Task, rows: Sequence[Row]) -> None:
     """See to it that every row can be learnt from or scored."""
     labelled = is_labelled(task, rows)
+
+    def check(*some: Row) -> None:
+        if labelled and isinstance(task.target, Choice | Score | Option):
+            column = task.target.column
+            for row in some:
+                if row.fields.get(column) == "" or str(row.fields.get(column, "-")).isspace():
+                    raise DamagedData(row.where, f"empty label in column {column!r}")
+        to_examples(task, list(some), labelled)
+
     try:
-        _refuse_empty_label(task, rows if labelled else ())
-        to_examples(task, list(rows), labelled)
+        check(*rows)
     except DamagedData:
-        raise_first(error for row in rows if (error := _refusal(task, row, labelled)) is not None)
+        each_row(rows, check)
 
 
-def raise_first(errors: Iterable[DamagedData]) -> None:
-    """Raise the first error, if any, and tell how many others there are like it."""
-    first, more = None, 0
-    for error in errors:
-        first, more = first or error, more + (first is not None)
-    if first is not None:
-        others = f"{more:,} more row{'s' * (more > 1)} like this" if more else None
-        raise DamagedData(first.subject, first.why, "; ".join(part for part in (first.remedy, others) if part) or None)
-
-
-def _refusal(task: Task, row: Row, labelled: bool) -> DamagedData | None:
-    try:
-        _refuse_empty_label(task, [row] if labelled else ())
-        to_examples(task, [row], labelled)
-    except DamagedData as error:
-        return error
-    return None
-
-
-def _refuse_empty_label(task: Task, rows: Sequence[Row]) -> None:
-    if not isinstance(task.target, Choice | Score | Option):
-        return
-    for row in rows:
-        if row.fields.get(task.target.column) == "" or str(row.fields.get(task.target.column, "-")).isspace():
-            raise DamagedData(row.where, f"empty label in column {task.target.column!r}")
-
-
-def _identified(rows: Sequence[Row], column: str) -> list[Row]:
+def _with_identifiers(rows: Sequence[Row], column: str) -> list[Row]:
     seen: dict[str, str] = {}
-    errors = []
-    for row in rows:
+
+    def convert(row: Row) -> Row:
         name = row.text(column)
         if name in seen:
-            errors.append(DamagedData(row.where, f"a second row has the id {name!r}", f"the first is at {seen[name]}"))
-        seen.setdefault(name, row.where)
-    raise_first(errors)
-    return [replace(row, identifier=row.text(column)) for row in rows]
+            raise DamagedData(row.where, f"a second row has the id {name!r}", f"the first is at {seen[name]}")
+        seen[name] = row.where
+        return replace(row, identifier=name)
+
+    return each_row(rows, convert)
 
 
 def _with_options(task: TableTask, rows: Sequence[Row]) -> list[Row]:
     """Rows whose label is the column of the right option, and which have a question and a text, empty if need be."""
     assert task.label is not None and task.option_labels is not None
+    column, meaning = task.label, task.option_labels
     rows, names = unfolded_options(task, rows)
-    found, errors = [], []
-    for row in rows:
-        fields = dict(row.fields)
-        if task.question is None:
-            fields[NO_QUESTION] = ""
-        if task.text is None:
-            fields[NO_TEXT] = ""
-        label = row.text(task.label).strip() if task.label in row.fields else ""
+    empty = {name: "" for name, given in ((NO_QUESTION, task.question), (NO_TEXT, task.text)) if given is None}
+
+    def convert(row: Row) -> Row:
+        fields = {**row.fields, **empty}
+        label = row.text(column).strip() if column in row.fields else ""
         if label:
-            texts = [row.text(name) for name in names]
-            place = place_of_option(label, task.option_labels, names, texts)
+            place = place_of_option(label, meaning, names, [row.text(name) for name in names])
             if place is None:
-                why = f"{label!r} in column {task.label!r} names no option"
-                errors.append(DamagedData(row.where, why, f"labels are read as: {task.option_labels}"))
-                continue
-            fields[task.label] = names[place]
-        found.append(replace(row, fields=fields))
-    raise_first(errors)
-    return found
+                why = f"{label!r} in column {column!r} names no option"
+                raise DamagedData(row.where, why, f"labels are read as: {meaning}")
+            fields[column] = names[place]
+        return replace(row, fields=fields)
+
+    return each_row(rows, convert)
 
 
 def _with_answers(task: TableTask, rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
     """Rows with their gold answers; None for all of them where no row has the column."""
-    assert task.context is not None and task.answer is not None
-    if not any(task.answer in row.fields for row in rows):
+    context, answer, start = task.context, task.answer, task.answer_start
+    assert context is not None and answer is not None
+    if not any(answer in row.fields for row in rows):
         return [replace(row, answers=None) for row in rows]
-    found, errors = [], []
-    for row in rows:
-        try:
-            answers = answers_of(row, row.text(task.context), task.answer, task.answer_start, counts)
-            found.append(replace(row, answers=answers))
-        except DamagedData as error:
-            errors.append(error)
-    raise_first(errors)
-    return found
+    return each_row(rows, lambda row: replace(row, answers=answers_of(row, row.text(context), answer, start, counts)))
 
 
 @dataclass(frozen=True)
@@ -324,10 +307,6 @@ class ReadTask:
     asked: TableTask
     raw: Mapping[str, Rows]
     inferred: tuple[Inferred, ...]
-
-    @property
-    def files(self) -> dict[str, Path | None]:
-        return {"train": self.asked.train, "dev": self.asked.dev}
 
     @property
     def tables(self) -> Mapping[str, Rows]:
@@ -362,7 +341,15 @@ def read_task(asked: TableTask, hold_out: bool = True) -> ReadTask:
         absent = any(row.answers == () for rows in tables.values() for row in rows.rows)
         complete = replace(complete, may_be_absent=absent)
     options = unfolded_options(complete, raw[first].rows)[1] if complete.options else ()
-    task = _declared(complete, tables, options)
+    task = Task(
+        name=complete.name,
+        source=OwnTables(complete, tables),
+        inputs=inputs_of(complete),
+        target=target_of(complete, options),
+        metrics=metrics_of(complete),
+        recipe=recipe_of(complete),
+        description=" ".join(description_of(complete).split()),
+    )
     if asked.dev is None and hold_out:
         digest = file_hash(files["train"])
         if complete.held_out.digest not in (None, digest):
@@ -405,15 +392,3 @@ def declare_custom_task(
     )
     task = read_task(asked, hold_out=False).check().task
     return task if recipe is None else replace(task, recipe=recipe)
-
-
-def _declared(asked: TableTask, tables: Mapping[str, Rows], options: tuple[str, ...]) -> Task:
-    return Task(
-        name=asked.name,
-        source=OwnTables(asked, tables),
-        inputs=inputs_of(asked),
-        target=target_of(asked, options),
-        metrics=metrics_of(asked),
-        recipe=recipe_of(asked),
-        description=" ".join(description_of(asked).split()),
-    )

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -96,48 +97,33 @@ def text_columns(task: Task) -> tuple[str, ...]:
 
 def _target(task: Task, row: Row, label_ids: dict[str, int], n_words: int) -> int | float | tuple[int, ...] | None:
     match task.target:
-        case Choice(labels, column):
-            value = row.text(column)
-            if value not in label_ids:
-                raise DamagedData(row.where, f"unknown label {value!r} in column {column!r}", _known(labels))
-            return label_ids[value]
-        case Labels(labels, column, separator):
-            return _labels(row, column, row.texts(column, separator), label_ids)
-        case Tags(labels, column):
-            return _tags(row, column, row.texts(column), label_ids, n_words)
-        case Option(options, column):
-            value = row.text(column)
-            if value not in label_ids:
-                raise DamagedData(row.where, f"{value!r} in column {column!r} names no option", _known(options))
-            return label_ids[value]
+        case Choice(column=column):
+            return _label_id(row, row.text(column), column, label_ids)
+        case Labels(column=column, separator=separator):  # one that is said twice is true once
+            found = {_label_id(row, label, column, label_ids) for label in row.texts(column, separator)}
+            return tuple(sorted(found))
+        case Tags(column=column):
+            tags = row.texts(column)
+            if len(tags) != n_words:
+                why = f"has {len(tags)} tags in column {column!r} for {n_words} words"
+                raise DamagedData(row.where, why, "every word needs one")
+            why = "unknown tag {!r} in column {!r}, at word {}"
+            return tuple(_label_id(row, tag, column, label_ids, why, at) for at, tag in enumerate(tags, start=1))
+        case Option(column=column):
+            return _label_id(row, row.text(column), column, label_ids, "{!r} in column {!r} names no option")
         case Score(column, low, high):
             return _number(row, column, low, high)
         case Span():
             return None
 
 
-def _labels(row: Row, column: str, given: tuple[str, ...], label_ids: dict[str, int]) -> tuple[int, ...]:
-    """The ids in their order; a label that is said twice is true once."""
-    for label in given:
-        if label not in label_ids:
-            raise DamagedData(row.where, f"unknown label {label!r} in column {column!r}", _known(tuple(label_ids)))
-    return tuple(sorted({label_ids[label] for label in given}))
-
-
-def _tags(row: Row, column: str, given: tuple[str, ...], label_ids: dict[str, int], n_words: int) -> tuple[int, ...]:
-    if len(given) != n_words:
-        why = f"has {len(given)} tags in column {column!r} for {n_words} words"
-        raise DamagedData(row.where, why, "every word needs one")
-    for place, tag in enumerate(given):
-        if tag not in label_ids:
-            why = f"unknown tag {tag!r} in column {column!r}, at word {place + 1}"
-            raise DamagedData(row.where, why, _known(tuple(label_ids)))
-    return tuple(label_ids[tag] for tag in given)
-
-
-def _known(labels: tuple[str, ...]) -> str:
-    shown = ", ".join(repr(label) for label in labels[:8])
-    return f"known: {shown}" + (", ..." if len(labels) > 8 else "")
+def _label_id(
+    row: Row, label: str, column: str, ids: dict[str, int], why: str = "unknown label {!r} in column {!r}", at: int = 0
+) -> int:
+    if label not in ids:
+        known = ", ".join(map(repr, list(ids)[:8])) + (", ..." if len(ids) > 8 else "")
+        raise DamagedData(row.where, why.format(label, column, at), f"known: {known}")
+    return ids[label]
 
 
 def _number(row: Row, column: str, low: float | None, high: float | None) -> float:
@@ -173,17 +159,21 @@ class SplitFiles:
     def with_files(self, files: Mapping[str, Path]) -> Any:
         return replace(self, files={**self.files, **{split: str(path.resolve()) for split, path in files.items()}})
 
+    def path(self, data: Path, split: str) -> Path:
+        """The file of a split.
 
-def find_split(data: Path, folder: str, files: Mapping[str, str], split: str) -> Path:
-    """The file of a split, in `data/folder` or in `data`, plain or `.gz`."""
-    if split not in files:
-        raise InvalidConfiguration(f"split {split}", "unknown", did_you_mean(split, files))
-    name = files[split]
-    for place in (data / folder, data):
-        for candidate in (place / name, place / f"{name}.gz"):
+        Raises:
+            InvalidConfiguration: no such split.
+            MissingInput: no such file.
+        """
+        if split not in self.files:
+            raise InvalidConfiguration(f"split {split}", "unknown", did_you_mean(split, self.files))
+        name, places = self.files[split], (data / self.folder, data)
+        for candidate in (place / each for place in places for each in (name, f"{name}.gz")):
             if candidate.is_file():
                 return candidate
-    raise MissingInput(data, f"has no {name}", f"expected {data / folder / name} or {data / name} (or the same .gz)")
+        expected = f"expected {places[0] / name} or {places[1] / name} (or the same .gz)"
+        raise MissingInput(data, f"has no {name}", expected)
 
 
 def read_text(path: Path) -> str:
@@ -313,16 +303,19 @@ class Sequences:
 
 
 @dataclass(frozen=True)
-class TextFeatures:
-    """Sequences in the order of the examples, their targets, how many were cut, and by how many tokens.
+class Features:
+    """Sequences in the order of the examples, what is to be learnt from them, and what was counted on the way.
 
-    Targets are label ids or numbers [examples], or which labels are true: float32 [examples, labels].
+    Attributes:
+        targets: label ids, places of options or numbers [examples]; which labels are true, float32 [examples, labels];
+            for windows and tags see `SpanFeatures` and `TagFeatures`.
+        n_options: sequences of each example, which follow each other.
     """
 
     sequences: Sequences
     targets: np.ndarray
-    truncated: int
-    tokens_cut: int
+    counts: dict[str, int]
+    n_options: int = 1
 
 
 def join_sequences(parts: Sequence[tuple[Sequence[int], int]]) -> Sequences:
@@ -335,7 +328,7 @@ def join_sequences(parts: Sequence[tuple[Sequence[int], int]]) -> Sequences:
 
 def text_features(
     examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, n_labels: int | None = None
-) -> TextFeatures:
+) -> Features:
     """One sequence per example, at most `max_length` tokens with `[CLS]` and `[SEP]`.
 
     Two texts are cut longest-first from their ends, as the reference does: one token at a time from the
@@ -361,7 +354,7 @@ def text_features(
         targets = np.asarray(single, np.float32 if any(isinstance(each, float) for each in single) else np.int64)
     else:
         targets = label_sets(examples, n_labels)
-    return TextFeatures(join_sequences(parts), targets, truncated, tokens_cut)
+    return Features(join_sequences(parts), targets, {"truncated": truncated, "tokens_cut": tokens_cut})
 
 
 def label_sets(examples: Sequence[Example], n_labels: int) -> np.ndarray:
@@ -432,21 +425,17 @@ class Window:
     best: np.ndarray
 
 
-@dataclass(frozen=True)
-class SpanFeatures:
+@dataclass(frozen=True, kw_only=True)
+class SpanFeatures(Features):
     """Windows of all examples in order.
 
     `character_spans[example]` (int [context tokens, 2]) are the tokens' places in the context. `targets`
     (int64 [windows, 2]) are first and last position of the answer within the sequence, -1 where the window
-    does not hold it. `counts` says how many questions were cut, answers not aligned, and windows without the
-    answer.
+    does not hold it.
     """
 
-    sequences: Sequences
     windows: list[Window]
     character_spans: list[np.ndarray]
-    targets: np.ndarray
-    counts: dict[str, int]
 
 
 def span_features(
@@ -461,7 +450,7 @@ def span_features(
             "use a smaller stride or question length, or a larger maximum length",
         )
     counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
-    encoded = _OffsetCache(tokenizer)
+    encode = lru_cache(maxsize=1)(tokenizer.encode_with_offsets)  # questions on a context follow each other
     parts, windows, spans, targets = [], [], [], []
     with progress("Encoding", total=len(examples), unit="questions") as bar:
         for index, example in enumerate(examples):
@@ -469,7 +458,8 @@ def span_features(
             question_ids = tokenizer.encode(question)
             counts["questions_truncated"] += len(question_ids) > question_length
             question_ids = question_ids[:question_length]
-            context_ids, context_spans = encoded.encode(context)
+            context_ids, offsets = encode(context)
+            context_spans = np.asarray(offsets, np.int64).reshape(-1, 2)
             answer = token_span(context_spans, example.answers[0]) if example.answers else None
             counts["answers_not_aligned"] += bool(example.answers) and answer is None
             pieces = cut_windows(len(context_ids), max_length - len(question_ids) - 3, stride)
@@ -492,7 +482,8 @@ def span_features(
             spans.append(context_spans)
             bar.advance()
     counts["windows"] = len(windows)
-    return SpanFeatures(join_sequences(parts), windows, spans, np.asarray(targets, np.int64).reshape(-1, 2), counts)
+    places = np.asarray(targets, np.int64).reshape(-1, 2)
+    return SpanFeatures(join_sequences(parts), places, counts, windows=windows, character_spans=spans)
 
 
 def cut_windows(n_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
@@ -535,22 +526,6 @@ def token_span(character_spans: np.ndarray, answer: Answer) -> tuple[int, int] |
     return (int(touched[0]), int(touched[-1])) if len(touched) else None
 
 
-class _OffsetCache:
-    """Encodes a context once for the questions that follow each other on it."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._text: str | None = None
-        self._result: tuple[list[int], np.ndarray] = ([], np.zeros((0, 2), np.int64))
-
-    def encode(self, text: str) -> tuple[list[int], np.ndarray]:
-        """Ids, and character places int64 [tokens, 2]."""
-        if text != self._text:
-            ids, offsets = self._tokenizer.encode_with_offsets(text)
-            self._text, self._result = text, (ids, np.asarray(offsets, np.int64).reshape(-1, 2))
-        return self._result
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Words to pieces: where each word's label sits, and overlapping windows in which every word is judged once.
 #
@@ -589,18 +564,13 @@ class WordSequences:
         return np.split(words, np.cumsum(self.n_words)[:-1]) if len(self.n_words) else []
 
 
-@dataclass(frozen=True)
-class TagFeatures:
+@dataclass(frozen=True, kw_only=True)
+class TagFeatures(Features):
     """Sentences, and for every token of their sequences the id of the label to learn there (int64 [tokens]),
     `NOT_JUDGED` at all but the words' first pieces in the windows that judge them.
     """
 
     words: WordSequences
-    targets: np.ndarray
-
-    @property
-    def sequences(self) -> Sequences:
-        return self.words.sequences
 
     @property
     def learnable(self) -> np.ndarray:
@@ -616,7 +586,7 @@ def tag_features(examples: Sequence[Example], tokenizer: Tokenizer, max_length: 
     tags = (each.target if isinstance(each.target, tuple) else (NOT_JUDGED,) * len(each.texts) for each in examples)
     targets = np.full(len(words.sequences.tokens), NOT_JUDGED, np.int64)
     targets[words.first_pieces] = np.fromiter(chain.from_iterable(tags), np.int64, len(words.first_pieces))
-    return TagFeatures(words, targets)
+    return TagFeatures(words.sequences, targets, words.counts, words=words)
 
 
 def word_sequences(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int) -> WordSequences:

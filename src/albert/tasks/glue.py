@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData
-from albert.tasks.examples import SplitFiles, find_split, read_rows
+from albert.tasks.examples import SplitFiles, read_rows
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 from albert.tasks.task import Choice, Pair, Published, Row, Rows, Score, Single, Task, TaskRecipe
 
@@ -31,7 +31,7 @@ class TabSeparated(SplitFiles):
 
     def read(self, data: Path, split: str) -> Rows:
         """Every row of a split; ragged rows are errors, and so are two rows with one number."""
-        path = find_split(data, self.folder, self.files, split)
+        path = self.path(data, split)
         if split not in self.numbered:
             return read_rows(path, "TSV", self.columns)
         found = read_rows(path, "TSV")

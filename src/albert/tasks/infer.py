@@ -5,12 +5,23 @@ Everything inferred comes with its reason and with the option that says otherwis
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, get_args
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, UsageError, did_you_mean
 from albert.runtime.random_streams import stream
 from albert.tasks.examples import text_columns
-from albert.tasks.table_task import ALLOWED, NEEDED, TAGS, WORDS, HeldOut, Kind, OptionLabels, TableTask, columns_of
+from albert.tasks.table_task import (
+    ALLOWED,
+    NEEDED,
+    TAGS,
+    WORDS,
+    HeldOut,
+    Kind,
+    OptionLabels,
+    TableTask,
+    as_number,
+    columns_of,
+)
 from albert.tasks.task import Choice, QuestionInContext, Row, Rows, Task
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -65,14 +76,6 @@ def kind_of_label(rows: Sequence[Row], text: str, label: str) -> tuple[Kind, str
     return "regression", f"{many}, whole numbers from {low:.0f} to {high:.0f}", "--classes"
 
 
-def as_number(value: str) -> float | None:
-    """The number that a text holds; None when it is not a number. NaN counts as one."""
-    try:
-        return float(value)
-    except ValueError:
-        return None
-
-
 def label_values(rows: Sequence[Row], column: str, kind: Kind, separator: str | None) -> Iterator[str]:
     """Every label of every row, one by one; empty labels are skipped."""
     for row in rows:
@@ -115,33 +118,25 @@ def place_of_option(label: str, kind: OptionLabels, names: Sequence[str], texts:
 
 def infer_option_labels(rows: Sequence[Row], names: tuple[str, ...], column: str) -> OptionLabels:
     """The one way in which the labels of all rows mean an option; where there is none, that in which most do."""
-    whole = [row for row in rows if _is_whole(row, names, column)]
-    labels = [(row.text(column).strip(), [row.text(name) for name in names]) for row in whole]
-    kinds: tuple[OptionLabels, ...] = get_args(OptionLabels)
-    found: dict[OptionLabels, list[int | None]] = {
-        kind: [place_of_option(label, kind, names, texts) for label, texts in labels] for kind in kinds
-    }
-    fitting: dict[OptionLabels, list[int | None]] = {
-        kind: places for kind, places in found.items() if None not in places
-    }
-    if not fitting:
-        best = kinds[0]
-        for kind in kinds:
-            best = kind if found[kind].count(None) < found[best].count(None) else best
-        return best
-    first = next(iter(fitting))
-    others = [kind for kind, places in fitting.items() if places != fitting[first]]
-    if others:
+    read = []
+    for row in rows:  # those that have a label and texts
+        label, *texts = (row.fields.get(name) for name in (column, *names))
+        if isinstance(label, str) and label.strip() and all(isinstance(text, str) for text in texts):
+            read.append((label.strip(), texts))
+    kinds: tuple[Any, ...] = get_args(OptionLabels)
+    places = {kind: [place_of_option(label, kind, names, texts) for label, texts in read] for kind in kinds}
+    fewest = min(found.count(None) for found in places.values())
+    best = [kind for kind, found in places.items() if found.count(None) == fewest]
+    first = best[0]
+    others = [kind for kind in best if places[kind] != places[first]]
+    if fewest == 0 and others:
         why = f"may name an option in two ways, {first} and {others[0]}"
         raise UsageError(f"column {column!r}", why, f"say --option-labels {first} or {others[0]}")
     return first
 
 
-def _is_whole(row: Row, names: Sequence[str], column: str) -> bool:
-    """Whether there are a label and texts to look at."""
-    texts = [row.fields.get(name) for name in (column, *names)]
-    return all(isinstance(text, str) for text in texts) and bool(str(texts[0]).strip())
-
+# --------------------------------------------------------------------------------------------------------------------
+# The whole task: kind, labels and the meaning of options, each unless it is said.
 
 MANY_LABELS = 8
 TARGETS = ("label", "tags", "answer", "answer_start")
@@ -157,25 +152,30 @@ def infer_task(
         to_learn: whether they are for training; others need no labels, and tell none.
     """
     columns = columns_of(rows)
-    task, found = _with_kind(asked, rows.rows, columns, source)
-    assert task.kind is not None
-    _check_columns(task, task.kind, columns, source, () if to_learn else TARGETS)
-    if task.kind in ("classification", "multi-label", "token-classification"):
+    inferred: list[Inferred] = []
+    task = asked if asked.kind is not None else _with_kind(asked, rows.rows, columns, source, inferred)
+    kind = task.kind
+    assert kind is not None
+    if kind == "token-classification":  # tagged text names its columns itself
+        words, tags = (name if name in columns else None for name in (WORDS, TAGS))
+        task = replace(task, words=task.words or words, tags=task.tags or tags)
+    _check_columns(task, kind, columns, source, () if to_learn else TARGETS)
+    if kind in ("classification", "multi-label", "token-classification"):
         if task.labels is None and not to_learn:
             raise UsageError("labels", "a training file is needed to know them", "give --train")
-        task, labels = _with_labels(task, rows.rows, source)
-        found += labels
-    if task.kind == "multiple-choice":
-        task, more = _with_options(task, rows.rows)
-        found += more
-    return task, tuple(found)
+        task = _with_labels(task, kind, rows.rows, source, inferred)
+    if kind == "multiple-choice" and task.option_labels is None:
+        assert task.label is not None
+        meaning = infer_option_labels(*unfolded_options(task, rows.rows), task.label)
+        why = f"every label in {task.label!r} can be read so"
+        inferred.append(Inferred("labels of options", meaning, why, "--option-labels from-1"))
+        task = replace(task, option_labels=meaning)
+    return task, tuple(inferred)
 
 
 def _with_kind(
-    asked: TableTask, rows: Sequence[Row], columns: tuple[str, ...], source: object
-) -> tuple[TableTask, list[Inferred]]:
-    if asked.kind is not None:
-        return _with_tagged_columns(asked, columns), []
+    asked: TableTask, rows: Sequence[Row], columns: tuple[str, ...], source: object, inferred: list[Inferred]
+) -> TableTask:
     tagged = asked.given_columns == () and {WORDS, TAGS} <= set(columns)
     if asked.options is not None:
         kind, why, instead = "multiple-choice", "options are named", "leave out --options"
@@ -185,38 +185,31 @@ def _with_kind(
     elif tagged or asked.words is not None or asked.tags is not None:
         kind, why, instead = "token-classification", "every word has a tag", "name --text and --label"
     else:
-        _need(asked, "classification", columns, source)
-        assert asked.text is not None and asked.label is not None
         _check_columns(asked, "classification", columns, source)
+        assert asked.text is not None and asked.label is not None
         kind, why, instead = kind_of_label(rows, asked.text, asked.label)
         if kind == "token-classification":
             asked = replace(asked, words=asked.text, tags=asked.label, text=None, label=None)
-    return _with_tagged_columns(replace(asked, kind=kind), columns), [Inferred("task", kind, why, instead)]
-
-
-def _with_tagged_columns(task: TableTask, columns: tuple[str, ...]) -> TableTask:
-    """Tagged text names its columns itself."""
-    if task.kind != "token-classification":
-        return task
-    words = task.words or (WORDS if WORDS in columns else None)
-    return replace(task, words=words, tags=task.tags or (TAGS if TAGS in columns else None))
-
-
-def _need(task: TableTask, kind: Kind, columns: tuple[str, ...], source: object) -> None:
-    missing = [name for name in NEEDED[kind] if getattr(task, name) is None]
-    if missing:
-        flags = ", ".join(_flag(name) for name in missing)
-        raise UsageError("albert", f"{flags} must be said for {kind}", f"{source} has the columns {', '.join(columns)}")
+    inferred.append(Inferred("task", kind, why, instead))
+    return replace(asked, kind=kind)
 
 
 def _check_columns(
     task: TableTask, kind: Kind, columns: tuple[str, ...], source: object, may_be_absent: tuple[str, ...] = ()
 ) -> None:
     """Every column that is needed is named, every one named is there, and none is named in vain."""
-    _need(task, kind, columns, source)
+
+    def flags(names: Sequence[str], joined: str = ", ") -> str:
+        return joined.join("--" + name.replace("_", "-") for name in names)
+
+    needed, allowed = NEEDED[kind], ALLOWED[kind]
+    if missing := [name for name in needed if getattr(task, name) is None]:
+        why = f"{flags(missing)} must be said for {kind}"
+        raise UsageError("albert", why, f"{source} has the columns {', '.join(columns)}")
     for name in task.given_columns:
-        if name not in (*NEEDED[kind], *ALLOWED[kind]):
-            raise UsageError(_flag(name), f"does not go with {kind}", f"it takes {_taken(kind)}")
+        if name not in (*needed, *allowed):
+            takes = flags(needed) + (f", and perhaps {flags(allowed, ' and ')}" if allowed else "")
+            raise UsageError(flags([name]), f"does not go with {kind}", f"it takes {takes}")
     if kind == "multiple-choice" and task.text is None and task.question is None:
         raise UsageError("albert", "a multiple choice needs --text or --question, or both")
     for name in (*task.given_columns, "id"):
@@ -226,19 +219,17 @@ def _check_columns(
                 raise DamagedData(source, f"has no column {column!r}", did_you_mean(column, columns))
 
 
-def _with_labels(task: TableTask, rows: Sequence[Row], source: object) -> tuple[TableTask, list[Inferred]]:
-    found: list[Inferred] = []
-    kind = task.kind
-    assert kind is not None
-    column = task.tags if task.kind == "token-classification" else task.label
+def _with_labels(
+    task: TableTask, kind: Kind, rows: Sequence[Row], source: object, inferred: list[Inferred]
+) -> TableTask:
+    column = task.tags if kind == "token-classification" else task.label
     assert column is not None
-    if task.kind == "multi-label" and task.separator is None:
+    if kind == "multi-label" and task.separator is None:
         task = replace(task, separator="|")
         if any(isinstance(row.fields.get(column), str) for row in rows):
-            found.append(Inferred("separator", "|", "it is the usual one", "--separator ,"))
+            inferred.append(Inferred("separator", "|", "it is the usual one", "--separator ,"))
     if task.labels is None:
-        seen = set(label_values(rows, column, kind, task.separator))
-        labels = sort_labels(seen)
+        labels = sort_labels(set(label_values(rows, column, kind, task.separator)))
         if len(labels) < 2:
             for row in rows:  # too few may be such that are missing
                 if not isinstance(row.fields.get(column, ""), tuple) and not row.text(column).strip():
@@ -247,23 +238,14 @@ def _with_labels(task: TableTask, rows: Sequence[Row], source: object) -> tuple[
             raise InvalidConfiguration(source, why, "at least two are needed")
         more = f", and {len(labels) - MANY_LABELS} more" if len(labels) > MANY_LABELS else ""
         shown = ", ".join(labels[:MANY_LABELS]) + more
-        found.append(Inferred(f"{len(labels)} labels", shown, f"the values in {column!r}", "--labels A B ..."))
+        inferred.append(Inferred(f"{len(labels)} labels", shown, f"the values in {column!r}", "--labels A B ..."))
         task = replace(task, labels=labels)
-    known = task.labels or ()
     for label in task.label_names or ():
-        if label not in known:
-            raise InvalidConfiguration("label_names", f"{label!r} is not a label", did_you_mean(label, known))
-    return task, found
-
-
-def _with_options(task: TableTask, rows: Sequence[Row]) -> tuple[TableTask, list[Inferred]]:
-    assert task.options is not None and task.label is not None
-    if task.option_labels is not None:
-        return task, []
-    rows, names = unfolded_options(task, rows)
-    kind = infer_option_labels(rows, names, task.label)
-    why = f"every label in {task.label!r} can be read so"
-    return replace(task, option_labels=kind), [Inferred("labels of options", kind, why, "--option-labels from-1")]
+        if label not in (task.labels or ()):
+            raise InvalidConfiguration(
+                "label_names", f"{label!r} is not a label", did_you_mean(label, task.labels or ())
+            )
+    return task
 
 
 def unfolded_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
@@ -275,23 +257,15 @@ def unfolded_options(task: TableTask, rows: Sequence[Row]) -> tuple[list[Row], t
     if len(options) != 1:
         return list(rows), options
     column = options[0]
-    length = next((len(row.fields[column]) for row in rows if isinstance(row.fields.get(column), tuple)), 0)
+    lists = [items if isinstance(items := row.fields.get(column), tuple) else None for row in rows]
+    length = next((len(items) for items in lists if items is not None), 0)
     if length < 2:
         raise UsageError("--options", f"{column!r} has no lists of options", "name several columns, or one of lists")
-    unfolded = []
-    for row in rows:
-        items = row.texts(column) if isinstance(row.fields.get(column), tuple) else ()
-        unfolded.append(replace(row, fields={**row.fields, **{f"{column}[{i}]": item for i, item in enumerate(items)}}))
+    unfolded = [
+        replace(row, fields={**row.fields, **{f"{column}[{i}]": item for i, item in enumerate(items or ())}})
+        for row, items in zip(rows, lists, strict=True)
+    ]
     return unfolded, tuple(f"{column}[{i}]" for i in range(length))
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _taken(kind: Kind) -> str:
-    allowed = " and ".join(_flag(name) for name in ALLOWED[kind])
-    return ", ".join(_flag(name) for name in NEEDED[kind]) + (f", and perhaps {allowed}" if allowed else "")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -307,13 +281,23 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
     """Rows to learn from, and a share of them to score, both in file order.
 
     Of classes each gives its share, at least one row where it has two texts or more; of all else the share is drawn
-    from all rows.
+    from all rows. Of several rows with one text the first one says the class.
     """
+    target, columns = task.target, text_columns(task)
+    classes: dict[str, dict[tuple, list[int]]] = {}
+    if isinstance(target, Choice):
+        classes = {label: {} for label in target.labels}
+    first: dict[tuple, str] = {}
+    for place, row in enumerate(rows.rows):
+        context = row.fields.get(columns[-1]) if isinstance(task.inputs, QuestionInContext) else None
+        text = (context,) if context else tuple(row.fields.get(column) for column in columns)
+        label = first.setdefault(text, str(row.fields.get(target.column)) if isinstance(target, Choice) else "")
+        classes.setdefault(label, {}).setdefault(text, []).append(place)
     kept: set[int] = set()
-    for number, members in enumerate(_strata(task, rows.rows)):
-        groups = _groups(task, rows.rows, members)
+    for number, same_text in enumerate(classes.values()):
+        groups = list(same_text.values())
         order = stream("tables.held_out", held_out.seed, number).permutation(len(groups)).tolist()
-        wanted, drawn = max(1, round(held_out.share * len(members))), 0
+        wanted, drawn = max(1, round(held_out.share * sum(map(len, groups)))), 0
         for place in order[:-1]:  # one at least is left to learn from
             if drawn < wanted:
                 kept |= set(groups[place])
@@ -325,33 +309,3 @@ def hold_out_rows(task: Task, rows: Rows, held_out: HeldOut) -> tuple[Rows, Rows
     scored = [row for place, row in enumerate(rows.rows) if place in kept]
     counts = {**rows.counts, "rows": len(learnt), KEPT_BACK: len(scored)}
     return Rows(learnt, counts), Rows(scored, {"rows": len(scored)})
-
-
-def _strata(task: Task, rows: Sequence[Row]) -> list[list[int]]:
-    """Rows by their class, in the order of the labels; all rows together where there are no classes.
-
-    Of several rows with one text the first one says the class.
-    """
-    if not isinstance(task.target, Choice):
-        return [list(range(len(rows)))]
-    classes: dict[str, list[int]] = {label: [] for label in task.target.labels}
-    first: dict[tuple, str] = {}
-    for place, row in enumerate(rows):
-        label = first.setdefault(_unit(task, row), str(row.fields.get(task.target.column)))
-        classes.setdefault(label, []).append(place)
-    return list(classes.values())
-
-
-def _groups(task: Task, rows: Sequence[Row], members: Sequence[int]) -> list[list[int]]:
-    groups: dict[tuple, list[int]] = {}
-    for place in members:
-        groups.setdefault(_unit(task, rows[place]), []).append(place)
-    return list(groups.values())
-
-
-def _unit(task: Task, row: Row) -> tuple:
-    """What must not be both learnt from and scored: a context, or where there is none all texts."""
-    columns = text_columns(task)
-    if isinstance(task.inputs, QuestionInContext) and row.fields.get(task.inputs.context):
-        columns = (task.inputs.context,)
-    return tuple(row.fields.get(column) for column in columns)

@@ -12,7 +12,7 @@ import numpy as np
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
 from albert.runtime.progress import progress
-from albert.tasks.examples import Example, Sequences, join_sequences
+from albert.tasks.examples import Example, Features, join_sequences
 from albert.tasks.metrics import accuracy
 from albert.tasks.task import Option, Published, QuestionInContext, Row, Rows, Task, TaskRecipe
 from albert.text.readers import one_file, read_records
@@ -160,20 +160,6 @@ TASKS = (RACE, _level("middle", 89.0), _level("high", 85.5))
 # it; question and option keep their last tokens, and the passage is cut at its end.
 
 
-@dataclass(frozen=True)
-class OptionFeatures:
-    """Sequences in the order of the examples, `n_options` for each, the right ones' places, and what was cut.
-
-    Counts: `passages_truncated` and `questions_truncated` are questions, one with several such options is one;
-    `tokens_cut` adds up all sequences.
-    """
-
-    sequences: Sequences
-    targets: np.ndarray
-    n_options: int
-    counts: dict[str, int]
-
-
 def question_with_option(question: str, option: str) -> str:
     """The option in the place of every blank `_`, or behind the question."""
     return question.replace("_", option) if "_" in question else f"{question} {option}".strip()
@@ -203,8 +189,12 @@ def join_option(
 
 def option_features(
     examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, question_length: int
-) -> OptionFeatures:
-    """A sequence for each option of each example."""
+) -> Features:
+    """A sequence for each option of each example; targets are the places of the right ones.
+
+    Counts: `passages_truncated` and `questions_truncated` are questions, one with several such options is one;
+    `tokens_cut` adds up all sequences.
+    """
     n_options = len(examples[0].options) if examples else 1
     counts: dict[str, int] = dict.fromkeys(("passages_truncated", "questions_truncated", "tokens_cut"), 0)
     parts: list[tuple[list[int], int]] = []
@@ -227,4 +217,4 @@ def option_features(
             counts["tokens_cut"] += int(cuts.sum())
             bar.advance()
     targets = np.array([0 if example.target is None else example.target for example in examples], np.int64)
-    return OptionFeatures(join_sequences(parts), targets, n_options, counts)
+    return Features(join_sequences(parts), targets, counts, n_options)

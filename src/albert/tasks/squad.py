@@ -10,7 +10,7 @@ from typing import Any
 from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.json_files import each_key_once
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
-from albert.tasks.examples import SplitFiles, find_split, read_text
+from albert.tasks.examples import SplitFiles, read_text
 from albert.tasks.task import Answer, Published, QuestionInContext, Row, Rows, Span, Task, TaskRecipe
 from albert.text.sentences import repair_surrogates
 
@@ -57,7 +57,7 @@ class QuestionFiles(SplitFiles):
     """Files in SQuAD's JSON layout."""
 
     def read(self, data: Path, split: str) -> Rows:
-        return read_questions(find_split(data, self.folder, self.files, split))
+        return read_questions(self.path(data, split))
 
 
 def read_questions(path: Path) -> Rows:

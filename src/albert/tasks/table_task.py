@@ -355,30 +355,44 @@ def table_statistics(
     task: Task, tables: Mapping[str, Rows], tokenizer: Tokenizer | None = None, max_length: int = 512
 ) -> dict[str, SplitStatistics]:
     """Every split in numbers; rows that cannot be used are counted like others."""
+    options = task.target.options if isinstance(task.target, Option) else ()
     train = tables.get("train")
-    known = set() if train is None else {_texts(task, row) for row in train.rows}
-    known_labels = set() if train is None else {label for row in train.rows for label in labels_of(task, row)}
+    known, known_labels = set(), set()
+    if train is not None:
+        known = {_values(row, *text_columns(task), *options) for row in train.rows}
+        known_labels = {label for row in train.rows for label in labels_of(task, row)}
     found = {}
     for split, rows in tables.items():
-        while_reading = {name.replace("_", " "): n for name, n in rows.counts.items() if name != "rows" and n}
-        counts = _noticed(task, rows.rows) | while_reading
+        texts = [_values(row, *text_columns(task), *options) for row in rows.rows]
+        labels = [labels_of(task, row) for row in rows.rows]
+        counts = _noticed(task, rows.rows, texts, labels)
+        counts |= {name.replace("_", " "): n for name, n in rows.counts.items() if name != "rows" and n}
         if split != "train" and train is not None:
-            counts["in train"] = sum(_texts(task, row) in known for row in rows.rows)
-            unknown = (set(labels_of(task, row)) - known_labels for row in rows.rows)
+            counts["in train"] = sum(each in known for each in texts)
             if not isinstance(task.target, Score | Span):
-                counts["labels unknown to train"] = sum(map(bool, unknown))
-        labels = Counter(label for row in rows.rows for label in labels_of(task, row))
-        values = np.array([number for row in rows.rows if (number := _number(task, row)) is not None], np.float64)
-        numbers = (float(values.min()), float(values.mean()), float(values.max())) if len(values) else None
+                counts["labels unknown to train"] = sum(not known_labels.issuperset(each) for each in labels)
         lengths = None if tokenizer is None else sequence_lengths(task, rows.rows, tokenizer, max_length)
-        shown = {} if isinstance(task.target, Score) else dict(labels.most_common())
-        found[split] = SplitStatistics(len(rows.rows), counts, shown, numbers, lengths)
+        often, numbers = Counter(label for each in labels for label in each), None
+        if isinstance(task.target, Score):
+            read = np.array([as_number(label) for each in labels for label in each], np.float64)  # None becomes NaN
+            read = read[np.isfinite(read)]
+            numbers = (float(read.min()), float(read.mean()), float(read.max())) if len(read) else None
+            often.clear()
+        found[split] = SplitStatistics(len(rows.rows), counts, dict(often.most_common()), numbers, lengths)
     return found
 
 
 def columns_of(rows: Rows) -> tuple[str, ...]:
     """The columns that any row has, in the order of their first appearance."""
     return tuple(dict.fromkeys(column for row in rows.rows for column in row.fields))
+
+
+def as_number(value: str) -> float | None:
+    """The number that a text holds; None when it is not a number. NaN counts as one."""
+    try:
+        return float(value)
+    except ValueError:
+        return None
 
 
 def labels_of(task: Task, row: Row) -> tuple[str, ...]:
@@ -403,56 +417,45 @@ def sequence_lengths(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, max_
     with progress("Measuring", total=len(chosen), unit="rows") as bar:
         for start in range(0, len(chosen), _CHUNK):
             part = texts[start : start + _CHUNK]
-            counted = iter(
-                [len(ids) for ids in tokenizer.encode_batch([text for row in part for text in (*row[0], *row[1])])]
-            )
-            for place, row in enumerate(part, start=start):
-                fixed = sum(next(counted) for _ in row[0])
-                tokens[place] = fixed + max((next(counted) for _ in row[1]), default=0)
+            encoded = tokenizer.encode_batch([text for always, options in part for text in (*always, *options)])
+            counted = map(len, encoded)
+            for place, (always, options) in enumerate(part, start=start):
+                fixed = sum(next(counted) for _ in always)
+                tokens[place] = fixed + max((next(counted) for _ in options), default=0)
             bar.advance(len(part))
     tokens += 2 + isinstance(task.inputs, Pair | QuestionInContext)
     cut = float((tokens > max_length).mean())
     return Lengths(len(chosen), float(np.median(tokens)), float(np.quantile(tokens, 0.95)), int(tokens.max()), cut)
 
 
-def _noticed(task: Task, rows: Sequence[Row]) -> dict[str, int]:
-    columns = text_columns(task)
-    asked = [column for column in columns if any(row.fields.get(column) for row in rows)]
-    counts: Counter[str] = Counter({"empty texts": 0, "missing labels": 0, "duplicates": 0, "contradictions": 0})
+def _values(row: Row, *columns: str) -> tuple[Field | None, ...]:
+    return tuple(row.fields.get(column) for column in columns)
+
+
+def _noticed(
+    task: Task, rows: Sequence[Row], texts: Sequence[tuple[Field | None, ...]], labels: Sequence[tuple[str, ...]]
+) -> dict[str, int]:
+    """Texts are what a model reads of each row, by which it is known again; options belong to them."""
+    read = [column for column in text_columns(task) if any(row.fields.get(column) for row in rows)]
+    counts = {"empty texts": 0, "missing labels": 0, "duplicates": 0, "contradictions": 0}
     first: dict[tuple[Field | None, ...], object] = {}
-    for row in rows:
-        fields = [row.fields.get(column) for column in asked]
+    for row, own, given in zip(rows, texts, labels, strict=True):
+        fields = _values(row, *read)
         counts["empty texts"] += not all(each.strip() if isinstance(each, str) else each for each in fields)
         if not isinstance(task.target, Span | Labels):
-            counts["missing labels"] += not labels_of(task, row)
-        texts, answer = _texts(task, row), row.answers if isinstance(task.target, Span) else labels_of(task, row)
-        counts["duplicates"] += texts in first
-        counts["contradictions"] += first.setdefault(texts, answer) != answer
-    return dict(counts)
-
-
-def _texts(task: Task, row: Row) -> tuple[Field | None, ...]:
-    """What a model reads of a row, to know it again; options belong to it."""
-    options = task.target.options if isinstance(task.target, Option) else ()
-    return tuple(row.fields.get(column) for column in (*text_columns(task), *options))
+            counts["missing labels"] += not given
+        answer = row.answers if isinstance(task.target, Span) else given
+        counts["duplicates"] += own in first
+        counts["contradictions"] += first.setdefault(own, answer) != answer
+    return counts
 
 
 def _read_texts(task: Task, row: Row) -> tuple[list[str], list[str]]:
     """Texts that are all read in one sequence, and such of which one is."""
-    values = map(row.fields.get, text_columns(task))
+    values = _values(row, *text_columns(task))
     plain = [value if isinstance(value, str) else " ".join(value or ()) for value in values]
     if not isinstance(task.target, Option):
         return plain, []
     question, context = plain
-    options = (row.fields.get(option) for option in task.target.options)
+    options = _values(row, *task.target.options)
     return [context], [question_with_option(question, option) for option in options if isinstance(option, str)]
-
-
-def _number(task: Task, row: Row) -> float | None:
-    """The number to predict; None if it is missing or not a number."""
-    value = row.fields.get(task.target.column) if isinstance(task.target, Score) else None
-    try:
-        number = float(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    return number if number is not None and np.isfinite(number) else None

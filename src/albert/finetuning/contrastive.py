@@ -17,31 +17,26 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional
 
-from albert.checkpoints.model_directory import ModelCard, save_model_directory, write_model
-from albert.finetuning.data import arrays_fingerprint, batch_members, pack_members
+from albert.checkpoints.model_directory import ModelCard, write_model
+from albert.finetuning.data import TaskBatch, arrays_fingerprint, batch_members, pack_members
 from albert.finetuning.evaluation import Computing, model_outputs
 from albert.finetuning.model import Start, fit_length, start_model
 from albert.finetuning.objective import TrainingSetup
 from albert.finetuning.options import RecipeBasis, plan_learning
-from albert.finetuning.run import remove_needless, result_of_first_rank, train_by_plan
+from albert.finetuning.run import begin_run, finish_run, result_of_first_rank, train_by_plan
 from albert.finetuning.run_record import (
-    RESULTS_NAME,
     FinetuningResult,
     FinetuningSettings,
-    complete_run,
     decisive_settings,
-    optimizer_of,
     recorded_settings,
-    refuse_another_run,
     start_identity,
 )
 from albert.model.albert import PooledEncoder
-from albert.model.packing import PackedSequences
 from albert.runtime.devices import describe_machine, finetuning_precision, pick_device
-from albert.runtime.distributed import process_group, wait_for_all
+from albert.runtime.distributed import process_group
 from albert.runtime.environment import world
 from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError
-from albert.runtime.json_files import fingerprint_of, save_json, to_json
+from albert.runtime.json_files import fingerprint_of, to_json
 from albert.runtime.random_streams import stream
 from albert.tasks.custom import read_table
 from albert.tasks.examples import Example, Sequences, text_features
@@ -115,32 +110,8 @@ def hold_out_pairs(pairs: TextPairs, share: float, seed: int) -> tuple[TextPairs
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Batches and their loss.
-
-
-@dataclass(frozen=True)
-class PairBatch:
-    """Pairs whose texts are in one run of tokens, all first ones before all second ones.
-
-    `texts` [2 × pairs] says by number which texts are equal: an equal text is no wrong answer.
-    """
-
-    packed: PackedSequences
-    texts: Int[Tensor, " texts"]
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The denominator of the loss."""
-        return {_TERM: len(self.texts) // 2}
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens that pass through the model."""
-        return self.packed.n_tokens
-
-    def to(self, device: torch.device) -> "PairBatch":
-        """The same batch on a device."""
-        return PairBatch(self.packed.to(device), self.texts.to(device))
+# Batches and their loss. All first texts of a batch come before all second ones; its targets [pairs, 2] say by number
+# which texts are equal: an equal text is no wrong answer.
 
 
 @dataclass(frozen=True)
@@ -163,12 +134,12 @@ class EncodedPairs:
         """Of all that is learnt from them."""
         return arrays_fingerprint(self.sequences.tokens, self.sequences.starts, self.texts)
 
-    def micro_batches(self, step: int, rank: int, world_size: int) -> list[PairBatch]:
+    def micro_batches(self, step: int, rank: int, world_size: int) -> list[TaskBatch]:
         """One process's share of the batch of update number `step`."""
         members = batch_members(len(self), self.batch_size, self.seed, step)[rank::world_size]
-        both = np.concatenate([members, members + len(self)])
+        both = np.stack([members, members + len(self)], axis=1)
         # Every text is compared with all others of the batch, so that workers cannot share it.
-        return [PairBatch(pack_members(self.sequences, both), torch.from_numpy(self.texts[both]))]
+        return [TaskBatch(pack_members(self.sequences, both.T.ravel()), torch.from_numpy(self.texts[both]), _TERM)]
 
 
 def encode_pairs(pairs: TextPairs, tokenizer: Tokenizer, max_length: int, batch_size: int, seed: int) -> EncodedPairs:
@@ -264,14 +235,9 @@ def finetune_contrastive(
         }
         if ranks.is_first:  # everything was read: bad input leaves no directory behind
             held.enter_context(run.locked())
-        finished = complete_run(output, run.model_path, identity)
+        finished = begin_run(run, record, identity, ranks)
         if finished is not None:
             return finished
-        refuse_another_run(run, record)
-        if ranks.is_first:
-            save_json(run.recipe_path, record)
-        if announce is not None and ranks.is_first:
-            announce(plan.figures(optimizer_of(settings, recipe).learning_rate, precision, device.type))
         encoder: Any = started.model
         if encoder.pooler is not None:
             encoder.pooler.requires_grad_(False)  # nothing asks it
@@ -281,35 +247,35 @@ def finetune_contrastive(
             "max_sequence_length": recipe.max_length,
         }
 
-        def accuracy() -> float:
+        def scores() -> dict[str, float]:
             vectors = np.stack(model_outputs(model, dev.sequences, computing, "Embedding"))
-            return retrieval_accuracy(vectors, dev.texts)
+            return {ACCURACY: retrieval_accuracy(vectors, dev.texts)}
 
         def loss(model: torch.nn.Module, batch: Batch) -> Sums:
-            assert isinstance(batch, PairBatch)
-            return contrastive_loss(model(batch.packed), batch.texts, temperature)
+            assert isinstance(batch, TaskBatch)
+            return contrastive_loss(model(batch.packed), batch.targets.T.reshape(-1), temperature)
 
-        before = accuracy()
+        before = scores()
         result = train_by_plan(
             TrainingSetup(model, data, loss),
             plan,
             settings,
             computing,
             run,
+            announce=announce,
             identity=identity,
             save_model=lambda place: write_model(place, encoder, started.tokenizer_directory, extra=extra),
-            evaluate=lambda: {ACCURACY: accuracy()},
+            evaluate=scores,
             description="Contrastive learning",
         )
         if not ranks.is_first:
             return result_of_first_rank(run, ranks)
         started_scoring = time.perf_counter()
-        scores = {ACCURACY: accuracy()}
-        learnt = result.steps * recipe.batch_size
+        after, learnt = scores(), result.steps * recipe.batch_size
         report = {
             **record,
-            "scores": scores,
-            "before": {ACCURACY: before},
+            "scores": after,
+            "before": before,
             "baseline": {ACCURACY: 100.0 / len(dev)},
             "training": {
                 **pairs.counts,
@@ -334,17 +300,6 @@ def finetune_contrastive(
             description="Vectors of texts: the mean over the last layer's tokens, compared by cosine "
             f"(`albert.load(...).embed`), learnt from {len(data):,} pairs of texts, starting from {started.source}.",
             recipe={**to_json(recipe), "temperature": temperature},
-            scores={f"{ACCURACY} among {len(dev):,} pairs": scores[ACCURACY], "the same before": before},
+            scores={f"{ACCURACY} among {len(dev):,} pairs": after[ACCURACY], "the same before": before[ACCURACY]},
         )
-        save_model_directory(
-            run.model_path,
-            encoder,
-            started.tokenizer_directory,
-            extra=extra,
-            card=card.render(),
-            replace=True,
-        )
-        save_json(output / RESULTS_NAME, report)
-        remove_needless(run)
-        wait_for_all(ranks)
-        return FinetuningResult(scores, report, run.model_path)
+        return finish_run(run, ranks, started, encoder, report, extra=extra, card=card.render())

@@ -57,11 +57,6 @@ class Decisions:
     predicted: Any
     entries: list[dict[str, Any]]
 
-    def of(self, members: Sequence[int]) -> tuple[Any, Any]:
-        """Gold and predicted of some examples."""
-        gold, predicted = ([side[member] for member in members] for side in (self.gold, self.predicted))
-        return gold, predicted
-
 
 def decided_labels(
     examples: Sequence[Example], target: Choice | Option | Labels, gold: np.ndarray, probabilities: np.ndarray
@@ -83,11 +78,11 @@ def decided_labels(
     entries = [
         {
             "id": example.identifier,
-            "prediction": named(said),
+            "prediction": named(chosen),
             "gold": None if example.target is None else named(true),
             "probabilities": dict(zip(names, map(float, row), strict=True)),
         }
-        for example, said, true, row in zip(examples, predicted, gold, probabilities, strict=True)
+        for example, chosen, true, row in zip(examples, predicted, gold, probabilities, strict=True)
     ]
     return Decisions(gold, predicted, entries)
 
@@ -98,63 +93,45 @@ def decided_tags(examples: Sequence[Example], target: Tags, probabilities: Seque
     """
     labels = target.labels
     plain = tag_scheme(labels) == "plain"
-    read = runs_of if plain else entities_of
-    writes_entities = not plain or OUTSIDE in labels
-    gold, predicted, entries = [], [], []
+    decisions = Decisions([], [], [])
     for example, rows in zip(examples, probabilities, strict=True):
-        true = tuple(labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
-        said = tuple(labels[tag] for tag in rows.argmax(axis=1)) if len(rows) else ()
-        entry: dict[str, Any] = {"id": example.identifier, "words": list(example.texts), "prediction": list(said)}
-        entry |= {"gold": None if example.target is None else list(true)}
-        entry |= {"probabilities": rows.max(axis=1).tolist() if len(rows) else []}
-        if writes_entities:
-            entry["entities"] = [entity._asdict() for entity in read(said)]
-        gold.append(true)
-        predicted.append(said)
-        entries.append(entry)
-    return Decisions(gold, predicted, entries)
-
-
-def decided_numbers(examples: Sequence[Example], gold: np.ndarray, numbers: np.ndarray) -> Decisions:
-    """The numbers as they are."""
-    entries = [
-        {"id": example.identifier, "prediction": float(number), "gold": example.target}
-        for example, number in zip(examples, numbers, strict=True)
-    ]
-    return Decisions(gold.astype(np.float64), numbers, entries)
+        gold = tuple(labels[tag] for tag in example.target) if isinstance(example.target, tuple) else ()
+        predicted = tuple(labels[tag] for tag in rows.argmax(axis=1)) if len(rows) else ()
+        entry: dict[str, Any] = {"id": example.identifier, "words": list(example.texts), "prediction": list(predicted)}
+        entry["gold"] = None if example.target is None else list(gold)
+        entry["probabilities"] = rows.max(axis=1).tolist() if len(rows) else []
+        if not plain or OUTSIDE in labels:
+            entities = runs_of(predicted) if plain else entities_of(predicted)
+            entry["entities"] = [entity._asdict() for entity in entities]
+        decisions.gold.append(gold)
+        decisions.predicted.append(predicted)
+        decisions.entries.append(entry)
+    return decisions
 
 
 def decided_answers(
     examples: Sequence[Example], answers: Sequence[Answers], threshold: NullThreshold | None
 ) -> Decisions:
     """The best spans, or none where the threshold says so; None for a threshold: every question has an answer."""
-    gold = [tuple(answer.text for answer in example.answers) for example in examples]
     open_answers = None if threshold is None else decide(answers, threshold)
-    predicted = [each.candidates[0].text if each.candidates else "" for each in answers]
-    entries = []
+    texts, entries = [], []
     for place, (example, each) in enumerate(zip(examples, answers, strict=True)):
-        entry: dict[str, Any] = {"id": example.identifier, "prediction": predicted[place], "gold": list(gold[place])}
-        if each.candidates:
-            best = each.candidates[0]
+        best = each.candidates[0] if each.candidates else None
+        texts.append("" if best is None else best.text)
+        entry: dict[str, Any] = {"id": example.identifier, "prediction": texts[-1]}
+        entry["gold"] = [answer.text for answer in example.answers]
+        if best is not None:
             entry |= {"start": best.start, "end": best.end, "score": best.score}
         if open_answers is not None:
-            answered = open_answers[place].answered
-            entry |= {"prediction": predicted[place] if answered else "", "no_answer": each.no_answer}
+            entry |= {"prediction": texts[-1] if open_answers[place].answered else "", "no_answer": each.no_answer}
             entry |= {"no_answer_probability": each.no_answer_probability}
         entry["best"] = [
             {"answer": found.text, "start": found.start, "end": found.end, "probability": found.probability}
             for found in each.candidates[:SHOWN_ANSWERS]
         ]
         entries.append(entry)
-    return Decisions(gold, predicted if open_answers is None else open_answers, entries)
-
-
-def groups_of(examples: Sequence[Example]) -> dict[str, list[int]]:
-    """The parts of the data that are scored apart too, and their examples; none when there are not two of them."""
-    groups: dict[str, list[int]] = {}
-    for place, example in enumerate(examples):
-        groups.setdefault(example.group, []).append(place)
-    return groups if len(groups) > 1 else {}
+    gold = [tuple(answer.text for answer in example.answers) for example in examples]
+    return Decisions(gold, texts if open_answers is None else open_answers, entries)
 
 
 Predicted = np.ndarray | list[Answers]
@@ -195,7 +172,6 @@ class Evaluation:
 
     @property
     def defined_scores(self) -> dict[str, float]:
-        """The scores that have a value."""
         return {name: value for name, value in self.scores.items() if value is not None}
 
 
@@ -207,11 +183,7 @@ def evaluate_model(
     label_columns: Sequence[int] | None = None,
     threshold: NullThreshold | None = None,
 ) -> Evaluation:
-    """Answer every example and score the answers; for the arguments see `predict_split` and `evaluation_of`.
-
-    Raises:
-        Diverged: the model's outputs are not finite.
-    """
+    """Answer every example and score the answers; see `predict_split` and `evaluation_of`."""
     started = time.perf_counter()
     predicted = predict_split(model, task.target, prepared, computing, label_columns)
     return evaluation_of(task, prepared, predicted, threshold, started)
@@ -258,6 +230,9 @@ def predict_split(
         model: with a head for the target, on the device already. Its training mode is kept.
         label_columns: for each label of the task, the model's output for it; None when they are in the same
             order.
+
+    Raises:
+        Diverged: the model's outputs are not finite.
     """
     outputs = model_outputs(model, prepared.features.sequences, computing, f"Evaluating {prepared.split}")
     return predicted_of(target, prepared, outputs, label_columns)
@@ -327,33 +302,37 @@ def _decisions(
 ) -> tuple[Decisions, NullThreshold | None]:
     """What was predicted, decided, and the threshold that was applied, if any."""
     examples, target, features = prepared.examples, task.target, prepared.features
-    if isinstance(target, Span):
-        assert isinstance(predicted, list)
-        if not target.may_be_absent:
+    if isinstance(predicted, list):
+        if not (isinstance(target, Span) and target.may_be_absent):
             return decided_answers(examples, predicted, None), None
         threshold = threshold or threshold_for(examples, predicted, "the very questions that are scored")
         return decided_answers(examples, predicted, threshold), threshold
-    assert isinstance(predicted, np.ndarray)
-    if isinstance(features, TagFeatures):
-        assert isinstance(target, Tags)
-        return decided_tags(examples, target, features.words.by_sentence(predicted)), None
-    assert not isinstance(target, Tags)
-    if isinstance(target, Score):
-        return decided_numbers(examples, features.targets, predicted), None
-    return decided_labels(examples, target, features.targets, predicted), None
+    match target:
+        case Tags():
+            assert isinstance(features, TagFeatures)
+            return decided_tags(examples, target, features.words.by_sentence(predicted)), None
+        case Score():
+            pairs = zip(examples, map(float, predicted), strict=True)
+            entries = [{"id": each.identifier, "prediction": number, "gold": each.target} for each, number in pairs]
+            return Decisions(features.targets.astype(np.float64), predicted, entries), None
+        case Choice() | Option() | Labels():
+            return decided_labels(examples, target, features.targets, predicted), None
+        case Span():
+            raise TypeError("spans are predicted as answers")
 
 
 def _scores(
     task: Task, prepared: PreparedSplit, decisions: Decisions
-) -> tuple[dict[str, float | None], dict[str, float | None] | None]:
-    """Scores and those of the constant answer, of the whole split and of each group in it."""
+) -> tuple[dict[str, float | None], dict[str, float | None]]:
+    """Scores and those of the constant answer, of the whole split and, where there are several, of each group in it."""
     scores, baseline = task_scores(task, decisions.gold, decisions.predicted), baseline_scores(task, decisions.gold)
-    for group, members in groups_of(prepared.examples).items():
-        gold, predicted = decisions.of(members)
+    groups: dict[str, list[int]] = {}
+    for place, example in enumerate(prepared.examples):
+        groups.setdefault(example.group, []).append(place)
+    for group, members in groups.items() if len(groups) > 1 else ():
+        gold, predicted = ([side[member] for member in members] for side in (decisions.gold, decisions.predicted))
         scores |= {f"{name}_{group}": value for name, value in task_scores(task, gold, predicted).items()}
-        constant = baseline_scores(task, gold)
-        if baseline is not None and constant is not None:
-            baseline |= {f"{name}_{group}": value for name, value in constant.items()}
+        baseline |= {f"{name}_{group}": value for name, value in baseline_scores(task, gold).items()}
     return scores, baseline
 
 
@@ -440,12 +419,12 @@ def evaluate_models(
         return EvaluatedModels(members[0].evaluation, tuple(members))
     prepared, predicted, _ = predictions[0]
     if isinstance(predicted, list):
-        answers = [(said, threshold) for _, said, threshold in predictions if isinstance(said, list)]
-        together = evaluation_of(task, prepared, averaged_answers(answers), EACH_ITS_OWN, begun)
+        answers = [(each, threshold) for _, each, threshold in predictions if isinstance(each, list)]
+        mean, threshold = averaged_answers(answers), EACH_ITS_OWN
     else:
-        mean = averaged_numbers([said for _, said, _ in predictions if not isinstance(said, list)])
-        together = evaluation_of(task, prepared, mean, None, begun)
-    return EvaluatedModels(together, tuple(members))
+        mean = averaged_numbers([each for _, each, _ in predictions if not isinstance(each, list)])
+        threshold = None
+    return EvaluatedModels(evaluation_of(task, prepared, mean, threshold, begun), tuple(members))
 
 
 def write_predictions(path: Path, evaluation: Evaluation) -> None:

@@ -57,7 +57,6 @@ from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.files import remove_directory
 from albert.runtime.json_files import read_json_object, save_json
-from albert.tasks.answers import NullThreshold
 from albert.tasks.custom import OwnTables
 from albert.tasks.examples import SpanFeatures, TagFeatures
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
@@ -104,40 +103,24 @@ class TaskRun:
     announce: Callable[[Mapping[str, Any]], None] | None = None
 
     @property
-    def recipe(self) -> TaskRecipe:
-        return self.plan.recipe
-
-    @property
     def model(self) -> nn.Module:
         return self.started.model
 
     def complete(self) -> FinetuningResult:
         """Train to the end, evaluate, and write everything; or return what an earlier call wrote."""
-        return self._with_scale()._complete()
-
-    def _with_scale(self) -> "TaskRun":
-        """This run with numbers as standard scores; a run of an earlier version goes on with the numbers themselves."""
-        if not isinstance(self.task.target, Score):
-            return self
-        if self.run.recipe_path.exists() and TARGET_SCALE_KEY not in read_json_object(self.run.recipe_path):
-            return self
-        scale = NumberScale.of(self.batches.targets)
-        batches = replace(self.batches, targets=scale.standardised(self.batches.targets))
-        teacher = None if self.teacher is None else replace(self.teacher, scale=scale)
-        return replace(self, batches=batches, teacher=teacher, scale=scale)
-
-    def _complete(self) -> FinetuningResult:
-        identity = run_identity(
-            self.task, self.started, self.batches, self.dev_split, self.recipe, self.settings, self.teacher
-        )
-        finished = complete_run(self.run.path, self.run.model_path, identity)
+        recipe, settings, scale = self.plan.recipe, self.settings, self.scale
+        identity = run_identity(self.task, self.started, self.batches, self.dev_split, recipe, settings, self.teacher)
+        record = run_record(self.task, self.started, self.plan, settings)
+        if scale is not None:
+            record[TARGET_SCALE_KEY] = vars(scale)
+        finished = begin_run(self.run, record, identity, self.ranks)
         if finished is not None:
-            if self.ranks.is_first:
-                remove_needless(self.run)  # which the call that finished it may not have lived to do
             return finished
+        if scale is not None and self.started.changes.get("keep_head"):
+            scale.take_out(self.model.classifier)
         self.model.to(self.computing.device)
         best = None
-        if self.settings.select == "best":
+        if settings.select == "best":
             best = BestModel(self.run.path / "best", self._save, identity["development set"])
         latest: list[Evaluation] = []
 
@@ -148,68 +131,63 @@ class TaskRun:
                 best.consider(latest[0].scores)
             return latest[0].defined_scores
 
-        record = run_record(self.task, self.started, self.plan, self.settings)
-        if self.scale is not None:
-            record[TARGET_SCALE_KEY] = vars(self.scale)
-            if self.started.changes.get("keep_head"):
-                self.scale.take_out(self.started.model.classifier)
-        refuse_another_run(self.run, record)
-        if self.ranks.is_first:
-            save_json(self.run.recipe_path, record)
-        way = training_setup(
+        setup = training_setup(
             self.model,
             self.batches,
             self.depths,
             self.computing,
-            freeze_encoder=self.settings.freeze_encoder,
+            freeze_encoder=settings.freeze_encoder,
             teacher=self.teacher,
-            distillation=self.settings.distillation,
+            distillation=settings.distillation,
         )
-        if self.announce is not None and self.ranks.is_first:
-            rate = optimizer_of(self.settings, self.recipe).learning_rate
-            device, precision = self.computing.device.type, self.computing.precision
-            self.announce(self.plan.figures(rate, precision, device, self.batches.workers))
         training = train_by_plan(
-            way,
+            setup,
             self.plan,
-            self.settings,
+            settings,
             self.computing,
             self.run,
+            announce=self.announce,
+            workers=self.batches.workers,
             identity=identity,
             save_model=self._save,
             evaluate=evaluate,
             description=f"Fine-tuning on {self.task.title}",
-            compute_workers=self.batches.workers,
         )
         if not self.ranks.is_first:
             return result_of_first_rank(self.run, self.ranks)
         if best is not None:
-            self.model.load_state_dict(best.tensors(self.task.target, self.settings.encode_pairs or "together"))
+            self.model.load_state_dict(best.tensors(self.task.target, settings.encode_pairs or "together"))
             latest.clear()
-        elif self.scale is not None:
-            self.scale.fold_in(self.model.classifier)
+        elif scale is not None:
+            scale.fold_in(self.model.classifier)
         evaluation = latest[0] if latest else self._evaluated()
-        selection = selection_of(self.settings.select, evaluation.scores, self.run.journal_path)
         further = {
             split.split: evaluate_model(self.model, self.task, split, self.computing, threshold=evaluation.threshold)
             for split in self.further
         }
+        for split, each in {"dev": evaluation, **further}.items():
+            write_predictions(self.run.path / f"predictions-{split}.jsonl", each)
+        selection = selection_of(settings.select, evaluation.scores, self.run.journal_path)
         linear = self._linear_baseline()
         report = {
-            **run_report(record, self.task, self.train_split, self.batches, training, evaluation, self._notes(way)),
+            **run_report(record, self.task, self.train_split, self.batches, training, evaluation, self._notes(setup)),
             "linear_baseline": linear,
             "advice": advice(evaluation.scores, evaluation.baseline, linear),
-            "selection": selection.to_json(),
+            "selection": selection,
             "computed_in": self.computing.precision,
             "workers": self.batches.workers,
             "further_scores": {split: dict(each.scores) for split, each in further.items()},
             "identity": identity,
         }
-        name, shown = self.run.path.name, page_examples(self.task, self.dev_split.examples, self.settings.page_examples)
-        card = run_card(name, self.task, self.started, self.recipe, evaluation, selection, linear, len(shown))
-        self._write(evaluation, further, report, {"card": card, "examples": shown})
-        wait_for_all(self.ranks)
-        return FinetuningResult(evaluation.scores, report, self.run.model_path)
+        shown = page_examples(self.task, self.dev_split.examples, settings.page_examples)
+        about = [selection["note"]]
+        if shown:
+            about.append(f"examples.json holds {len(shown)} rows of the development set, without labels")
+        card = run_card(self.run.path.name, self.task, self.started, recipe, evaluation, linear, about)
+        extra = self._extra() | (evaluation.threshold.keys if evaluation.threshold else {})
+        return finish_run(
+            self.run, self.ranks, self.started, self.model, report, extra=extra, card=card, examples=shown
+        )
 
     def _linear_baseline(self) -> dict[str, Any] | None:
         """What a linear model reaches on the same rows, as plain values; None where the task has none."""
@@ -222,16 +200,13 @@ class TaskRun:
 
     def _evaluated(self) -> Evaluation:
         """The model as it stands, on the development set."""
-        return evaluate_model(self.model, self.task, self.dev_split, self.computing, threshold=self._threshold())
-
-    def _threshold(self) -> NullThreshold | None:
-        """From where on a question has no answer, as the questions held out say."""
-        if self.held_out is None:
-            return None
-        answers = predict_split(self.model, self.task.target, self.held_out, self.computing)
-        assert isinstance(answers, list)
-        held = self.held_out.examples
-        return threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
+        threshold = None
+        if self.held_out is not None:
+            answers = predict_split(self.model, self.task.target, self.held_out, self.computing)
+            assert isinstance(answers, list)
+            held = self.held_out.examples
+            threshold = threshold_for(held, answers, f"{len(held):,} questions held out of the training set")
+        return evaluate_model(self.model, self.task, self.dev_split, self.computing, threshold=threshold)
 
     def _save(self, directory: Path) -> None:
         """Write the model as it stands while it learns, for others to open."""
@@ -243,37 +218,45 @@ class TaskRun:
         return nullcontext() if self.scale is None else self.scale.folded(self.model.classifier)
 
     def _extra(self) -> dict[str, Any]:
-        extra = head_description(self.task, self.recipe, self.started.trained_positions)
+        extra = head_description(self.task, self.plan.recipe, self.started.trained_positions)
         if len(self.depths) > 1:
             extra[EXITS_KEY] = list(self.depths)
         if self.scale is not None:
             extra[TARGET_SCALE_KEY] = vars(self.scale)
         return extra
 
-    def _notes(self, way: TrainingSetup) -> tuple[str, ...]:
-        told = [*self.started.notes, *way.notes]
+    def _notes(self, setup: TrainingSetup) -> tuple[str, ...]:
+        notes = [*self.started.notes, *setup.notes]
         if len(self.depths) > 1:
-            told.append(f"the head learnt to answer after layers {', '.join(map(str, self.depths))}")
+            notes.append(f"the head learnt to answer after layers {', '.join(map(str, self.depths))}")
         if self.scale is not None:
-            told.append(
+            notes.append(
                 f"numbers are learnt as standard scores: training mean {self.scale.mean:.4g}, "
                 f"deviation {self.scale.deviation:.4g}, both in the saved head"
             )
-        return tuple(told)
+        return tuple(notes)
 
-    def _write(self, evaluation: Evaluation, further: dict[str, Evaluation], report: dict, saved: dict) -> None:
-        for split, each in {"dev": evaluation, **further}.items():
-            write_predictions(self.run.path / f"predictions-{split}.jsonl", each)
-        save_model_directory(
-            self.run.model_path,
-            self.model,
-            self.started.tokenizer_directory,
-            extra=self._extra() | (evaluation.threshold.keys if evaluation.threshold else {}),
-            **saved,
-            replace=True,
-        )
-        save_json(self.run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
-        remove_needless(self.run)
+
+# --------------------------------------------------------------------------------------------------------------------
+# The steps that all runs have in common, those of contrastive learning too.
+
+
+def begin_run(
+    run: RunFolder, record: dict[str, Any], identity: dict[str, str], ranks: Ranks
+) -> FinetuningResult | None:
+    """The result where an earlier call finished this very run; else the run is recorded, and may train.
+
+    Raises:
+        CannotCreate: the directory holds another run.
+    """
+    finished = complete_run(run.path, run.model_path, identity)
+    if finished is None:
+        refuse_another_run(run, record)
+        if ranks.is_first:
+            save_json(run.recipe_path, record)
+    elif ranks.is_first:
+        remove_needless(run)  # which the call that finished it may not have lived to do
+    return finished
 
 
 def train_by_plan(
@@ -284,10 +267,14 @@ def train_by_plan(
     run: RunFolder,
     *,
     evaluate: Callable[[], dict[str, float]],
+    announce: Callable[[Mapping[str, Any]], None] | None,
+    workers: int = 1,
     **options: Any,
 ) -> TrainingResult:
     """Train as planned: the rate rises, then falls linearly; for the rest see `training.loop.train`."""
     optimizer = optimizer_of(settings, plan.recipe)
+    if announce is not None and world().is_first:
+        announce(plan.figures(optimizer.learning_rate, computing.precision, computing.device.type, workers))
     return train(
         setup.module,
         build_optimizer(optimizer, setup.module),
@@ -306,6 +293,7 @@ def train_by_plan(
         run,
         device=computing.device,
         evaluate=evaluate if settings.evaluation_interval else None,
+        compute_workers=workers,
         **options,
     )
 
@@ -314,6 +302,17 @@ def result_of_first_rank(run: RunFolder, ranks: Ranks) -> FinetuningResult:
     """What the first rank wrote, for the others, which wait for it."""
     wait_for_all(ranks)
     report = read_json_object(run.path / RESULTS_NAME)
+    return FinetuningResult(report["scores"], report, run.model_path)
+
+
+def finish_run(
+    run: RunFolder, ranks: Ranks, started: StartedModel, model: nn.Module, report: dict[str, Any], **saved: Any
+) -> FinetuningResult:
+    """Write the model directory (for `saved` see `save_model_directory`), then the results."""
+    save_model_directory(run.model_path, model, started.tokenizer_directory, replace=True, **saved)
+    save_json(run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
+    remove_needless(run)
+    wait_for_all(ranks)
     return FinetuningResult(report["scores"], report, run.model_path)
 
 
@@ -452,6 +451,10 @@ def finetune(
         further, absent = _further_splits(task, data, started.tokenizer, recipe)
         started = replace(started, notes=(*started.notes, *absent))
         batches = task_batches(task, train_split, recipe, settings, training_workers(device, ranks))
+        scale = number_scale(task, batches, kept)
+        if scale is not None:
+            batches = replace(batches, targets=scale.standardised(batches.targets))
+            teacher = None if teacher is None else replace(teacher, scale=scale)
         work = TaskRun(
             task=task,
             started=started,
@@ -467,6 +470,7 @@ def finetune(
             further=further,
             depths=depths,
             teacher=teacher,
+            scale=scale,
             announce=announce,
         )
         with run.locked() if ranks.is_first else nullcontext():
@@ -474,6 +478,13 @@ def finetune(
             if ranks.is_first:
                 keep_own_task(task, recipe, output)
             return result
+
+
+def number_scale(task: Task, batches: TaskBatches, kept: Mapping[str, Any] | None) -> NumberScale | None:
+    """The scale in whose standard scores numbers are learnt; a run of an earlier version goes on without."""
+    if not isinstance(task.target, Score) or (kept is not None and TARGET_SCALE_KEY not in kept):
+        return None
+    return NumberScale.of(batches.targets)
 
 
 def keep_own_task(task: Task, recipe: TaskRecipe, directory: Path) -> None:

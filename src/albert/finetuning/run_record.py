@@ -87,45 +87,22 @@ class BestModel:
         return open_model(self.directory, head_kind(target, pairs), n_outputs(target)).model.state_dict()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Which model of a run it was."""
-
-    by: SelectedBy
-    metric: str
-    step: int | None = None
-    evaluations: int = 1
-
-    @property
-    def rule(self) -> str:
-        """A line for people on how models are selected."""
-        if self.by == "last":
-            return "selection: the model after the last step"
-        return (
-            f"selection: the best of {self.evaluations} evaluations by {self.metric} on the development set; a score "
+def selection_of(by: SelectedBy, scores: Mapping[str, float | None], journal: Path) -> dict[str, Any]:
+    """Which model of a finished run it is, whose journal has all evaluations; `rule` and `note` are for people."""
+    metric, step, evaluations = next(iter(scores)), None, 1
+    rule = note = "selection: the model after the last step"
+    if by == "best":
+        found = [record for record in read_journal(journal) if record["event"] == "evaluation"]
+        best = found[0]
+        for record in found[1:]:
+            best = record if is_better(metric, record.get(metric), best.get(metric)) else best
+        step, evaluations = best["step"], len(found)
+        rule = (
+            f"selection: the best of {evaluations} evaluations by {metric} on the development set; a score "
             "that is chosen on the set it is reported on is somewhat high"
         )
-
-    @property
-    def note(self) -> str:
-        """The rule and what came of it."""
-        return self.rule if self.step is None else f"{self.rule} (step {self.step:,})"
-
-    def to_json(self) -> dict[str, Any]:
-        """What `results.json` holds of it."""
-        return {**vars(self), "rule": self.rule, "note": self.note}
-
-
-def selection_of(by: SelectedBy, scores: Mapping[str, float | None], journal: Path) -> Selection:
-    """What is to be told of a finished run, whose journal has all of its evaluations."""
-    metric = next(iter(scores))
-    if by == "last":
-        return Selection(by=by, metric=metric)
-    evaluations = [record for record in read_journal(journal) if record["event"] == "evaluation"]
-    best = evaluations[0]
-    for record in evaluations[1:]:
-        best = record if is_better(metric, record.get(metric), best.get(metric)) else best
-    return Selection(by=by, metric=metric, step=best["step"], evaluations=len(evaluations))
+        note = f"{rule} (step {step:,})"
+    return {"by": by, "metric": metric, "step": step, "evaluations": evaluations, "rule": rule, "note": note}
 
 
 RESULTS_NAME = "results.json"
@@ -275,10 +252,8 @@ def run_identity(
 
 def start_identity(started: StartedModel) -> dict[str, str]:
     """Fingerprints of what a run starts from."""
-    return {
-        "initial weights": weights_fingerprint(started.model.state_dict()),
-        "tokenizer": started.tokenizer.fingerprint,
-    }
+    weights = weights_fingerprint(started.model.state_dict())
+    return {"initial weights": weights, "tokenizer": started.tokenizer.fingerprint}
 
 
 def recipe_fingerprint(
@@ -360,16 +335,15 @@ def run_card(
     started: StartedModel,
     recipe: TaskRecipe,
     evaluation: Evaluation,
-    selection: Selection,
-    linear: Mapping[str, Any] | None = None,
-    page_examples: int = 0,
+    linear: Mapping[str, Any] | None,
+    about: Sequence[str],
 ) -> str:
-    """The model card; `linear` is a `LinearBaseline` as plain values, `page_examples` the rows in `examples.json`."""
+    """The model card; `linear` is a `LinearBaseline` as plain values, `about` further lines on the data."""
     head = sum(p.numel() for n, p in started.model.named_parameters() if not n.startswith("albert."))
     parts = {k: n for k, n in count_parameters(started.config).by_part().items() if "head" not in k}
     parts.pop("pretraining", None)
     own_table = task.name == UNNAMED
-    kept = [f"examples.json holds {page_examples} rows of the development set, without labels"] if page_examples else []
+    learnt = f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}"
     return ModelCard(
         name=name,
         location="path/to/this/directory",
@@ -379,12 +353,7 @@ def run_card(
         parameters=parts | {"task head": head},
         recipe=to_json(recipe),
         scores=_compared_scores(evaluation, linear),
-        data=[
-            f"fine-tuned on {'a table' if own_table else task.name}, starting from {started.source}",
-            *started.changed,
-            selection.note,
-            *kept,
-        ],
+        data=[learnt, *started.changed, *about],
         versions={"torch": torch.__version__},
     ).render()
 
@@ -397,11 +366,9 @@ def _compared_scores(evaluation: Evaluation, linear: Mapping[str, Any] | None) -
         others = {"the best constant answer": (evaluation.baseline or {}).get(metric)}
         if linear is not None:
             others[linear["method"]] = linear["scores"].get(metric)
-        rows |= {
-            f"{metric}, {other}": value
-            for other, value in others.items()
-            if value is not None and "thresh" not in metric
-        }
+        for other, value in others.items():
+            if value is not None and "thresh" not in metric:
+                rows[f"{metric}, {other}"] = value
     return rows
 
 

@@ -15,7 +15,7 @@ from albert.finetuning.model import PretrainedEncoder, Start
 from albert.finetuning.objective import TeacherLogits
 from albert.finetuning.options import AskedRecipe, kept_recipe
 from albert.finetuning.run import finetune, keep_own_task
-from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
+from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.environment import world
 from albert.runtime.errors import CannotCreate, Diverged, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, save_json, to_json
@@ -35,12 +35,11 @@ class SeedRun:
     seed: int
     directory: Path
     scores: Mapping[str, float | None]
-    step: int | None = None
-    """Of the model, where it is not the last."""
+    step: int | None = None  # of the model, where it is not the last
     failure: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Spread:
     """Where the values of several runs lie; quartiles are interpolated. `undefined` runs have none."""
 
@@ -58,7 +57,7 @@ class SeedsResult:
     """All runs of a task, and what a constant answer and a linear model score.
 
     Failed runs stay in: a median without them would be of chosen runs. `selection` says which model of a run is
-    scored, `notes` are those of the last run.
+    scored; `notes` and `linear_baseline` (a `LinearBaseline` as plain values) are those of the last run.
     """
 
     task: str
@@ -67,11 +66,9 @@ class SeedsResult:
     selection: str
     notes: tuple[str, ...] = ()
     linear_baseline: Mapping[str, Any] | None = None
-    """A `LinearBaseline` as plain values, of the last run."""
 
     @property
     def failed(self) -> tuple[SeedRun, ...]:
-        """The runs that learnt nothing."""
         return tuple(run for run in self.runs if run.failure is not None)
 
     @property
@@ -137,6 +134,18 @@ def finetune_seeds(
     runs: list[SeedRun] = []
     report: Mapping[str, Any] = {}
     teacher_logits: TeacherLogits = {}
+
+    def so_far() -> SeedsResult:
+        """What the runs share is taken from the report of one of them, empty where all diverged."""
+        return SeedsResult(
+            task=task.name,
+            runs=tuple(runs),
+            baseline=report.get("baseline"),
+            selection=report.get("selection", {}).get("rule", "selection: no run came to its end"),
+            notes=tuple(report.get("notes", ())),
+            linear_baseline=report.get("linear_baseline"),
+        )
+
     for seed in range(settings.seed, settings.seed + n_seeds):
         place = output / f"seed-{seed}"
         try:
@@ -145,18 +154,22 @@ def finetune_seeds(
         except Diverged as error:
             runs.append(SeedRun(seed=seed, directory=place, scores={}, failure=f"diverged: {error.why}"))
         else:
-            report = result.report
-            runs.append(_seed_run(seed, place, result))
+            report, scores = result.report, dict(result.scores)
+            for split, further in report.get("further_scores", {}).items():
+                scores |= {f"{name}/{split}": value for name, value in further.items()}
+            step = report.get("selection", {}).get("step")
+            failure = why_failed(result.scores, report.get("baseline"))
+            runs.append(SeedRun(seed=seed, directory=place, scores=scores, step=step, failure=failure))
         kept = kept_recipe(RunFolder(place), task)
         if kept is not None:
             recipe = from_json(TaskRecipe, kept["recipe"], str(place))
             if world().is_first:
                 keep_own_task(task, recipe, output)
         if world().is_first:
-            save_json(output / SUMMARY_NAME, _together(task, runs, report).to_json())
+            save_json(output / SUMMARY_NAME, so_far().to_json())
     if all(run.failure and not run.scores for run in runs):
         raise Diverged(output, f"all {n_seeds} runs diverged ({runs[0].failure})", "use a smaller learning rate")
-    return _together(task, runs, report)
+    return so_far()
 
 
 def why_failed(scores: Mapping[str, float | None], baseline: Mapping[str, float | None] | None) -> str | None:
@@ -181,43 +194,7 @@ def spread_of(values: Sequence[float | None]) -> Spread | None:
     if not known:
         return None
     lowest, lower, median, upper, highest = np.percentile(known, [0, 25, 50, 75, 100]).tolist()
-    return Spread(
-        median=median,
-        lowest=lowest,
-        lower_quartile=lower,
-        upper_quartile=upper,
-        highest=highest,
-        runs=len(known),
-        undefined=len(values) - len(known),
-    )
-
-
-def _together(task: Task, runs: Sequence[SeedRun], report: Mapping[str, Any]) -> SeedsResult:
-    """The runs so far; what they share is taken from the report of one of them, empty where all diverged."""
-    return SeedsResult(
-        task=task.name,
-        runs=tuple(runs),
-        baseline=report.get("baseline"),
-        selection=report.get("selection", {}).get("rule", "selection: no run came to its end"),
-        notes=tuple(report.get("notes", ())),
-        linear_baseline=report.get("linear_baseline"),
-    )
-
-
-def _seed_run(seed: int, place: Path, result: FinetuningResult) -> SeedRun:
-    report = result.report
-    further = {
-        f"{name}/{split}": value
-        for split, scores in report.get("further_scores", {}).items()
-        for name, value in scores.items()
-    }
-    return SeedRun(
-        seed=seed,
-        directory=place,
-        scores={**result.scores, **further},
-        step=report.get("selection", {}).get("step"),
-        failure=why_failed(result.scores, report.get("baseline")),
-    )
+    return Spread(median, lowest, lower, upper, highest, len(known), len(values) - len(known))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -240,7 +217,6 @@ class DiagnosticOutcome:
     missing: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """What the benchmark's `summary.json` holds of it."""
         scores = {split: dict(each) for split, each in self.scores.items()}
         return {"model": self.model, "scores": scores, "missing": list(self.missing)}
 
@@ -260,18 +236,11 @@ def diagnose(
         return DiagnosticOutcome(task=task, missing=("no model has learnt the task that it belongs to",))
     scores: dict[str, Mapping[str, float | None]] = {}
     missing = []
+    computing = {name: getattr(settings, name) for name in ("device", "micro_batch_tokens")}
+    computing["precision"] = settings.precision or "fp32"
     for split in task.source.splits:
         try:
-            found = evaluate_directory(
-                task,
-                model,
-                data,
-                split,
-                device=settings.device,
-                precision=settings.precision or "fp32",
-                micro_batch_tokens=settings.micro_batch_tokens,
-                needs_labels=False,
-            ).evaluation
+            found = evaluate_directory(task, model, data, split, **computing, needs_labels=False).evaluation
         except MissingInput as error:
             missing.append(str(error))
             continue
@@ -299,13 +268,10 @@ class TaskOutcome:
 
     task: Task
     found: SeedsResult | None = None
-    started_from: str | None = None
-    """The model of another task, where it is not the one that all others start from."""
+    started_from: str | None = None  # the model of another task, where it is not the one that all others start from
     missing: str | None = None
-    """Why it was not learnt."""
 
     def to_json(self) -> dict[str, Any]:
-        """What the benchmark's `summary.json` holds of it."""
         if self.found is None:
             return {"missing": self.missing}
         return {"started_from": self.started_from, **self.found.to_json(), "published": to_json(self.task.published)}
@@ -323,7 +289,6 @@ class BenchmarkResult:
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        """The medians of every task that was learnt."""
         return {each.task.name: each.found.medians for each in self.outcomes if each.found is not None}
 
     @property
@@ -333,7 +298,6 @@ class BenchmarkResult:
         return tuple(name for name, parts in self.average.parts.items() if not {*parts} <= {*scores.get(name, {})})
 
     def to_json(self) -> dict[str, Any]:
-        """What `summary.json` holds."""
         return {
             "benchmark": self.name,
             "average": self.average.of(self.scores),

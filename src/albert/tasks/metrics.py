@@ -6,7 +6,7 @@ when a score needs them: a model is used without them. Scores of answers in word
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,57 +20,56 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.tasks.answers import never_answered, normalize_answer
 from albert.tasks.task import Choice, Labels, Metric, Option, Score, Span, Tags, Target, Task
 
-_NO_DIVISION: Any = 0.0  # F1 of a class that is nowhere; scikit-learn's stubs know only its "warn"
+
+def _points(metric: str, gold: Any, predicted: Any, **options: Any) -> float | None:
+    """A score of scikit-learn in points of 100; None without rows."""
+    if len(gold) == 0:
+        return None
+    return 100.0 * float(getattr(load_by_name("sklearn.metrics"), metric)(gold, predicted, **options))
 
 
 def accuracy(gold: Any, predicted: Any) -> float | None:
     """Share of equal label ids. None without rows."""
-    return None if len(gold) == 0 else 100.0 * float(_scikit_learn().accuracy_score(gold, predicted))
+    return _points("accuracy_score", gold, predicted)
 
 
 def f1(gold: Any, predicted: Any) -> float | None:
     """F1 of the class with id 1, as GLUE scores paraphrases; 0 when it is neither gold nor predicted."""
-    if len(gold) == 0:
-        return None
-    return 100.0 * float(
-        _scikit_learn().f1_score(gold, predicted, pos_label=1, average="binary", zero_division=_NO_DIVISION)
-    )
+    return _points("f1_score", gold, predicted, pos_label=1, average="binary", zero_division=0.0)
 
 
 def macro_f1(gold: Any, predicted: Any) -> float | None:
     """Mean over the classes seen (gold or predicted) of their F1."""
-    if len(gold) == 0:
-        return None
-    return 100.0 * float(_scikit_learn().f1_score(gold, predicted, average="macro", zero_division=_NO_DIVISION))
+    return _points("f1_score", gold, predicted, average="macro", zero_division=0.0)
 
 
 def matthews_correlation(gold: Any, predicted: Any) -> float | None:
     """Matthews correlation; 0 by convention when gold or predicted is one class only."""
-    if len(gold) == 0:
-        return None
-    if len(np.unique(np.concatenate([np.asarray(gold), np.asarray(predicted)]))) < 2:
+    if len(gold) and len(np.unique(np.concatenate([np.asarray(gold), np.asarray(predicted)]))) < 2:
         return 0.0  # scikit-learn's convention, without its warning about a single label
-    return 100.0 * float(_scikit_learn().matthews_corrcoef(gold, predicted))
+    return _points("matthews_corrcoef", gold, predicted)
 
 
 def pearson(gold: Any, predicted: Any) -> float | None:
     """Linear correlation. None with fewer than two rows or when a side is constant (to 13 digits, SciPy's
     limit).
     """
-    gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
-    if len(gold) < 2 or any(
-        np.linalg.norm(side - side.mean()) <= 1e-13 * abs(side.mean()) for side in (gold, predicted)
-    ):
-        return None
-    return _finite_points(_scipy_stats().pearsonr(gold, predicted)[0])
+    return _correlation("pearsonr", gold, predicted, 1e-13)
 
 
 def spearman(gold: Any, predicted: Any) -> float | None:
     """Rank correlation (mean rank for ties). None with fewer than two rows or when a side is constant."""
-    gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
-    if len(gold) < 2 or np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+    return _correlation("spearmanr", gold, predicted)
+
+
+def _correlation(name: str, gold: Any, predicted: Any, constant: float = 0.0) -> float | None:
+    sides = [np.asarray(side, np.float64) for side in (gold, predicted)]
+    if len(gold) < 2 or any(np.ptp(side) == 0 for side in sides):
         return None
-    return _finite_points(_scipy_stats().spearmanr(gold, predicted)[0])
+    if any(np.linalg.norm(side - side.mean()) < constant * abs(side.mean()) for side in sides):
+        return None
+    value = float(getattr(load_by_name("scipy.stats"), name)(*sides)[0])
+    return 100.0 * value if math.isfinite(value) else None
 
 
 def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
@@ -79,23 +78,19 @@ def multi_label_scores(gold: Any, predicted: Any) -> dict[str, float | None]:
     `micro_f1` over all decisions; `macro_f1`, the mean over all labels, of which one that is neither gold nor predicted
     counts 0; `exact_match`, the share of examples whose set is right; `hamming_loss`, the share of wrong decisions.
     """
-    names = ("micro_f1", "macro_f1", "exact_match", "hamming_loss")
-    if len(gold) == 0:
-        return dict.fromkeys(names)
     gold, predicted = np.asarray(gold, np.int64), np.asarray(predicted, np.int64)
     each = [score for column in zip(gold.T, predicted.T, strict=True) if (score := f1(*column)) is not None]
-    wrong = 100.0 * float(_scikit_learn().hamming_loss(gold, predicted))
-    values = (f1(gold.ravel(), predicted.ravel()), float(np.mean(each)), accuracy(gold, predicted), wrong)
-    return dict(zip(names, values, strict=True))
+    return {
+        "micro_f1": f1(gold.ravel(), predicted.ravel()),
+        "macro_f1": float(np.mean(each)) if each else None,
+        "exact_match": accuracy(gold, predicted),
+        "hamming_loss": _points("hamming_loss", gold, predicted),
+    }
 
 
 def mean_absolute_error(gold: Any, predicted: Any) -> float | None:
     """Mean distance between gold and predicted numbers, in the target's own unit (not points)."""
-    return None if len(gold) == 0 else float(_scikit_learn().mean_absolute_error(gold, predicted))
-
-
-def _finite_points(value: Any) -> float | None:
-    return 100.0 * float(value) if math.isfinite(value) else None
+    return float(load_by_name("sklearn.metrics").mean_absolute_error(gold, predicted)) if len(gold) else None
 
 
 def in_order(identifiers: Sequence[str], predictions: Mapping[str, Any], where: str) -> list[Any]:
@@ -108,14 +103,6 @@ def in_order(identifiers: Sequence[str], predictions: Mapping[str, Any], where: 
             "predict every row; a subset is not scored",
         )
     return [predictions[identifier] for identifier in identifiers]
-
-
-def _scikit_learn() -> Any:
-    return load_by_name("sklearn.metrics")
-
-
-def _scipy_stats() -> Any:
-    return load_by_name("scipy.stats")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -194,18 +181,39 @@ def continues_nothing(tags: Sequence[str]) -> int:
     return sum(place in beginnings and _read(tag)[0] in _INSIDE for place, tag in enumerate(tags))
 
 
-def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float | None]:
+def entity_scores(
+    gold: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    read: Callable[[Sequence[str]], list[Entity]] = entities_of,
+) -> dict[str, float | None]:
     """Scores of entities written with prefixes, in points of 100, and the share of right tags.
 
     `entity_f1` first, over all entities of all sentences (micro), then precision and recall, then F1 of each type that
     is in `gold` when there are several. No entities at all give 0, as seqeval has it.
     """
-    return _scores(gold, predicted, [entities_of(tags) for tags in gold], [entities_of(tags) for tags in predicted])
+    there, said, right = Counter[str](), Counter[str](), Counter[str]()
+    for wanted, found in zip(map(read, gold), map(read, predicted), strict=True):
+        there.update(entity.type for entity in wanted)
+        said.update(entity.type for entity in found)
+        right.update(entity.type for entity in set(wanted) & set(found))
+
+    def share(part: int, whole: int) -> float:
+        return 100.0 * part / whole if whole else 0.0
+
+    n_there, n_said, n_right = there.total(), said.total(), right.total()
+    scores: dict[str, float | None] = {
+        "entity_f1": share(2 * n_right, n_there + n_said),
+        "entity_precision": share(n_right, n_said),
+        "entity_recall": share(n_right, n_there),
+    }
+    for type_ in sorted(there) if len(there) > 1 else ():
+        scores[f"entity_f1_{type_}"] = share(2 * right[type_], there[type_] + said[type_])
+    return {**scores, "tag_accuracy": accuracy(_words(gold), _words(predicted))}
 
 
 def run_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float | None]:
     """The same of entities that are runs of plain tags."""
-    return _scores(gold, predicted, [runs_of(tags) for tags in gold], [runs_of(tags) for tags in predicted])
+    return entity_scores(gold, predicted, runs_of)
 
 
 def word_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float | None]:
@@ -214,35 +222,8 @@ def word_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
     return {"tag_accuracy": accuracy(*words), "tag_macro_f1": macro_f1(*words)}
 
 
-def _scores(
-    gold: Sequence[Sequence[str]],
-    predicted: Sequence[Sequence[str]],
-    wanted: Sequence[list[Entity]],
-    found: Sequence[list[Entity]],
-) -> dict[str, float | None]:
-    there, said, right = Counter[str](), Counter[str](), Counter[str]()
-    for wanted_here, found_here in zip(wanted, found, strict=True):
-        there.update(entity.type for entity in wanted_here)
-        said.update(entity.type for entity in found_here)
-        right.update(entity.type for entity in set(wanted_here) & set(found_here))
-    n_there, n_said, n_right = there.total(), said.total(), right.total()
-    scores = {
-        "entity_f1": _points(2 * n_right, n_there + n_said),
-        "entity_precision": _points(n_right, n_said),
-        "entity_recall": _points(n_right, n_there),
-    }
-    if len(there) > 1:
-        each = {type_: _points(2 * right[type_], there[type_] + said[type_]) for type_ in sorted(there)}
-        scores |= {f"entity_f1_{type_}": value for type_, value in each.items()}
-    return {**scores, "tag_accuracy": accuracy(_words(gold), _words(predicted))}
-
-
 def _words(sentences: Sequence[Sequence[str]]) -> list[str]:
     return [tag for tags in sentences for tag in tags]
-
-
-def _points(part: int, whole: int) -> float:
-    return 100.0 * part / whole if whole else 0.0
 
 
 def _read(tag: str) -> tuple[str, str]:

@@ -170,15 +170,41 @@ def start_model(
             architecture cannot be changed so, or there is no head to keep.
     """
     seed_torch("finetuning.head", seed)
+    dropouts = {"classifier_dropout_prob": recipe.head_dropout}
+    if recipe.encoder_dropout is not None:
+        dropouts |= dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), recipe.encoder_dropout)
+    kind = head_kind(target, pairs)
     if isinstance(start, RandomEncoder):
-        return _random(start, target, recipe, pairs)
-    opened = _open(start, target, recipe, pairs)
+        config, directory = replace(start.config, **dropouts), start.tokenizer_directory
+        tokenizer = load_tokenizer(directory)
+        if tokenizer.vocab_size > config.vocab_size:
+            why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
+            raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
+        return StartedModel(
+            model=build_model(kind, config, n_outputs(target)).train(),
+            config=config,
+            tokenizer=tokenizer,
+            tokenizer_directory=directory,
+            source="random weights",
+            changes=start.changes,
+            notes=("every tensor is drawn at random (no pre-training)",),
+        )
+    opened = open_model(
+        start.model,
+        kind,
+        None if start.keep_head else n_outputs(target),
+        revision=start.revision,
+        new_head=not start.keep_head,
+        overrides=dropouts,
+    )
+    if start.keep_head and target is not None:
+        order_kept_head(opened, target, start.model)
     tokenizer = tokenizer_of(opened)
     config = start.changes.applied_to(opened.config)
     trained = trained_length(opened.extra)
-    model, changed = opened.model, ()
+    model, changed, source = opened.model, (), model_name(start.model, start.revision)
     if config != opened.config or start.changes.extend_positions is not None:
-        model = _build(target, config, pairs)
+        model = build_model(kind, config, n_outputs(target))
         result = warm_start(
             opened.model.state_dict(),
             opened.config,
@@ -190,7 +216,7 @@ def start_model(
         model.load_state_dict(result.tensors)
         changed, trained = result.notes, result.trained_positions
     if start.keep_head:
-        changed = (*changed, f"the head of {model_name(start.model, start.revision)} is kept")
+        changed = (*changed, f"the head of {source} is kept")
     notes = (*_loading_notes(opened.loading_report), *changed)
     if trained is not None and trained < min(recipe.max_length, config.max_position_embeddings):
         notes += (f"positions from {trained} on were never trained: --extend-positions makes them of the others",)
@@ -199,45 +225,12 @@ def start_model(
         config=config,
         tokenizer=tokenizer,
         tokenizer_directory=opened.directory,
-        source=model_name(start.model, start.revision),
+        source=source,
         changes=start.changes.asked() | ({"keep_head": True} if start.keep_head else {}),
         changed=changed,
         trained_positions=trained,
         notes=notes,
     )
-
-
-def _random(start: RandomEncoder, target: Target | None, recipe: TaskRecipe, pairs: PairEncoding) -> StartedModel:
-    config = replace(start.config, **_dropout_overrides(recipe))
-    directory = start.tokenizer_directory
-    tokenizer = load_tokenizer(directory)
-    if tokenizer.vocab_size > config.vocab_size:
-        why = f"has {tokenizer.vocab_size} pieces, the model has {config.vocab_size} embeddings"
-        raise InvalidConfiguration(directory, why, "use the tokenizer that the model was trained with")
-    return StartedModel(
-        model=_build(target, config, pairs).train(),
-        config=config,
-        tokenizer=tokenizer,
-        tokenizer_directory=directory,
-        source="random weights",
-        changes=start.changes,
-        notes=("every tensor is drawn at random (no pre-training)",),
-    )
-
-
-def _open(start: PretrainedEncoder, target: Target | None, recipe: TaskRecipe, pairs: PairEncoding) -> OpenedModel:
-    """The model as it is in the file but for dropout, with the head that the target needs."""
-    opened = open_model(
-        start.model,
-        head_kind(target, pairs),
-        None if start.keep_head else n_outputs(target),
-        revision=start.revision,
-        new_head=not start.keep_head,
-        overrides=_dropout_overrides(recipe),
-    )
-    if start.keep_head and target is not None:
-        order_kept_head(opened, target, start.model)
-    return opened
 
 
 def _loading_notes(report: LoadingReport) -> tuple[str, ...]:
@@ -280,32 +273,16 @@ def head_description(task: Task, recipe: TaskRecipe, trained_positions: int | No
     kept: dict[str, Any] = {"finetuning": {"task": task.name, **lengths}}
     if trained_positions is not None:
         kept["trained_positions"] = max(trained_positions, recipe.max_length)
-    longest = {"max_sequence_length": recipe.max_length}
-    target = task.target
-    match target:
-        case Choice() | Labels():
-            names, problem = dict(enumerate(target.shown)), PROBLEM_TYPES[type(target)]
-            return {"id2label": names, "problem_type": problem, **kept, **longest}
-        case Tags():
-            return {"id2label": dict(enumerate(target.shown)), **kept, **longest}
-        case Score(column):
-            return {"id2label": {0: column}, "problem_type": PROBLEM_TYPES[Score], **kept, **longest}
-        case Option():
-            return {**kept, **longest}
-        case Span():
-            return kept
-
-
-def _build(target: Target | None, config: AlbertConfig, pairs: PairEncoding) -> nn.Module:
-    return build_model(head_kind(target, pairs), config, n_outputs(target))
-
-
-def _dropout_overrides(recipe: TaskRecipe) -> Mapping[str, Any]:
-    overrides = {"classifier_dropout_prob": recipe.head_dropout}
-    if recipe.encoder_dropout is not None:
-        overrides["hidden_dropout_prob"] = recipe.encoder_dropout
-        overrides["attention_probs_dropout_prob"] = recipe.encoder_dropout
-    return overrides
+    target, outputs = task.target, {}
+    if isinstance(target, Span):
+        return kept
+    if isinstance(target, Choice | Labels | Tags):
+        outputs["id2label"] = dict(enumerate(target.shown))
+    elif isinstance(target, Score):
+        outputs["id2label"] = {0: target.column}
+    if type(target) in PROBLEM_TYPES:
+        outputs["problem_type"] = PROBLEM_TYPES[type(target)]
+    return {**outputs, **kept, "max_sequence_length": recipe.max_length}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -345,7 +322,11 @@ def open_for_task(
         InvalidConfiguration: the model has no head for this kind of target, or other labels, or not that depth.
         MissingInput, DamagedData: the model cannot be read, or the tokenizer is another one's.
     """
-    kind = _kind(task.target, model, revision)
+    kind, target = head_kind(task.target), task.target
+    if isinstance(target, Span | Choice | Labels | Score):
+        # what answers questions, or compares texts, does it with the head that it has
+        found = kind_of(read_config(find_model(model, revision))[1])
+        kind = found if found in (_ANSWERING if isinstance(target, Span) else ("pair_classification",)) else kind
     if kind == "pair_classification" and not isinstance(task.inputs, Pair):
         raise InvalidConfiguration(model, f"compares two texts, {task.title} has one", "give another model")
     opened = open_model(model, kind, revision=revision, overrides=overrides)
@@ -354,8 +335,15 @@ def open_for_task(
     if fresh:
         remedy = "give a model of `albert finetune` for this task"
         raise InvalidConfiguration(model, f"has no head for this task ({', '.join(fresh)} would be random)", remedy)
-    _refuse_another_problem(task.target, opened.extra.get("problem_type"), model)
-    columns = label_columns(task.target, opened.extra.get("id2label"), model)
+    # Outputs trained to exclude each other say nothing of several labels at once, nor the other way round.
+    problem, several = opened.extra.get("problem_type"), PROBLEM_TYPES[Labels]
+    if isinstance(target, Labels) and problem != several:
+        why = f"was not trained for several labels at once (its problem_type is {problem!r})"
+        raise InvalidConfiguration(model, why, "give another model")
+    if isinstance(target, Choice) and problem == several:
+        why = "was trained for several labels at once, the task has one"
+        raise InvalidConfiguration(model, why, "give another model")
+    columns = label_columns(target, opened.extra.get("id2label"), model)
     tokenizer = tokenizer_of(opened)
     recipe = _recipe_of_model(task, opened.extra, model)
     if max_length is not None:
@@ -368,28 +356,6 @@ def open_for_task(
         run_to_depth(opened.model, depth)
         notes += (f"run at depth {depth} of {opened.config.num_hidden_layers}",)
     return OpenedForTask(opened.model, tokenizer, recipe, columns, threshold, opened.directory, notes)
-
-
-def _kind(target: Target, model: str, revision: str | None) -> Kind:
-    """What a target needs; a model that answers questions, or compares texts, does it with the head that it has."""
-    needed = head_kind(target)
-    if isinstance(target, Span | Choice | Labels | Score):
-        found = kind_of(read_config(find_model(model, revision))[1])
-        same = _ANSWERING if isinstance(target, Span) else ("pair_classification",)
-        return found if found in same else needed
-    return needed
-
-
-def _refuse_another_problem(target: Target, problem: Any, model: str) -> None:
-    """Outputs trained to exclude each other say nothing of several labels at once, nor the other way round."""
-    several = PROBLEM_TYPES[Labels]
-    if isinstance(target, Labels) and problem != several:
-        why = f"was not trained for several labels at once (its problem_type is {problem!r})"
-        raise InvalidConfiguration(model, why, "give another model")
-    if isinstance(target, Choice) and problem == several:
-        raise InvalidConfiguration(
-            model, "was trained for several labels at once, the task has one", "give another model"
-        )
 
 
 def fit_length(recipe: TaskRecipe, positions: int) -> TaskRecipe:
@@ -461,15 +427,6 @@ def exit_weights(depths: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(depth / sum(depths) for depth in depths)
 
 
-def states_after(
-    backbone: AlbertModel, packed: PackedSequences, depths: tuple[int, ...]
-) -> list[Float[Tensor, "tokens H"]]:
-    """The states after some layers, of which each is `inner_group_num` applications."""
-    wanted = {depth * backbone.config.inner_group_num for depth in depths}
-    layers = backbone.encoder.each_layer(backbone.embeddings(packed), packed)
-    return [states for number, states in enumerate(layers, start=1) if number in wanted]
-
-
 class MultiExitModel(nn.Module):
     """A model whose head is asked after several layers."""
 
@@ -484,15 +441,14 @@ class MultiExitModel(nn.Module):
         told: tuple[Tensor, ...] = (),
         states: Float[Tensor, "depths tokens H"] | None = None,
     ) -> list[Any]:
-        """What the head gives at each depth.
-
-        Args:
-            told: what the head needs to know beside the states.
-        """
+        """What the head gives at each depth; `told` is what it needs to know beside the states."""
         found = self.states(packed) if states is None else states
         return [self.model.head_outputs(each, packed, *told) for each in found]
 
     def states(self, packed: PackedSequences) -> list[Float[Tensor, "tokens H"]]:
-        """What the head reads at each depth."""
+        """What the head reads at each depth, of which each is `inner_group_num` applications."""
         read = split_segments(packed) if isinstance(self.model, AlbertForPairClassification) else packed
-        return states_after(self.model.albert, read, self.depths)
+        backbone: AlbertModel = self.model.albert
+        wanted = {depth * backbone.config.inner_group_num for depth in self.depths}
+        layers = backbone.encoder.each_layer(backbone.embeddings(read), read)
+        return [states for number, states in enumerate(layers, start=1) if number in wanted]

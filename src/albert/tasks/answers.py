@@ -193,16 +193,13 @@ def answer_exact_match(gold: Iterable[str], predicted: str) -> float:
 
 def answer_f1(gold: Iterable[str], predicted: str) -> float:
     """The best word-overlap F1 (0..1) between the prediction and a gold answer, after normalisation."""
-    return max((_overlap(answer, predicted) for answer in gold), default=0.0)
-
-
-def _overlap(answer: str, predicted: str) -> float:
-    answer_words, predicted_words = normalize_answer(answer).split(), normalize_answer(predicted).split()
-    same = sum((Counter(answer_words) & Counter(predicted_words)).values())
-    if same == 0:
-        return 0.0
-    precision, recall = same / len(predicted_words), same / len(answer_words)
-    return (2 * precision * recall) / (precision + recall)
+    best, found = 0.0, normalize_answer(predicted).split()
+    for answer in gold:
+        words = normalize_answer(answer).split()
+        if same := sum((Counter(words) & Counter(found)).values()):
+            precision, recall = same / len(found), same / len(words)
+            best = max(best, (2 * precision * recall) / (precision + recall))
+    return best
 
 
 def span_exact_match(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
@@ -213,6 +210,10 @@ def span_exact_match(gold: Sequence[Sequence[str]], predicted: Sequence[str]) ->
 def span_f1(gold: Sequence[Sequence[str]], predicted: Sequence[str]) -> float | None:
     """SQuAD 1.1's F1 over questions. None without questions."""
     return _mean([answer_f1(answers, text) for answers, text in zip(gold, predicted, strict=True)])
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return 100.0 * sum(values) / len(values) if values else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -244,18 +245,17 @@ def open_question_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Open
     """
     has_answer = [bool(answers) for answers in gold]
     exact, overlap = raw_scores(gold, [answer.text for answer in predicted])
-    decided = {
-        name: [
-            value if answer.answered else float(not has)
-            for value, answer, has in zip(values, predicted, has_answer, strict=True)
-        ]
-        for name, values in (("f1", overlap), ("exact", exact))
-    }
-    scores: dict[str, float | None] = {name: _mean(values) for name, values in decided.items()}
-    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
-        for name, values in decided.items():
-            scores[f"{prefix}_{name}"] = _mean([v for v, has in zip(values, has_answer, strict=True) if has == wanted])
-    for name, values in (("f1", overlap), ("exact", exact)):
+    raw = {"f1": overlap, "exact": exact}
+    scores: dict[str, float | None] = {}
+    for prefix, halves in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
+        for name, values in raw.items():
+            decided = [
+                value if answer.answered else float(not has)
+                for value, answer, has in zip(values, predicted, has_answer, strict=True)
+                if has in halves
+            ]
+            scores[prefix + name] = _mean(decided)
+    for name, values in raw.items():
         best = best_on_these(predicted, values, has_answer)
         scores[f"best_{name}"], scores[f"best_{name}_thresh"] = best if best else (None, None)
     return scores
@@ -267,7 +267,8 @@ def raw_scores(gold: Sequence[Sequence[str]], texts: Sequence[str]) -> tuple[lis
     for answers, text in zip(gold, texts, strict=True):
         known = [answer for answer in answers if normalize_answer(answer)] or [""]
         exact.append(answer_exact_match(known, text))
-        overlap.append(max(_open_f1(answer, text) for answer in known))
+        nothing = not any(map(normalize_answer, known)) or not normalize_answer(text)  # then F1 is exact match
+        overlap.append(exact[-1] if nothing else answer_f1(known, text))
     return exact, overlap
 
 
@@ -315,16 +316,6 @@ def _gain(text: str, value: float, has_answer: bool) -> float:
     if has_answer:
         return value
     return -1.0 if text else 0.0
-
-
-def _open_f1(answer: str, text: str) -> float:
-    if not normalize_answer(answer) or not normalize_answer(text):
-        return float(normalize_answer(answer) == normalize_answer(text))
-    return answer_f1([answer], text)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return 100.0 * sum(values) / len(values) if values else None
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -258,23 +258,14 @@ class TaskRecipe:
             )
         if self.epochs is not None:
             return max(1, round(self.epochs * training_examples / self.batch_size))
-        steps = self.steps if self.steps is not None else 0
+        assert self.steps is not None
         if self.examples is not None and training_examples != self.examples:
-            return max(1, round(steps * training_examples / self.examples))
-        return steps
+            return max(1, round(self.steps * training_examples / self.examples))
+        return self.steps
 
     def check(self) -> None:
         """Raises InvalidConfiguration, naming the field, when a value cannot work."""
-        positive = (
-            "learning_rate",
-            "batch_size",
-            "steps",
-            "epochs",
-            "max_length",
-            "question_length",
-            "stride",
-        )
-        for name in positive:
+        for name in ("learning_rate", "batch_size", "steps", "epochs", "max_length", "question_length", "stride"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InvalidConfiguration(name, f"must be above 0, is {value}")

@@ -33,7 +33,7 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.progress import progress
 from albert.tasks.examples import Example, Sequences
 from albert.tasks.metrics import NumberScale
-from albert.tasks.task import Choice, Labels, Option, Score, Span, Tags, Target, Task
+from albert.tasks.task import Span, Tags, Target, Task
 from albert.training.update import Batch, BatchSource, Objective, Sums
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -208,22 +208,8 @@ JOINT_SPAN = "joint_span"
 
 
 def term_of(target: Target) -> str:
-    """The name of the loss term in the journal."""
-    match target:
-        case Choice():
-            return "choice"
-        case Labels():
-            return "labels"
-        case Tags():
-            return "tags"
-        case Score():
-            return "score"
-        case Option():
-            return "option"
-        case Span(head="joint"):
-            return JOINT_SPAN
-        case Span():
-            return "span"
+    """The name of the loss term in the journal: choice, labels, tags, score, option, span or joint_span."""
+    return JOINT_SPAN if isinstance(target, Span) and target.head == "joint" else type(target).__name__.lower()
 
 
 def task_loss(model: nn.Module, batch: Batch) -> Sums:

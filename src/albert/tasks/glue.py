@@ -4,17 +4,15 @@
 
 The answers of the test sets are known to the benchmark's server alone, which takes one file for each."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData
 from albert.tasks.examples import SplitFiles, read_rows
 from albert.tasks.metrics import accuracy, f1, matthews_correlation, pearson, spearman
-from albert.tasks.task import Choice, Pair, Published, Row, Rows, Score, Single, Task, TaskRecipe
+from albert.tasks.task import Choice, Pair, Row, Rows, Score, Single, load_tasks
 
 
 @dataclass(frozen=True)
@@ -53,34 +51,18 @@ def by_number(rows: Sequence[Row], column: str) -> list[Row]:
     return [replace(row, identifier=row.text(column)) for row in rows]
 
 
-_METRICS = {metric.__name__: metric for metric in (accuracy, f1, matthews_correlation, pearson, spearman)}
-_DECLARED = tomllib.loads((files("albert.tasks") / "glue.toml").read_text(encoding="utf-8"))
-
-
-def _task(declared: Mapping[str, Any]) -> Task:
-    layout: dict[str, Any] = {"columns": tuple(declared["columns"])} if "columns" in declared else {}
-    layout |= {name: declared[name] for name in ("numbered", "renamed") if name in declared}
-    target: dict[str, Any] = dict(declared["target"])
+def _parts(entry: Mapping[str, Any]) -> tuple[TabSeparated, Single | Pair, Choice | Score]:
+    layout: dict[str, Any] = {"columns": tuple(entry["columns"])} if "columns" in entry else {}
+    layout |= {name: entry[name] for name in ("numbered", "renamed") if name in entry}
+    target: dict[str, Any] = dict(entry["target"])
     target |= {name: tuple(target[name]) for name in ("labels", "names") if name in target}
-    recipe: dict[str, Any] = dict(declared["recipe"])
-    warmup_share = recipe.pop("warmup") / recipe["steps"]
-    others = {name: declared[name] for name in ("submission", "intermediate") if name in declared}
-    return Task(
-        name=declared["name"],
-        description=declared["description"],
-        source=TabSeparated(declared["folder"], declared.get("files", _DECLARED["files"]), **layout),
-        inputs=(Single if len(declared["texts"]) == 1 else Pair)(*declared["texts"]),
-        target=Choice(**target) if "labels" in target else Score(**target),
-        metrics=tuple(_METRICS[name] for name in declared["metrics"]),
-        recipe=TaskRecipe(warmup_share=warmup_share, head_dropout=0.1, max_length=512, **recipe),
-        published=tuple(
-            Published(model, metric, score, _DECLARED["sources"][source])
-            for metric, source, scores in declared.get("published", ())
-            for model, score in scores.items()
-        ),
-        further_splits=tuple(declared.get("further_splits", ())),
-        **others,
+    return (
+        TabSeparated(entry["folder"], entry["files"], **layout),
+        (Single if len(entry["texts"]) == 1 else Pair)(*entry["texts"]),
+        Choice(**target) if "labels" in target else Score(**target),
     )
 
 
-TASKS = COLA, SST2, MRPC, STSB, QQP, MNLI, QNLI, RTE, WNLI, AX = tuple(map(_task, _DECLARED["task"]))
+TASKS = COLA, SST2, MRPC, STSB, QQP, MNLI, QNLI, RTE, WNLI, AX = load_tasks(
+    "glue.toml", (accuracy, f1, matthews_correlation, pearson, spearman), _parts
+)

@@ -1,4 +1,4 @@
-"""RACE (Lai et al. 2017): its declaration, its files, and token ids of questions with options.
+"""RACE (Lai et al. 2017), declared in `race.toml`: its files, and token ids of questions with options.
 
 The published layout is read: `RACE/{train,dev,test}/{middle,high}/*.txt`, each file one JSON object; or, where the
 files of a folder were put together as the reference does it, `all.txt` with one object a line."""
@@ -14,15 +14,13 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.runtime.progress import progress
 from albert.tasks.examples import Example, Features, join_sequences
 from albert.tasks.metrics import accuracy
-from albert.tasks.task import Option, Published, QuestionInContext, Row, Rows, Task, TaskRecipe
+from albert.tasks.task import Option, QuestionInContext, Row, Rows, load_tasks
 from albert.text.readers import one_file, read_records
 from albert.text.tokenizer import Tokenizer
 
 _OPTIONS = ("A", "B", "C", "D")
 _SPLITS = ("train", "dev", "test")
 _LEVELS = ("middle", "high")
-_RELEASE = "google-research/albert README, v2 results, dev"
-_TABLE_10 = "arXiv:1909.11942v6 Table 10, test, single model, 1.5M steps"
 
 
 @dataclass(frozen=True)
@@ -109,48 +107,15 @@ def _text(value: Any, what: str, where: str) -> str:
     return value
 
 
-_RECIPE = TaskRecipe(  # Table 14
-    learning_rate=2e-5,
-    batch_size=32,
-    steps=12000,
-    examples=87866,
-    warmup_share=1000 / 12000,
-    encoder_dropout=0.1,
-    head_dropout=0.1,
-    max_length=512,
-    question_length=128,
-)
-
-RACE = Task(
-    name="race",
-    description="Choose the answer to a question on a passage, middle and high school (Lai et al. 2017)",
-    source=PassageFolders("RACE", _LEVELS),
-    inputs=QuestionInContext("question", "article"),
-    target=Option(_OPTIONS, "answer"),
-    metrics=(accuracy,),
-    recipe=_RECIPE,
-    second_recipe=replace(_RECIPE, learning_rate=1e-5, encoder_dropout=0.0),
-    published=(
-        Published("albert-xxlarge-v1", "accuracy", 86.5, _TABLE_10),
-        *(
-            Published(f"albert-{size}-v2", "accuracy", score, _RELEASE)
-            for size, score in (("base", 66.8), ("large", 75.2), ("xlarge", 80.7), ("xxlarge", 86.8))
-        ),
+TASKS = RACE, RACE_MIDDLE, RACE_HIGH = load_tasks(
+    "race.toml",
+    (accuracy,),
+    lambda entry: (
+        PassageFolders("RACE", tuple(entry["levels"])),
+        QuestionInContext("question", "article"),
+        Option(_OPTIONS, "answer"),
     ),
 )
-
-
-def _level(level: str, test: float) -> Task:
-    return replace(
-        RACE,
-        name=f"{RACE.name}-{level}",
-        description=f"Choose the answer to a question on a passage, {level} school (Lai et al. 2017)",
-        source=PassageFolders("RACE", (level,)),
-        published=(Published("albert-xxlarge-v1, learnt from both levels", "accuracy", test, _TABLE_10),),
-    )
-
-
-TASKS = (RACE, _level("middle", 89.0), _level("high", 85.5))
 
 
 # --------------------------------------------------------------------------------------------------------------------

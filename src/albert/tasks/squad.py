@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018): declarations, the official JSON, and where an answer stands.
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), declared in `squad.toml`: the official JSON, and where answers are.
 
 Every question of a file is kept, and what does not fit is counted."""
 
@@ -11,7 +11,7 @@ from albert.runtime.errors import DamagedData, MissingInput
 from albert.runtime.json_files import each_key_once
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.examples import SplitFiles, read_text
-from albert.tasks.task import Answer, Published, QuestionInContext, Row, Rows, Span, Task, TaskRecipe
+from albert.tasks.task import Answer, QuestionInContext, Row, Rows, Span, load_tasks
 from albert.text.sentences import repair_surrogates
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -38,19 +38,6 @@ def placed_answer(text: str, start: int | None, context: str, counts: Counter[st
         return Answer(text, context.index(text))
     counts["answers_not_found"] += 1
     return Answer(text, None)
-
-
-_RELEASE = "google-research/albert README, v2 results, dev"
-_TUNED = "dev, threshold chosen on dev"
-_TABLE_10 = f"arXiv:1909.11942v6 Table 10, single model, 1.5M steps, {_TUNED}"
-_TUNED_RELEASE = f"google-research/albert README, v2 results, {_TUNED}"
-
-
-def _published(model: str, scores: tuple[float, float], source: str) -> tuple[Published, ...]:
-    """F1 and exact match with the threshold that suits dev best, so `best_`."""
-    return tuple(
-        Published(model, f"best_{name}", score, source) for name, score in zip(("f1", "exact"), scores, strict=True)
-    )
 
 
 class QuestionFiles(SplitFiles):
@@ -113,63 +100,12 @@ def _get(value: Any, key: str, kind: type, where: str) -> Any:
     return value[key]
 
 
-SQUAD_1 = Task(
-    name="squad-1.1",
-    description="Find the answer to a question in a paragraph (Rajpurkar et al. 2016)",
-    source=QuestionFiles("squad", {"train": "train-v1.1.json", "dev": "dev-v1.1.json"}),
-    inputs=QuestionInContext("question", "context"),
-    target=Span(may_be_absent=False),
-    metrics=(span_f1, span_exact_match),
-    recipe=TaskRecipe(  # Table 14
-        learning_rate=5e-5,
-        batch_size=48,
-        steps=3649,
-        examples=87599,
-        warmup_share=365 / 3649,
-        encoder_dropout=0.0,
-        head_dropout=0.1,
-        max_length=384,
-        question_length=64,
-        stride=128,
-    ),
-    published=tuple(
-        Published(f"albert-{size}-v2", metric, score, _RELEASE)
-        for size, scores in {
-            "base": (90.2, 83.2),
-            "large": (91.8, 85.2),
-            "xlarge": (92.9, 86.4),
-            "xxlarge": (94.6, 89.1),
-        }.items()
-        for metric, score in zip(("span_f1", "span_exact_match"), scores, strict=True)
+TASKS = SQUAD_1, SQUAD_2 = load_tasks(
+    "squad.toml",
+    (span_f1, span_exact_match, open_question_scores),
+    lambda entry: (
+        QuestionFiles(entry["folder"], entry["files"]),
+        QuestionInContext("question", "context"),
+        Span(**entry["target"]),
     ),
 )
-
-SQUAD_2 = Task(
-    name="squad-2.0",
-    description="Find the answer to a question in a paragraph, or that it has none there (Rajpurkar et al. 2018)",
-    source=QuestionFiles("squad", {"train": "train-v2.0.json", "dev": "dev-v2.0.json"}),
-    inputs=QuestionInContext("question", "context"),
-    target=Span(may_be_absent=True, head="joint"),
-    metrics=(open_question_scores,),
-    recipe=TaskRecipe(  # Table 14; the release's own command has 5e-5 and 2 epochs
-        learning_rate=3e-5,
-        batch_size=48,
-        steps=8144,
-        examples=130319,
-        warmup_share=814 / 8144,
-        encoder_dropout=0.0,
-        head_dropout=0.1,
-        max_length=384,
-        question_length=64,
-        stride=128,
-    ),
-    published=(
-        *_published("albert-xxlarge-v1", (90.2, 87.4), _TABLE_10),
-        *_published("albert-base-v2", (82.1, 79.3), _TUNED_RELEASE),
-        *_published("albert-large-v2", (84.9, 81.8), _TUNED_RELEASE),
-        *_published("albert-xlarge-v2", (87.9, 84.1), _TUNED_RELEASE),
-        *_published("albert-xxlarge-v2", (89.8, 86.9), _TUNED_RELEASE),
-    ),
-)
-
-TASKS = (SQUAD_1, SQUAD_2)

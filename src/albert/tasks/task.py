@@ -4,8 +4,10 @@ A declaration names where the rows come from, which columns are the text, what i
 answers are scored, the published recipe and the published scores. The kind of target (`Choice`, `Labels`, `Tags`,
 `Score`, `Option`, `Span`) decides features, head and decoding; nothing in the package asks for a task's name."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -319,3 +321,42 @@ class Task:
     @property
     def title(self) -> str:
         return "your table" if self.name == UNNAMED else self.name
+
+
+def load_tasks(
+    file: str, metrics: Sequence[Metric], parts: Callable[[Mapping[str, Any]], tuple[Source, Inputs, Target]]
+) -> tuple[Task, ...]:
+    """The tasks that a file of this folder declares, in its order; `glue.toml` says what its keys mean.
+
+    Args:
+        metrics: those that it may name.
+        parts: source, inputs and target of an entry.
+    """
+    declared = tomllib.loads((files("albert.tasks") / file).read_text(encoding="utf-8"))
+    known = {metric.__name__: metric for metric in metrics}
+    tasks = []
+    for entry in declared["task"]:
+        entry = declared["defaults"] | entry
+        recipe = dict(entry["recipe"])
+        recipe = TaskRecipe(warmup_share=recipe.pop("warmup") / recipe["steps"], **recipe)
+        source, inputs, target = parts(entry)
+        task = Task(
+            name=entry["name"],
+            description=entry["description"],
+            source=source,
+            inputs=inputs,
+            target=target,
+            metrics=tuple(known[name] for name in entry["metrics"]),
+            recipe=recipe,
+            second_recipe=replace(recipe, **entry["second_recipe"]) if "second_recipe" in entry else None,
+            further_splits=tuple(entry.get("further_splits", ())),
+            submission=entry.get("submission", {}),
+            intermediate=entry.get("intermediate"),
+            published=tuple(
+                Published(model, metric, score, declared["sources"][where])
+                for metric, where, scores in entry.get("published", ())
+                for model, score in scores.items()
+            ),
+        )
+        tasks.append(task)
+    return tuple(tasks)

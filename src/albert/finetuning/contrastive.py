@@ -23,12 +23,15 @@ from albert.finetuning.evaluation import Computing, model_outputs
 from albert.finetuning.model import Start, fit_length, start_model
 from albert.finetuning.objective import TrainingSetup
 from albert.finetuning.options import RecipeBasis, plan_learning
-from albert.finetuning.run import begin_run, finish_run, result_of_first_rank, train_by_plan
+from albert.finetuning.run import train_by_plan
 from albert.finetuning.run_record import (
     FinetuningResult,
     FinetuningSettings,
+    begin_run,
     decisive_settings,
+    finish_run,
     recorded_settings,
+    result_of_first_rank,
     start_identity,
 )
 from albert.model.albert import PooledEncoder

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from albert.checkpoints.model_directory import save_model_directory, write_model
+from albert.checkpoints.model_directory import write_model
 from albert.finetuning.data import PreparedSplit, Subset, TaskBatches, encode_split, prepare_split, read_examples
 from albert.finetuning.evaluation import (
     Computing,
@@ -34,14 +34,14 @@ from albert.finetuning.model import (
 from albert.finetuning.objective import Teacher, TeacherLogits, TrainingSetup, open_teacher, term_of, training_setup
 from albert.finetuning.options import AskedRecipe, LearningPlan, kept_recipe, plan_learning, recipe_basis
 from albert.finetuning.run_record import (
-    RESULTS_NAME,
     BestModel,
     FinetuningResult,
     FinetuningSettings,
-    complete_run,
+    begin_run,
+    finish_run,
     optimizer_of,
     page_examples,
-    refuse_another_run,
+    result_of_first_rank,
     run_card,
     run_identity,
     run_record,
@@ -52,11 +52,9 @@ from albert.model.albert import EXITS_KEY
 from albert.optim.optimizer import build_optimizer
 from albert.optim.recipe import warmup_then_linear
 from albert.runtime.devices import finetuning_precision, pick_device
-from albert.runtime.distributed import process_group, wait_for_all
+from albert.runtime.distributed import process_group
 from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.files import remove_directory
-from albert.runtime.json_files import read_json_object, save_json
 from albert.tasks.custom import OwnTables
 from albert.tasks.examples import SpanFeatures, TagFeatures
 from albert.tasks.metrics import TARGET_SCALE_KEY, NumberScale, check_numbers
@@ -237,28 +235,6 @@ class TaskRun:
         return tuple(notes)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The steps that all runs have in common, those of contrastive learning too.
-
-
-def begin_run(
-    run: RunFolder, record: dict[str, Any], identity: dict[str, str], ranks: Ranks
-) -> FinetuningResult | None:
-    """The result where an earlier call finished this very run; else the run is recorded, and may train.
-
-    Raises:
-        CannotCreate: the directory holds another run.
-    """
-    finished = complete_run(run.path, run.model_path, identity)
-    if finished is None:
-        refuse_another_run(run, record)
-        if ranks.is_first:
-            save_json(run.recipe_path, record)
-    elif ranks.is_first:
-        remove_needless(run)  # which the call that finished it may not have lived to do
-    return finished
-
-
 def train_by_plan(
     setup: TrainingSetup,
     plan: LearningPlan,
@@ -296,31 +272,6 @@ def train_by_plan(
         compute_workers=workers,
         **options,
     )
-
-
-def result_of_first_rank(run: RunFolder, ranks: Ranks) -> FinetuningResult:
-    """What the first rank wrote, for the others, which wait for it."""
-    wait_for_all(ranks)
-    report = read_json_object(run.path / RESULTS_NAME)
-    return FinetuningResult(report["scores"], report, run.model_path)
-
-
-def finish_run(
-    run: RunFolder, ranks: Ranks, started: StartedModel, model: nn.Module, report: dict[str, Any], **saved: Any
-) -> FinetuningResult:
-    """Write the model directory (for `saved` see `save_model_directory`), then the results."""
-    save_model_directory(run.model_path, model, started.tokenizer_directory, replace=True, **saved)
-    save_json(run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
-    remove_needless(run)
-    wait_for_all(ranks)
-    return FinetuningResult(report["scores"], report, run.model_path)
-
-
-def remove_needless(run: RunFolder) -> None:
-    """Remove what only served to go on, or to choose the model."""
-    for needless in (run.checkpoints_path, run.path / "best"):
-        if needless.is_dir():
-            remove_directory(needless)
 
 
 # --------------------------------------------------------------------------------------------------------------------

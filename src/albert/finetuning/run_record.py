@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from albert.checkpoints.huggingface import ARCHITECTURES
-from albert.checkpoints.model_directory import ModelCard, open_model, weights_fingerprint
+from albert.checkpoints.model_directory import ModelCard, open_model, save_model_directory, weights_fingerprint
 from albert.finetuning.data import PreparedSplit, TaskBatches, arrays_fingerprint
 from albert.finetuning.evaluation import Evaluation
 from albert.finetuning.model import Exits, StartedModel, head_kind, n_outputs
@@ -19,9 +20,10 @@ from albert.finetuning.options import BY_DEFAULT, LearningPlan
 from albert.model.cost import count_parameters
 from albert.optim.recipe import OptimizerRecipe
 from albert.runtime.devices import describe_machine
-from albert.runtime.environment import Precision
+from albert.runtime.distributed import wait_for_all
+from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
-from albert.runtime.files import new_directory
+from albert.runtime.files import new_directory, remove_directory
 from albert.runtime.json_files import decisive, fingerprint_of, read_journal, read_json_object, save_json, to_json
 from albert.tasks.examples import Example
 from albert.tasks.metrics import is_better
@@ -209,26 +211,6 @@ def decisive_settings(settings: FinetuningSettings) -> dict[str, Any]:
     return recorded_settings(replace(settings, device="auto", workers=0, micro_batch_tokens=1, checkpoint_every=None))
 
 
-def refuse_another_run(run: RunFolder, record: dict[str, Any]) -> None:
-    """See to it that a directory in use holds this very run, before anything in it is touched.
-
-    Raises:
-        CannotCreate: its recipe is that of another run, of pre-training say.
-    """
-    if not run.recipe_path.exists():
-        return
-    kept = read_json_object(run.recipe_path)
-    for key in ("task", "inputs", "target", "changes", "recipe", "settings"):
-        if _fixed(kept.get(key)) != _fixed(record.get(key)):
-            why = f"holds another run, its recipe.json has another {key}"
-            raise CannotCreate(run.path, why, "choose another output, or remove it")
-
-
-def _fixed(value: Any) -> Any:
-    """Without what changes no result."""
-    return decisive(value, _FREE_TO_CHANGE, {}) if isinstance(value, dict) else value
-
-
 def run_identity(
     task: Task,
     started: StartedModel,
@@ -270,24 +252,6 @@ def examples_fingerprint(examples: Sequence[Example]) -> str:
     for each in examples:
         digest.update(repr((each.texts, each.target, each.answers, each.options, each.group)).encode())
     return digest.hexdigest()
-
-
-def complete_run(directory: Path, model_directory: Path, identity: dict[str, str]) -> FinetuningResult | None:
-    """The results of a run that was finished earlier in this directory, None when there is none.
-
-    Raises:
-        CannotCreate: it was another run.
-    """
-    path = directory / RESULTS_NAME
-    if not path.is_file():
-        return None
-    report = read_json_object(path)
-    known = report.get("identity")
-    key = other_entry(known if isinstance(known, dict) else {}, identity)
-    if key is not None:
-        why = f"holds a finished run with another {key}"
-        raise CannotCreate(directory, why, "choose another output, or remove it")
-    return FinetuningResult(report["scores"], report, model_directory, already_complete=True)
 
 
 def run_report(
@@ -392,3 +356,65 @@ def page_examples(task: Task, examples: Sequence[Example], count: int) -> list[d
     groups = [list(group) for _, group in groupby(fitting, key=found.__getitem__)]
     chosen = [texts for turn in zip_longest(*groups) for texts in turn if texts is not None]
     return [dict(zip(names, texts, strict=False)) for texts in chosen[:count]]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The beginning and the end of every run, one of contrastive learning too.
+
+
+def begin_run(
+    run: RunFolder, record: dict[str, Any], identity: dict[str, str], ranks: Ranks
+) -> FinetuningResult | None:
+    """The result where an earlier call finished this very run; else the run is recorded, and may train.
+
+    Raises:
+        CannotCreate: the directory holds another run, of pre-training say; nothing in it is touched.
+    """
+    other = None
+    if (run.path / RESULTS_NAME).is_file():
+        report = read_json_object(run.path / RESULTS_NAME)
+        known = report.get("identity")
+        key = other_entry(known if isinstance(known, dict) else {}, identity)
+        if key is None:
+            if ranks.is_first:
+                remove_needless(run)  # which the call that finished it may not have lived to do
+            return FinetuningResult(report["scores"], report, run.model_path, already_complete=True)
+        other = f"holds a finished run with another {key}"
+    elif run.recipe_path.exists():
+        kept = read_json_object(run.recipe_path)
+        for key in ("task", "inputs", "target", "changes", "recipe", "settings"):
+            values = (kept.get(key), record.get(key))
+            before, now = (decisive(each, _FREE_TO_CHANGE, {}) if isinstance(each, dict) else each for each in values)
+            if before != now:
+                other = f"holds another run, its recipe.json has another {key}"
+                break
+    if other is not None:
+        raise CannotCreate(run.path, other, "choose another output, or remove it")
+    if ranks.is_first:
+        save_json(run.recipe_path, record)
+    return None
+
+
+def finish_run(
+    run: RunFolder, ranks: Ranks, started: StartedModel, model: nn.Module, report: dict[str, Any], **saved: Any
+) -> FinetuningResult:
+    """Write the model directory (for `saved` see `save_model_directory`), then the results."""
+    save_model_directory(run.model_path, model, started.tokenizer_directory, replace=True, **saved)
+    save_json(run.path / RESULTS_NAME, report)  # last: its presence says that the run is complete
+    remove_needless(run)
+    wait_for_all(ranks)
+    return FinetuningResult(report["scores"], report, run.model_path)
+
+
+def result_of_first_rank(run: RunFolder, ranks: Ranks) -> FinetuningResult:
+    """What the first rank wrote, for the others, which wait for it."""
+    wait_for_all(ranks)
+    report = read_json_object(run.path / RESULTS_NAME)
+    return FinetuningResult(report["scores"], report, run.model_path)
+
+
+def remove_needless(run: RunFolder) -> None:
+    """Remove what only served to go on, or to choose the model."""
+    for needless in (run.checkpoints_path, run.path / "best"):
+        if needless.is_dir():
+            remove_directory(needless)

@@ -19,11 +19,7 @@ from albert.tasks.table_task import (
     WORDS,
     RecipeChanges,
     TableTask,
-    description_of,
-    inputs_of,
-    metrics_of,
-    recipe_of,
-    target_of,
+    declared,
 )
 from albert.tasks.task import Answer, Choice, Option, Row, Rows, Score, Task, TaskRecipe
 from albert.text.readers import PACKINGS
@@ -341,15 +337,7 @@ def read_task(asked: TableTask, hold_out: bool = True) -> ReadTask:
         absent = any(row.answers == () for rows in tables.values() for row in rows.rows)
         complete = replace(complete, may_be_absent=absent)
     options = unfolded_options(complete, raw[first].rows)[1] if complete.options else ()
-    task = Task(
-        name=complete.name,
-        source=OwnTables(complete, tables),
-        inputs=inputs_of(complete),
-        target=target_of(complete, options),
-        metrics=metrics_of(complete),
-        recipe=recipe_of(complete),
-        description=" ".join(description_of(complete).split()),
-    )
+    task = declared(complete, OwnTables(complete, tables), options)
     if asked.dev is None and hold_out:
         digest = file_hash(files["train"])
         if complete.held_out.digest not in (None, digest):

@@ -36,7 +36,6 @@ from albert.tasks.task import (
     UNNAMED,
     Choice,
     Field,
-    Inputs,
     Labels,
     Metric,
     Option,
@@ -46,9 +45,9 @@ from albert.tasks.task import (
     Rows,
     Score,
     Single,
+    Source,
     Span,
     Tags,
-    Target,
     Task,
     TaskRecipe,
     Words,
@@ -226,63 +225,50 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
 """What a kind can be scored by; `f1` is that of the second label of two."""
 
 
-def inputs_of(task: TableTask) -> Inputs:
-    """What a model reads of a row."""
+def declared(task: TableTask, source: Source, options: tuple[str, ...] = ()) -> Task:
+    """A complete task as a declaration. `options` are the columns of a multiple choice, of lists one for each place."""
+    n_labels, given = len(task.labels or ()), " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
     match task:
-        case TableTask(kind="token-classification", words=str(words)):
-            return Words(words)
+        case TableTask(kind="token-classification", words=str(words), tags=str(tags), labels=tuple(labels)):
+            inputs, target = Words(words), Tags(labels, tags)
+            what = f"Predicts the tag of each word of `{words}`, one of {n_labels}"
         case TableTask(kind="question-answering", question=str(question), context=str(context)):
-            return QuestionInContext(question, context)
-        case TableTask(kind="multiple-choice"):
-            return QuestionInContext(task.question or NO_QUESTION, task.text or NO_TEXT)
-        case TableTask(text=str(text), pair=str(pair)):
-            return Pair(text, pair)
-        case TableTask(text=str(text)):
-            return Single(text)
-    raise InvalidConfiguration("task", "no columns are named", "say which with --text and --label")
-
-
-def target_of(task: TableTask, options: tuple[str, ...]) -> Target:
-    """What is asked. `options` are the columns of a multiple choice, of lists one for each place."""
-    match task:
-        case TableTask(kind="classification", labels=tuple(labels), label=str(label)):
-            names = task.label_names
-            return Choice(labels, label, tuple(names.get(one, one) for one in labels) if names else None)
-        case TableTask(kind="regression", label=str(label)):
-            return Score(label)
-        case TableTask(kind="multi-label", labels=tuple(labels), label=str(label)):
-            return Labels(labels, label, task.separator or "|")
-        case TableTask(kind="token-classification", labels=tuple(labels), tags=str(tags)):
-            return Tags(labels, tags)
-        case TableTask(kind="multiple-choice", label=str(label)):
-            return Option(options, label)
-        case TableTask(kind="question-answering"):
             absent = bool(task.may_be_absent)
-            return Span(absent, head="joint" if absent else "independent")
-    raise InvalidConfiguration("task", f"lacks labels or columns of a {task.kind}", "say them, or give a training file")
-
-
-def description_of(task: TableTask) -> str:
-    """One sentence for people: what is predicted from which columns."""
-    texts = " and ".join(f"`{name}`" for name in (task.text, task.pair) if name)
-    n_labels = len(task.labels or ())
-    match task.kind:
-        case "token-classification":
-            said = f"Predicts the tag of each word of `{task.words}`, one of {n_labels}"
-        case "question-answering":
-            said = f"Answers `{task.question}` with a part of `{task.context}`"
-        case "multiple-choice":
-            given = " and ".join(f"`{name}`" for name in (task.question, task.text) if name)
-            said = f"Chooses among options, given {given}" if given else "Chooses among options"
-        case "regression":
-            said = f"Predicts the number `{task.label}` from {texts}"
-        case "multi-label":
-            said = f"Predicts which of {n_labels} labels `{task.label}` has, from {texts}"
+            inputs = QuestionInContext(question, context)
+            target = Span(absent, head="joint" if absent else "independent")
+            what = f"Answers `{question}` with a part of `{context}`"
+        case TableTask(kind="multiple-choice", label=str(label)):
+            inputs, target = (
+                QuestionInContext(task.question or NO_QUESTION, task.text or NO_TEXT),
+                Option(options, label),
+            )
+            read = " and ".join(f"`{name}`" for name in (task.question, task.text) if name)
+            what = f"Chooses among options, given {read}" if read else "Chooses among options"
+        case TableTask(text=str(text), label=str(label)):
+            inputs = Single(text) if task.pair is None else Pair(text, task.pair)
+            if task.kind == "regression":
+                target, what = Score(label), f"Predicts the number `{label}` from {given}"
+            elif task.kind == "multi-label":
+                target = Labels(task.labels or (), label, task.separator or "|")
+                what = f"Predicts which of {n_labels} labels `{label}` has, from {given}"
+            else:
+                words = tuple((task.label_names or {}).get(one, one) for one in task.labels or ())
+                target = Choice(task.labels or (), label, words if task.label_names else None)
+                classes = ", ".join(words) if n_labels <= MOST_NAMED else f"one of {n_labels} classes"
+                what = f"Predicts `{label}` ({classes}) from {given}"
         case _:
-            names = [(task.label_names or {}).get(label, label) for label in task.labels or ()]
-            classes = f"({', '.join(names)})" if n_labels <= MOST_NAMED else f"(one of {n_labels} classes)"
-            said = f"Predicts `{task.label}` {classes} from {texts}"
-    return f"{said}, learnt from a table."
+            why = f"lacks labels or columns of a {task.kind}"
+            raise InvalidConfiguration("task", why, "say them, or give a training file")
+    recipe = {"multiple-choice": OPTION_RECIPE, "question-answering": SPAN_RECIPE}.get(task.kind or "", OWN_RECIPE)
+    return Task(
+        name=task.name,
+        source=source,
+        inputs=inputs,
+        target=target,
+        metrics=metrics_of(task),
+        recipe=task.recipe.applied_to(recipe),
+        description=" ".join(f"{what}, learnt from a table.".split()),
+    )
 
 
 def metrics_of(task: TableTask) -> tuple[Metric, ...]:
@@ -304,12 +290,6 @@ def metrics_of(task: TableTask) -> tuple[Metric, ...]:
     if task.kind == "classification":
         return (accuracy, f1) if len(labels) == 2 else (accuracy, macro_f1)
     return possible
-
-
-def recipe_of(task: TableTask) -> TaskRecipe:
-    """The kind's recipe, with what the task says of it."""
-    kinds: dict[Kind | None, TaskRecipe] = {"multiple-choice": OPTION_RECIPE, "question-answering": SPAN_RECIPE}
-    return task.recipe.applied_to(kinds.get(task.kind, OWN_RECIPE))
 
 
 # --------------------------------------------------------------------------------------------------------------------

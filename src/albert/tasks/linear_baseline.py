@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy import sparse
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -59,21 +60,22 @@ def linear_baseline(task: Task, train: Sequence[Example], dev: Sequence[Example]
     if why := _too_much(task, train, dev, n_outputs):
         return LinearBaseline(method, {}, left_out=why)
     learnt, asked = _features(train, dev, min(MOST_FEATURES, MOST_WEIGHTS // n_outputs))
+    classifier = LogisticRegression(C=STRENGTH, solver="liblinear", random_state=0)
     match task.target:
-        case Score():
-            gold, predicted = _numbers(learnt, asked, train, dev)
-        case Choice():
-            gold = np.array([example.target for example in dev])
-            model = _classifier() if n_outputs == 2 else OneVsRestClassifier(_classifier())
-            predicted = _fitted(model, learnt, np.array([example.target for example in train])).predict(asked)
         case Labels(labels):
-            gold = label_sets(dev, len(labels)).astype(bool)
-            predicted = (
-                _fitted(OneVsRestClassifier(_classifier()), learnt, label_sets(train, len(labels)).astype(np.int64))
-                .predict(asked)
-                .astype(bool)
-            )
-    return LinearBaseline(method, task_scores(task, gold, predicted), len(train))
+            model = OneVsRestClassifier(classifier)
+            known, gold = (label_sets(part, len(labels)).astype(np.int64) for part in (train, dev))
+        case target:
+            model = classifier if n_outputs == 2 else OneVsRestClassifier(classifier)
+            if isinstance(target, Score):
+                model = TransformedTargetRegressor(Ridge(random_state=0), transformer=StandardScaler())
+            known, gold = (np.array([example.target for example in part]) for part in (train, dev))
+    with warnings.catch_warnings():
+        # of a fit that is cut short, or a label that is always or never there: the score shows it
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        model.fit(learnt, known)
+    return LinearBaseline(method, task_scores(task, gold, model.predict(asked)), len(train))
 
 
 def pair_figures(examples: Sequence[Example], left: Any, right: Any) -> Float[np.ndarray, "examples figures"]:
@@ -143,24 +145,3 @@ def _features(train: Sequence[Example], dev: Sequence[Example], most: int) -> tu
         for (left, right), figure in zip(sides, figures, strict=True)
     )
     return learnt, asked
-
-
-def _numbers(
-    learnt: Any, asked: Any, train: Sequence[Example], dev: Sequence[Example]
-) -> tuple[np.ndarray, np.ndarray]:
-    known, gold = (np.array([example.target for example in part], np.float64) for part in (train, dev))
-    mean, deviation = known.mean(), known.std() or 1.0
-    model = Ridge(alpha=1.0, random_state=0).fit(learnt, (known - mean) / deviation)
-    return gold, model.predict(asked) * deviation + mean
-
-
-def _classifier() -> LogisticRegression:
-    return LogisticRegression(C=STRENGTH, solver="liblinear", random_state=0)
-
-
-def _fitted(model: Any, features: Any, targets: np.ndarray) -> Any:
-    """Without warnings that the fit is cut short, or that a label is always or never there: the score shows it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("ignore", UserWarning)
-        return model.fit(features, targets)

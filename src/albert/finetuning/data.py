@@ -197,21 +197,14 @@ class Subset:
         return sorted(drawn.tolist())
 
 
-def prepare_split(
-    task: Task,
-    data: Path,
-    split: str,
-    tokenizer: Tokenizer,
-    recipe: TaskRecipe,
-    subset: Subset | None = None,
-) -> PreparedSplit:
-    """Read and encode a split, or a subset of it for training. Rows left out are counted.
+def prepare_split(task: Task, data: Path, split: str, tokenizer: Tokenizer, recipe: TaskRecipe) -> PreparedSplit:
+    """Read and encode a split.
 
     Raises:
         MissingInput, DamagedData, InvalidConfiguration: see the task's source, `to_examples` and the
             features.
     """
-    examples, counts = read_examples(task, data, split, subset)
+    examples, counts = read_examples(task, data, split)
     return encode_split(task, split, examples, counts, tokenizer, recipe)
 
 

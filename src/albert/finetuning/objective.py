@@ -266,24 +266,14 @@ def _span(
     starts: Float[Tensor, " tokens"], ends: Float[Tensor, " tokens"], batch: TaskBatch
 ) -> tuple[Float[Tensor, ""], Bool[Tensor, " sequences"]]:
     """The loss, and which spans the logits favour."""
-    lengths, first = batch.packed.lengths, batch.packed.first_positions
-    start_places, end_places = first + batch.targets[:, 0], first + batch.targets[:, 1]
-    loss = _cross_entropy(starts, start_places, lengths) + _cross_entropy(ends, end_places, lengths)
-    return loss / 2, _is_best(starts, start_places, lengths) & _is_best(ends, end_places, lengths)
-
-
-def _cross_entropy(
-    logits: Float[Tensor, " tokens"], gold: Int[Tensor, " sequences"], lengths: tuple[int, ...]
-) -> Float[Tensor, ""]:
-    normalizers = torch.stack([piece.logsumexp(0) for piece in logits.split(lengths)])
-    return (normalizers - logits[gold]).sum()
-
-
-def _is_best(
-    logits: Float[Tensor, " tokens"], gold: Int[Tensor, " sequences"], lengths: tuple[int, ...]
-) -> Bool[Tensor, " sequences"]:
-    best = torch.stack([piece.max() for piece in logits.detach().split(lengths)])
-    return logits.detach()[gold] >= best
+    lengths, loss = batch.packed.lengths, torch.zeros((), device=starts.device)
+    right = torch.ones(len(lengths), dtype=torch.bool, device=starts.device)
+    for logits, places in zip((starts, ends), batch.targets.T, strict=True):
+        gold = logits[batch.packed.first_positions + places]
+        pieces = logits.split(lengths)  # each sequence's own tokens
+        loss = loss + (torch.stack([piece.logsumexp(0) for piece in pieces]) - gold).sum()
+        right &= gold.detach() >= torch.stack([piece.detach().max() for piece in pieces])
+    return loss / 2, right
 
 
 @dataclass(frozen=True)

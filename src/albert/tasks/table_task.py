@@ -15,22 +15,9 @@ from albert.runtime.errors import InvalidConfiguration, did_you_mean
 from albert.runtime.json_files import load_json, save_json, to_json
 from albert.runtime.progress import progress
 from albert.runtime.random_streams import stream
+from albert.tasks import metrics
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.examples import text_columns
-from albert.tasks.metrics import (
-    accuracy,
-    entity_scores,
-    f1,
-    macro_f1,
-    matthews_correlation,
-    mean_absolute_error,
-    multi_label_scores,
-    pearson,
-    run_scores,
-    spearman,
-    tag_metrics,
-    word_scores,
-)
 from albert.tasks.race import question_with_option
 from albert.tasks.task import (
     UNNAMED,
@@ -215,11 +202,11 @@ OPTION_RECIPE = TaskRecipe(learning_rate=2e-5, batch_size=32, epochs=3.0, max_le
 MOST_NAMED = 10
 """Labels that a description names; of more it gives the number."""
 METRICS: dict[Kind, tuple[Metric, ...]] = {
-    "classification": (accuracy, f1, macro_f1, matthews_correlation),
-    "regression": (pearson, spearman, mean_absolute_error),
-    "multi-label": (multi_label_scores,),
-    "token-classification": (entity_scores, run_scores, word_scores),
-    "multiple-choice": (accuracy,),
+    "classification": (metrics.accuracy, metrics.f1, metrics.macro_f1, metrics.matthews_correlation),
+    "regression": (metrics.pearson, metrics.spearman, metrics.mean_absolute_error),
+    "multi-label": (metrics.multi_label_scores,),
+    "token-classification": (metrics.entity_scores, metrics.run_scores, metrics.word_scores),
+    "multiple-choice": (metrics.accuracy,),
     "question-answering": (span_f1, span_exact_match),
 }
 """What a kind can be scored by; `f1` is that of the second label of two."""
@@ -277,7 +264,7 @@ def metrics_of(task: TableTask) -> tuple[Metric, ...]:
     labels = task.labels or ()
     possible = (open_question_scores,) if task.may_be_absent else METRICS[task.kind]
     if task.kind == "classification" and len(labels) != 2:
-        possible = tuple(metric for metric in possible if metric is not f1)
+        possible = tuple(metric for metric in possible if metric is not metrics.f1)
     known = {metric.__name__: metric for metric in possible}
     for name in task.metrics or ():
         if name not in known:
@@ -286,9 +273,9 @@ def metrics_of(task: TableTask) -> tuple[Metric, ...]:
     if task.metrics is not None:
         return tuple(known[name] for name in task.metrics)
     if task.kind == "token-classification":
-        return tag_metrics(labels)
+        return metrics.tag_metrics(labels)
     if task.kind == "classification":
-        return (accuracy, f1) if len(labels) == 2 else (accuracy, macro_f1)
+        return metrics.accuracy, metrics.f1 if len(labels) == 2 else metrics.macro_f1
     return possible
 
 

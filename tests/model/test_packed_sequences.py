@@ -18,7 +18,6 @@ from albert.model.albert import (
     AlbertForTokenClassification,
     AlbertModel,
 )
-from albert.model.attention import AttentionBlock, plain_attention
 from albert.model.packing import FREE_SCORES, LENGTH_STEP, WASTE, PackedSequences, pack
 
 CPU = torch.device("cpu")
@@ -109,18 +108,6 @@ def test_the_gradients_of_a_packed_batch_are_those_of_the_sequences_alone(config
         assert_close(together[name], parameter.grad, TOLERANCE[dtype] * 10)
 
 
-def test_the_result_does_not_depend_on_the_order_of_the_sequences(config, sequences_of):
-    model = AlbertModel(config).double().eval()
-    lengths = (3, 20, 4, 19, 4, 11)
-    ids, types = sequences_of(lengths)
-    order = [4, 2, 0, 5, 3, 1]
-    with torch.inference_mode():
-        one_way = model(pack(ids, types)).split(list(lengths))
-        other = model(pack([ids[i] for i in order], [types[i] for i in order])).split([lengths[i] for i in order])
-    for place, i in enumerate(order):
-        assert_close(other[place], one_way[i], 1e-12)
-
-
 def test_the_result_does_not_depend_on_the_grouping(config, sequences_of, monkeypatch):
     model = AlbertModel(config).double().eval()
     sequences = sequences_of((3, 20, 4, 19, 4, 11, 1))
@@ -159,37 +146,6 @@ def test_a_token_sees_all_of_its_own_sequence(config, sequences_of):
         other[changed] = (other[changed] + 1) % config.vocab_size
         difference = model(pack([other, ids[1]], types)) - model(pack(ids, types))
         assert (difference[:6].abs().sum(1) > 0).all()
-
-
-def test_padded_cells_get_no_attention(config, sequences_of):
-    packed = pack(*sequences_of((20, 19, 18, 17, 16)))
-    assert len(packed.groups) == 1 and packed.groups[0].padded is not None
-    padded = packed.groups[0].padded[:, None, None, :]
-    length = padded.shape[-1]
-    query, key = (torch.randn(5, config.num_attention_heads, length, length) for _ in range(2))
-    each_place = torch.eye(length).expand(5, config.num_attention_heads, length, length)  # they show the probabilities
-    probabilities = plain_attention(query, key, each_place, ~padded)
-    padded = padded.expand_as(probabilities)
-    assert (probabilities[padded] == 0).all()
-    assert (probabilities[~padded] > 0).all()
-    torch.testing.assert_close(probabilities.sum(-1), torch.ones_like(probabilities[..., 0]))
-
-
-def test_padded_cells_get_no_gradient(config, sequences_of):
-    """They repeat the first token of their sequence, which must not count more often than once."""
-    ids, types = sequences_of((20, 19, 18, 17, 16))
-    packed = pack(ids, types)
-    block = AttentionBlock(config).double()
-    together = torch.randn(packed.n_tokens, config.hidden_size, dtype=torch.float64, requires_grad=True)
-    weights = torch.randn_like(together)
-    (block(together, packed, block.matrices()) * weights).sum().backward()
-    assert together.grad.isfinite().all()
-    apart = together.detach().clone().requires_grad_()
-    for part, weight, one in zip(
-        apart.split(list(packed.lengths)), weights.split(list(packed.lengths)), alone(ids, types), strict=True
-    ):
-        (block(part, one, block.matrices()) * weight).sum().backward()
-    assert_close(together.grad, apart.grad, 1e-12)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: there, attention is torch's own kernel")

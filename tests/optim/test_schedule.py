@@ -1,7 +1,5 @@
 """The learning rate: up in a line, down in a line, and the two meet."""
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,29 +29,6 @@ def test_it_falls_in_a_line_to_zero_just_after_the_last_update(length):
     for step, rate in enumerate(falling):
         assert rate == pytest.approx(1 - step / (total - warmup))
     assert warmup_then_linear(total, 1.0, warmup, total) == 0.0
-
-
-@given(lengths)
-def test_it_meets_the_peak_and_never_exceeds_it(length):
-    warmup, total = length
-    assert max(rates(warmup, total)) == 1.0
-    if 0 < warmup < total:
-        assert warmup_then_linear(warmup - 1, 1.0, warmup, total) == 1.0
-        assert warmup_then_linear(warmup, 1.0, warmup, total) == 1.0
-
-
-@given(lengths)
-def test_there_is_no_drop_at_the_join(length):
-    """No two neighbours differ by more than one step of the steeper line."""
-    warmup, total = length
-    found = [*rates(warmup, total), 0.0]
-    steepest = max(1 / max(warmup, 1), 1 / max(total - warmup, 1))
-    assert all(abs(b - a) <= steepest + 1e-12 for a, b in pairwise(found))
-
-
-@given(lengths)
-def test_every_update_moves_the_first_one_too(length):
-    assert all(rate > 0 for rate in rates(*length))
 
 
 def test_the_paper_s_schedule_reaches_its_peak_where_the_reference_drops():

@@ -87,16 +87,6 @@ def test_micro_batches_change_nothing_but_how_much_is_held_at_a_time(samples, mi
     assert max(batch.packed.n_sequences for batch in parts) <= micro_batch_size
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_all_ranks_together_see_exactly_what_a_single_process_sees(samples, ranks):
-    source = PretrainingBatches(samples, 8, 3)
-    for step in range(6):
-        alone = all_rows(source.micro_batches(step, 0, 1))
-        shares = [all_rows(source.micro_batches(step, rank, ranks)) for rank in range(ranks)]
-        assert [len(share) for share in shares] == [8 // ranks] * ranks
-        assert [row for together in zip(*shares, strict=True) for row in together] == alone
-
-
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("workers", [1, 4])
 def test_worker_processes_make_the_same_batches(samples, workers):

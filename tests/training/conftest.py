@@ -86,6 +86,16 @@ def point_objective(model: nn.Module, batch: Points):
     )
 
 
+def final_bytes(run) -> bytes:
+    """Weights and moments of a run's newest checkpoint."""
+    return (run.checkpoints()[-1][1] / "training_state.safetensors").read_bytes()
+
+
+def steps_kept(run) -> list[int]:
+    """Of its checkpoints."""
+    return [step for step, _ in run.checkpoints()]
+
+
 @pytest.fixture
 def source_of():
     """The class of the batches' source."""

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reliability.runs import journal_of
 from safetensors.torch import load_file
+from tests.training.conftest import final_bytes
 
 from albert.runtime.errors import Diverged
-from albert.runtime.json_files import read_journal, read_json_object
-from albert.training.logging import MACHINE_FIGURES
+from albert.runtime.json_files import read_json_object
 from albert.training.run_folder import RunFolder, Stopped
 from albert.training.update import REMEMBERED, DivergenceHistory, Guard, Sums, UpdateFigures, spike_limit
 
@@ -30,15 +31,6 @@ def poisoned(objective, bad, seen=None):
     return wrapped
 
 
-def final_bytes(run: RunFolder) -> bytes:
-    return (run.checkpoints()[-1][1] / "training_state.safetensors").read_bytes()
-
-
-def told(run):
-    records = read_journal(run.journal_path)
-    return [{key: value for key, value in record.items() if key not in MACHINE_FIGURES} for record in records]
-
-
 def incidents_of(run):
     return read_json_object(run.checkpoints()[-1][1] / "training_state.json")["incidents"]
 
@@ -48,10 +40,10 @@ def test_an_update_is_left_out_and_the_run_goes_on(learn, objective, run, capsys
     _, result = learn(objective=poisoned(objective, {24}, seen), on_divergence="skip", dropout=0.2)
     assert seen == list(range(0, 80, 8))  # every batch once
     assert (result.steps, result.skipped, result.tokens) == (10, 1, 480)
-    skips = [record for record in told(run) if record["event"] == "skip"]
+    skips = [record for record in journal_of(run.path) if record["event"] == "skip"]
     assert skips == [{"event": "skip", "step": 4, "why": "class is nan", "skipped": 1}]
     assert "class is nan in step 4: its update is left out" in capsys.readouterr().err
-    first = next(record for record in told(run) if record["event"] == "train")
+    first = next(record for record in journal_of(run.path) if record["event"] == "train")
     assert math.isfinite(first["loss"]) and first["tokens"] == 192
     assert incidents_of(run)["skipped"] == [3]
 
@@ -72,7 +64,7 @@ def test_a_rolled_back_run_passes_over_the_data_that_led_astray(learn, objective
     assert (result.steps, result.rollbacks) == (10, 1)
     assert "class is nan in step 7: back to step 4, the data since then are passed over" in capsys.readouterr().err
     assert incidents_of(run)["rollbacks"] == [{"step": 4, "batches": 3}]
-    assert [record["to_step"] for record in told(run) if record["event"] == "rollback"] == [4]
+    assert [record["to_step"] for record in journal_of(run.path) if record["event"] == "rollback"] == [4]
     assert result.tokens == 480
 
 
@@ -111,7 +103,7 @@ def test_what_is_left_out_is_the_same_after_a_resume(learn, objective, run, tmp_
     learn(objective=bad, **settings)
     reference = RunFolder(tmp_path / "reference")
     assert final_bytes(run) == final_bytes(reference)
-    assert told(run) == told(reference)
+    assert journal_of(run.path) == journal_of(reference.path)
     assert incidents_of(run) == incidents_of(reference)
 
 

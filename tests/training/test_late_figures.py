@@ -5,6 +5,7 @@ import signal
 
 import pytest
 import torch
+from tests.training.conftest import final_bytes
 
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.json_files import read_journal
@@ -20,10 +21,6 @@ def told(run: RunFolder) -> list[dict]:
         {key: value for key, value in record.items() if key not in (*MACHINE_FIGURES, "event", "now", "changes", "why")}
         for record in read_journal(run.journal_path)
     ]
-
-
-def final_bytes(run: RunFolder) -> bytes:
-    return (run.checkpoints()[-1][1] / "training_state.safetensors").read_bytes()
 
 
 class Counting:

@@ -4,6 +4,7 @@ import time
 
 import pytest
 import torch
+from tests.training.conftest import final_bytes
 
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import read_journal
@@ -16,10 +17,6 @@ TOKENS_A_STEP = 48
 
 def events(run, name):
     return [record for record in read_journal(run.journal_path) if record["event"] == name]
-
-
-def final_bytes(run: RunFolder) -> bytes:
-    return (run.checkpoints()[-1][1] / "training_state.safetensors").read_bytes()
 
 
 @pytest.fixture

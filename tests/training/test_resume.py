@@ -4,6 +4,8 @@ import signal
 
 import pytest
 import torch
+from reliability.runs import journal_of
+from tests.training.conftest import final_bytes, steps_kept
 
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.runtime.environment import world
@@ -11,24 +13,8 @@ from albert.runtime.errors import DamagedData, Diverged, InvalidConfiguration
 from albert.runtime.json_files import read_journal, read_json_object
 from albert.runtime.manifest import verify_directory
 from albert.training import state as circumstances
-from albert.training.logging import MACHINE_FIGURES
 from albert.training.run_folder import RunFolder, Stopped
 from albert.training.update import Sums
-
-
-def final_bytes(run: RunFolder) -> bytes:
-    return (run.checkpoints()[-1][1] / "training_state.safetensors").read_bytes()
-
-
-def told(run: RunFolder) -> list[dict]:
-    return [
-        {key: value for key, value in record.items() if key not in MACHINE_FIGURES}
-        for record in read_journal(run.journal_path)
-    ]
-
-
-def steps_kept(run: RunFolder) -> list[int]:
-    return [step for step, _ in run.checkpoints()]
 
 
 class Interrupting:
@@ -77,7 +63,7 @@ def test_a_signal_saves_at_that_step_and_the_same_command_ends_bit_identical(
     assert final_bytes(run) == final_bytes(RunFolder(tmp_path / "reference"))
     for mine, theirs in zip(model.parameters(), reference.parameters(), strict=True):
         assert torch.equal(mine, theirs)
-    assert told(run) == told(RunFolder(tmp_path / "reference"))
+    assert journal_of(run.path) == journal_of(tmp_path / "reference")
     assert (result.steps, result.tokens, result.evaluation) == (whole.steps, whole.tokens, whole.evaluation)
 
 
@@ -99,7 +85,7 @@ def test_a_run_that_died_goes_on_as_if_it_had_not(learn, objective, run, tmp_pat
     assert steps_kept(run) == [step for step in (3, 6, 9) if step <= died_at][-2:]
     learn(**settings)
     assert final_bytes(run) == final_bytes(RunFolder(tmp_path / "reference"))
-    assert told(run) == told(RunFolder(tmp_path / "reference"))
+    assert journal_of(run.path) == journal_of(tmp_path / "reference")
 
 
 def test_a_run_that_died_right_after_a_save_lets_older_checkpoints_go(learn, run):
@@ -334,9 +320,9 @@ def test_a_signal_during_an_evaluation_drops_it_and_the_run_that_goes_on_evaluat
     with pytest.raises(Stopped):
         learn(evaluate=signalled, **settings)
     assert steps_kept(run) == [at]
-    assert not [record for record in told(run) if record["event"] == "evaluation"]
+    assert not [record for record in journal_of(run.path) if record["event"] == "evaluation"]
     _, result = learn(evaluate=scores, **settings)
     assert result.evaluation == scores()
     assert final_bytes(run) == final_bytes(reference)
-    mine, theirs = (sorted(told(some), key=lambda r: (r["step"], r["event"])) for some in (run, reference))
+    mine, theirs = (sorted(journal_of(some.path), key=lambda r: (r["step"], r["event"])) for some in (run, reference))
     assert mine == theirs

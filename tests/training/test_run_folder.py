@@ -2,15 +2,12 @@ import os
 import signal
 
 import pytest
+from tests.training.conftest import steps_kept
 
 from albert.runtime.errors import CannotCreate
 from albert.runtime.files import new_directory
 from albert.runtime.manifest import verify_directory
 from albert.training.run_folder import RunFolder
-
-
-def steps_kept(run: RunFolder) -> list[int]:
-    return [step for step, _ in run.checkpoints()]
 
 
 def test_the_oldest_goes_only_after_the_newest_is_whole(run, tmp_path):
@@ -61,12 +58,6 @@ def in_a_child(run: RunFolder) -> int:
         finally:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def test_a_second_process_is_kept_out(run):
-    with run.locked():
-        assert in_a_child(run) == 73
-    assert in_a_child(run) == 0
 
 
 def test_the_lock_dies_with_its_owner_although_its_workers_live_on(run):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.training.conftest import final_bytes
 from torch import nn
 
 from albert.runtime.devices import Dropout, dropout, share_out
@@ -23,10 +24,6 @@ CPU = torch.device("cpu")
 
 def weights(model):
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-
-
-def final_bytes(run):
-    return (run.checkpoints()[-1][1] / "training_state.safetensors").read_bytes()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import write_model
 from albert.model.albert import AlbertForPreTraining
@@ -16,15 +17,7 @@ from albert.model.config import AlbertConfig
 
 @pytest.fixture
 def config() -> AlbertConfig:
-    return AlbertConfig(
-        vocab_size=50,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=20,
-    )
+    return tiny_config(50, num_hidden_layers=3, max_position_embeddings=20)
 
 
 @pytest.fixture

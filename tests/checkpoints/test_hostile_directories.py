@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load, load_file, save
+from tests.tiny import tiny_config
 
 from albert.checkpoints.huggingface import MODELS
 from albert.checkpoints.loading import DTYPES, StoredTensor, StoredTensors, read_header, stored_tensors
@@ -59,9 +60,7 @@ class Victim:
 @pytest.fixture(scope="module")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Victim:
     path = tmp_path_factory.mktemp("victim")
-    config = AlbertConfig(
-        vocab_size=9, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4
-    )
+    config = tiny_config(9, embedding_size=4, hidden_size=8, num_hidden_layers=1, intermediate_size=4)
     write_model(path, AlbertForPreTraining(config), None)
     return Victim(path)
 

@@ -21,6 +21,7 @@ import transformers
 import yaml
 from huggingface_hub import ModelCard as HubCard
 from safetensors.torch import load_file, save_file
+from tests.tiny import tiny_config
 
 from albert.checkpoints.huggingface import MODELS, Kind, kind_of
 from albert.checkpoints.model_directory import ModelCard, open_model, read_config, save_model_directory, write_model
@@ -607,14 +608,7 @@ def test_the_example_on_the_card_runs(kind: Kind, objective: str, tmp_path: Path
     tokenizer = train_tokenizer([load_chapters()[0].text[:20_000]], vocab_size=200)
     (tmp_path / "tokenizer").mkdir()
     tokenizer.save(tmp_path / "tokenizer")
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-    )
+    config = tiny_config(tokenizer.vocab_size)
     path = tmp_path / "model"
     labelled = kind in LABELLED
     model = MODELS[kind](config, 2) if labelled else MODELS[kind](config)

@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from tests.tiny import tiny_config
 from torch import nn
 
 from albert.checkpoints.huggingface import (
@@ -32,15 +33,8 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration
 # What we save transformers opens, what it saves we open, and what comes back has every byte and every key.
 
 
-BASE = AlbertConfig(
-    vocab_size=40,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=24,
-    max_position_embeddings=16,
-    classifier_dropout_prob=0.0,
+BASE = tiny_config(
+    40, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=16, classifier_dropout_prob=0.0
 )
 OURS = {
     "all shared": BASE,
@@ -348,14 +342,7 @@ def test_one_of_a_tied_pair_is_enough() -> None:
 
 
 def _square() -> AlbertConfig:
-    return AlbertConfig(
-        vocab_size=9,
-        embedding_size=8,
-        hidden_size=8,
-        num_attention_heads=2,
-        intermediate_size=12,
-        num_hidden_layers=2,
-    )
+    return tiny_config(9, hidden_size=8, intermediate_size=12)
 
 
 # --------------------------------------------------------------------------------------------------------------------

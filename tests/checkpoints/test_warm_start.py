@@ -7,10 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiny import tiny_config
 
 from albert.checkpoints.warm_start import block_origins, layer_origins, positions_note, resize_positions, warm_start
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig, sharing_plan
+from albert.model.config import sharing_plan
 from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
 
@@ -18,16 +19,7 @@ from albert.runtime.errors import InvalidConfiguration
 # What a warm start keeps: outputs where sharing is undone, tensors where depth changes; what it refuses.
 
 
-BASE = AlbertConfig(
-    vocab_size=50,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=6,
-    num_attention_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=20,
-    initializer_range=0.3,
-)
+BASE = tiny_config(50, num_hidden_layers=6, max_position_embeddings=20, initializer_range=0.3)
 
 
 def model_of(config, seed):

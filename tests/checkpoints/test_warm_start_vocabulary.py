@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.tiny import tiny_config
 
 from albert.checkpoints.warm_start import pieces_by_text, rows_of_pieces, same_pieces, warm_start
 from albert.experiments.quickstart import load_chapters
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
 from albert.text.sentencepiece import train_tokenizer
 from albert.text.wordpiece import WordPieceTokenizer
 
@@ -22,10 +22,7 @@ def tokenizers():
 
 def model_of(pieces, seed):
     torch.manual_seed(seed)
-    config = AlbertConfig(
-        vocab_size=pieces, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=24, max_position_embeddings=20,
-    )  # fmt: skip
+    config = tiny_config(pieces, num_hidden_layers=1, max_position_embeddings=20)
     model = AlbertForPreTraining(config)
     torch.nn.init.normal_(model.predictions.bias)
     return model

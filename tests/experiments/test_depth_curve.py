@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import dispatch
 from albert.experiments.layers import depth_curve
 from albert.finetuning.evaluation import evaluate_directory
 from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification
-from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.submission import DECLARED
@@ -22,10 +22,15 @@ SENTENCES = [f"the {noun} was {kind}" for noun in ("ship", "storm", "captain", "
 
 @pytest.fixture(scope="module")
 def config():
-    return AlbertConfig(
-        vocab_size=400, embedding_size=16, hidden_size=32, num_hidden_layers=4, num_attention_heads=2,
-        intermediate_size=64, max_position_embeddings=64, initializer_range=0.3,
-    )  # fmt: skip
+    return tiny_config(
+        400,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,13 @@
 from pathlib import Path
 
 import pytest
+from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.inference.inspection import model_report
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
 
-SMALL = AlbertConfig(
-    vocab_size=200,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=20,
-)
+SMALL = tiny_config(200, max_position_embeddings=20)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.main import run
@@ -22,8 +23,8 @@ from albert.text.sentencepiece import train_tokenizer
 
 CPU = torch.device("cpu")
 PASSAGES = ["It was a dark and stormy night.", "The whale, the whale!", "I have written to Jane of it."]
-CONFIG = AlbertConfig(
-    vocab_size=300,
+CONFIG = tiny_config(
+    300,
     embedding_size=16,
     hidden_size=32,
     num_hidden_layers=3,

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.tiny import tiny_config
 
 from albert.experiments import sizes as throughput
 from albert.experiments.sizes import FEWEST_ROUNDS, measure_throughput
@@ -9,16 +10,7 @@ from albert.model.config import PRESETS, AlbertConfig
 from albert.runtime.errors import OutOfResources
 
 CPU = torch.device("cpu")
-SMALL = AlbertConfig(
-    vocab_size=60,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=40,
-    hidden_dropout_prob=0.1,
-)
+SMALL = tiny_config(60, intermediate_size=32, max_position_embeddings=40, hidden_dropout_prob=0.1)
 
 
 def test_architectures_take_turns_and_medians_are_over_the_rounds(monkeypatch) -> None:

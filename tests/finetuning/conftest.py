@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.finetuning import objective
@@ -23,14 +24,8 @@ PLAIN_WORDS = (*NOUNS, "river", "stone", "candle", "garden", "horse", "mountain"
 
 @pytest.fixture(scope="session")
 def config(tokenizer) -> AlbertConfig:
-    return AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
+    return tiny_config(
+        tokenizer.vocab_size, embedding_size=16, hidden_size=32, intermediate_size=64, max_position_embeddings=64
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.model.config import AlbertConfig
@@ -13,11 +14,10 @@ from albert.text.tokenizer import Tokenizer
 
 @pytest.fixture(scope="session")
 def config(tokenizer: Tokenizer) -> AlbertConfig:
-    return AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
+    return tiny_config(
+        tokenizer.vocab_size,
         embedding_size=16,
         hidden_size=32,
-        num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=64,
         max_position_embeddings=64,

@@ -5,18 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.tiny import tiny_config
 
 from albert.inference.engine import FastEncoder, PackedModel, check_int8, dense_attention, quantize_rows
 from albert.model.albert import AlbertForSequenceClassification, AlbertModel
-from albert.model.config import AlbertConfig
 from albert.model.packing import pack
 from albert.runtime.errors import Unavailable
 
 CPU = torch.device("cpu")
 LENGTHS = (20, 7, 33, 12, 5, 28, 9, 40, 16, 6, 24, 13)
-CONFIG = AlbertConfig(
-    vocab_size=60,
-    embedding_size=8,
+CONFIG = tiny_config(
+    60,
     hidden_size=32,
     num_hidden_layers=4,
     num_attention_heads=4,

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tiny import tiny_config
 from torch.nn import functional
 
 from albert.inference.inspection import check_settings, plausible_settings
@@ -27,10 +28,15 @@ TRUE_HEADS = 16
 @pytest.fixture(scope="module")
 def trained(tokenizer: Tokenizer) -> AlbertForMaskedLM:
     """Learns the fixed text nearly by heart, with 16 heads of 4."""
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size, embedding_size=32, hidden_size=64, num_hidden_layers=2,
-        num_attention_heads=TRUE_HEADS, intermediate_size=128, max_position_embeddings=128, initializer_range=0.1,
-    )  # fmt: skip
+    config = tiny_config(
+        tokenizer.vocab_size,
+        embedding_size=32,
+        hidden_size=64,
+        num_attention_heads=TRUE_HEADS,
+        intermediate_size=128,
+        max_position_embeddings=128,
+        initializer_range=0.1,
+    )
     torch.manual_seed(0)
     model, draws = AlbertForMaskedLM(config), np.random.default_rng(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)

@@ -14,12 +14,10 @@ VOCABULARY = 60
 @pytest.fixture
 def config():
     """Three layers of 16, embeddings of 8, no dropout; initial values large enough for attention to matter."""
-    from albert.model.config import AlbertConfig
+    from tests.tiny import tiny_config
 
-    return AlbertConfig(
-        vocab_size=VOCABULARY,
-        embedding_size=8,
-        hidden_size=16,
+    return tiny_config(
+        VOCABULARY,
         num_hidden_layers=3,
         num_attention_heads=4,
         intermediate_size=40,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from tests.tiny import tiny_config
 
 from albert.model.albert import BEAM, IMPOSSIBLE, AlbertForJointQuestionAnswering, SpanBeamRow, output_rows
-from albert.model.config import AlbertConfig
 from albert.model.packing import pack
 
 LENGTHS = ((4, 9), (2, 3), (5, 14))  # tokens up to the first [SEP], and in all
@@ -14,15 +14,7 @@ LENGTHS = ((4, 9), (2, 3), (5, 14))  # tokens up to the first [SEP], and in all
 @pytest.fixture
 def model() -> AlbertForJointQuestionAnswering:
     torch.manual_seed(0)
-    config = AlbertConfig(
-        vocab_size=50,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        initializer_range=0.3,
-    )
+    config = tiny_config(50, initializer_range=0.3)
     return AlbertForJointQuestionAnswering(config).eval()
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.tiny import tiny_config
 from torch.utils.flop_counter import FlopCounterMode
 
 from albert.model.albert import AlbertForPreTraining, AlbertModel
@@ -129,8 +130,8 @@ def test_sharing_never_changes_the_work() -> None:
 @pytest.mark.parametrize("embedding_size", [16, 32])
 @pytest.mark.parametrize("inner", [1, 2])
 def test_the_work_equals_what_torch_counts(embedding_size: int, inner: int) -> None:
-    config = AlbertConfig(
-        vocab_size=50,
+    config = tiny_config(
+        50,
         embedding_size=embedding_size,
         hidden_size=32,
         num_hidden_layers=3,

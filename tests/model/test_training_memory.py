@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.model.conftest import LiveTensors
+from tests.tiny import tiny_config
 
 from albert.experiments.sizes import random_batch
 from albert.model import cost as training_memory
@@ -16,8 +17,8 @@ from albert.optim import lamb as slots
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.pretraining.batches import pretraining_objective
 
-CONFIG = AlbertConfig(
-    vocab_size=2000,
+CONFIG = tiny_config(
+    2000,
     embedding_size=32,
     hidden_size=128,
     num_hidden_layers=4,

@@ -6,10 +6,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from tests.tiny import tiny_config
 from torch import nn
 
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
 from albert.optim.lamb import Lamb, trust_ratios
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer, parameter_groups
 from albert.runtime.errors import InvalidConfiguration
@@ -198,10 +198,7 @@ def test_an_impossible_recipe_is_refused_in_one_line(changes, message):
 
 @pytest.fixture
 def model():
-    config = AlbertConfig(
-        vocab_size=30, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
-        intermediate_size=24, max_position_embeddings=10,
-    )  # fmt: skip
+    config = tiny_config(30, num_hidden_layers=3, max_position_embeddings=10)
     return AlbertForPreTraining(config)
 
 

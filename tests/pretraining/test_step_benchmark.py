@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tiny import tiny_config
 
-from albert.model.config import AlbertConfig
 from albert.pretraining.sampling import Sample
 from albert.runtime.errors import UsageError
 
@@ -56,8 +56,7 @@ def test_cuda_graphs_need_a_gpu(benchmark, tiny_corpus, tmp_path):
 
 def test_what_is_compared_has_the_same_loss(benchmark):
     """With the same weights, that is: padded everywhere, or gathered."""
-    config = AlbertConfig(vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                          intermediate_size=32)  # fmt: skip
+    config = tiny_config(50, intermediate_size=32)
     case = benchmark.Case(Path(), config, 16, 2, "fp32", torch.device("cpu"), is_fixed=False, compiler="none")
     draw = np.random.default_rng(0)
     batch = [

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiny import tiny_config
 
-from albert.model.config import AlbertConfig
 from albert.model.encoder import sinusoids
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.run import untrained_model
@@ -15,15 +15,7 @@ from albert.pretraining.sampling import SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
 
 RECIPE = PretrainingRecipe(
-    model=AlbertConfig(
-        vocab_size=50,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=40,
-    ),
+    model=tiny_config(50, embedding_size=16, hidden_size=32, intermediate_size=64, max_position_embeddings=40),
     sequences=SequenceRecipe(max_length=32),
 )
 

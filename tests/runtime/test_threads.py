@@ -8,17 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tiny import tiny_config
 
 import albert
 from albert.inference.engine import BETWEEN_BATCHES, PackedModel
 from albert.model.albert import AlbertForMaskedLM, AlbertForSequenceClassification
-from albert.model.config import AlbertConfig
 from albert.runtime.devices import share_out
 from albert.runtime.threads import SPINS, cores_of_quota, settle_threads
 
-SMALL = AlbertConfig(
-    vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
-)
+SMALL = tiny_config(50, intermediate_size=32)
 
 
 @pytest.fixture

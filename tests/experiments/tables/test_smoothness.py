@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.experiments import layers
 from albert.experiments.layers import SMOOTHNESS, kept_layers, rest, unevenness
 from albert.experiments.quickstart import split_chapters
 from albert.model.albert import AlbertForPreTraining
-from albert.model.config import AlbertConfig
 from albert.text.sentencepiece import train_tokenizer
 
 
@@ -30,15 +30,7 @@ def test_a_model_is_measured_once(tmp_path, monkeypatch):
     torch.manual_seed(0)
     tokenizer = train_tokenizer([chapter.text for chapter in split_chapters().held_out], vocab_size=200)
     tokenizer.save(tmp_path / "tokenizer")
-    config = AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
+    config = tiny_config(tokenizer.vocab_size, num_hidden_layers=3, intermediate_size=32, max_position_embeddings=64)
     model = AlbertForPreTraining(replace(config, initializer_range=0.3))
     save_model_directory(tmp_path / "model", model, tmp_path / "tokenizer")
     monkeypatch.setattr(layers, "PASSAGES", 3)

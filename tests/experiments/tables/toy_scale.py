@@ -2,20 +2,13 @@
 
 from dataclasses import replace
 
+from tests.tiny import tiny_config
+
 from albert.experiments.grids import TINY, Downstream
-from albert.model.config import AlbertConfig
 from albert.optim.recipe import ScheduleRecipe
 from albert.tasks.task import TaskRecipe
 
-_SHAPE = AlbertConfig(
-    vocab_size=180,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=32,
-)
+_SHAPE = tiny_config(180, intermediate_size=32, max_position_embeddings=32)
 _TASK = TaskRecipe(learning_rate=1e-3, batch_size=8, epochs=1, max_length=16)
 TOY = replace(
     TINY,

@@ -4,6 +4,7 @@
 """
 
 import random
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,30 @@ def make_documents(count: int, seed: int = 0) -> list[str]:
         return " ".join(numbers.choices(words, k=numbers.randint(2, 18))).capitalize() + numbers.choice(".?!")
 
     return [" ".join(sentence() for _ in range(numbers.randint(2, 14))) for _ in range(count)]
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """A block in which pre-training ends without saving, as by a kill, when the loss is asked for so many times."""
+    from albert.pretraining import run
+
+    inner = run.pretraining_objective
+
+    @contextmanager
+    def killed(call: int):
+        calls = []
+
+        def objective(model, batch):
+            calls.append(batch)
+            if len(calls) == call:
+                raise KeyboardInterrupt
+            return inner(model, batch)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(run, "pretraining_objective", objective)
+            yield calls
+
+    return killed
 
 
 def prepare_texts(texts, tokenizer, directory, held_out):

@@ -79,14 +79,6 @@ def test_step_t_holds_the_samples_from_t_times_the_batch_size(samples):
         assert all_rows(batches) == rows(collate([samples.numbered(8 * step + i) for i in range(8)]))
 
 
-@pytest.mark.parametrize("micro_batch_size", [1, 2, 8, 100])
-def test_micro_batches_change_nothing_but_how_much_is_held_at_a_time(samples, micro_batch_size):
-    whole = PretrainingBatches(samples, 8, 8).micro_batches(3, 0, 1)
-    parts = PretrainingBatches(samples, 8, micro_batch_size).micro_batches(3, 0, 1)
-    assert all_rows(parts) == all_rows(whole)
-    assert max(batch.packed.n_sequences for batch in parts) <= micro_batch_size
-
-
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("workers", [1, 4])
 def test_worker_processes_make_the_same_batches(samples, workers):

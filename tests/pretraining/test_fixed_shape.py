@@ -250,8 +250,3 @@ def test_a_machine_that_cannot_compile_is_told_what_to_do(samples, shape, tiny_r
     )
     with pytest.raises(expected, match=why):
         called(FixedBatches(samples, 24, shape).micro_batches(0, 0, 1)[0].buffer)
-
-
-def test_compiling_needs_the_fixed_shape(tiny_recipe):
-    with pytest.raises(InvalidConfiguration, match="compile: needs fixed_shape"):
-        replace(tiny_recipe, compile=True, fixed_shape=False)

@@ -12,7 +12,6 @@ from albert.pretraining.evaluation import EVALUATION_SEED, HeldOutSamples, HeldO
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
-from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import read_journal
 from albert.text.shards import TokenCorpus
 
@@ -172,15 +171,6 @@ def test_a_run_that_asks_for_more_writes_all_of_it_into_its_journal(tiny_recipe,
         for kind in ("accuracy", "loss", "baseline"):
             assert lines[-1][f"{test}_{kind}"] == pytest.approx(getattr(score, kind), rel=1e-6)
     assert "next_sentence_accuracy" not in plain.evaluation and "sentence_order_accuracy" in plain.evaluation
-
-
-def test_a_head_that_is_not_trained_is_not_asked_during_training(tiny_recipe):
-    sequences = replace(tiny_recipe.sequences, objective="none")
-    with pytest.raises(
-        InvalidConfiguration, match=r"evaluation_objectives: ask a sentence head, which .*does not train"
-    ):
-        replace(tiny_recipe, sequences=sequences, evaluation_objectives=("sop",))
-    assert replace(tiny_recipe, sequences=sequences, evaluation_objectives=("none",)).evaluation_objectives
 
 
 @pytest.mark.parametrize(("constant", "told"), [(1.0, True), (-1.0, False)])

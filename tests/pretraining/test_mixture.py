@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.pretraining.conftest import prepare_texts
 
 from albert.pretraining.batches import MixedSamples, open_corpora
 from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.run import pretrain
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.runtime.errors import InvalidConfiguration
-from albert.text.executors import PreparationSettings
 from albert.text.prepare import prepare
 from albert.text.sentencepiece import train_tokenizer
 
@@ -22,10 +22,8 @@ def corpora(tiny_texts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("mixture")
     tokenizer = train_tokenizer(tiny_texts, vocab_size=300)
     for name, texts in (("a", tiny_texts[::2]), ("b", tiny_texts[1::2]), ("c", tiny_texts[:5])):
-        (folder / f"{name}-text").mkdir()
-        for number, text in enumerate(texts):
-            (folder / f"{name}-text" / f"{number}.txt").write_text(text, encoding="utf-8")
-        prepare([folder / f"{name}-text"], tokenizer, folder / name, PreparationSettings(held_out=0.2), workers=1)
+        (folder / f"of-{name}").mkdir()
+        prepare_texts(texts, tokenizer, folder / f"of-{name}", 0.2).rename(folder / name)
     return folder
 
 
@@ -74,7 +72,7 @@ def test_each_corpus_needs_a_weight(parts, weights):
 
 
 def test_corpora_of_two_tokenizers_are_not_mixed(corpora, tiny_texts):
-    prepare([corpora / "a-text"], train_tokenizer(tiny_texts, vocab_size=280), corpora / "other", workers=1)
+    prepare([corpora / "of-a" / "raw"], train_tokenizer(tiny_texts, vocab_size=280), corpora / "other", workers=1)
     with pytest.raises(InvalidConfiguration, match="another tokenizer"):
         open_corpora([corpora / "a", corpora / "other"], verify=False)
     with pytest.raises(InvalidConfiguration, match="names a corpus twice"):

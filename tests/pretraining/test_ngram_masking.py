@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert.pretraining.masking import MaskingRecipe, NgramMasking, Words
-from albert.runtime.errors import InvalidConfiguration
 
 CLS, SEP, MASK, N_SPECIAL = 2, 3, 4, 5
 VOCABULARY = 50
@@ -219,12 +218,6 @@ def test_a_sequence_is_masked_in_a_batch_as_alone(sequences, seed, changes):
     assert (together.spans.words == np.concatenate([one.spans.words for one in alone])).all()
 
 
-def test_max_predictions_bounds_a_budget_that_would_be_larger():
-    found = masked(sequence(250, 259), 0, max_predictions=20)
-    assert len(found.positions) == 20
-    assert len(masked(sequence(40, 40), 0, max_predictions=20).positions) == round(0.15 * 83)
-
-
 def test_single_tokens_can_be_the_unit():
     """A word of many pieces is masked in part."""
     ids = np.array([CLS, 7, *[40] * 60, SEP], dtype=np.int64)
@@ -301,20 +294,3 @@ def test_special_ids_stand_anywhere_in_the_vocabulary():
         replaced = found.token_ids[found.positions]
         assert ((replaced == turned[MASK]) == (usual.token_ids[usual.positions] == MASK)).all()
         assert not set(replaced.tolist()) & (set(special) - {int(turned[MASK])})
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"share": 0.0}, "masking.share: is 0.0, a number between 0 and 1 is needed"),
-        ({"share": 1.0}, "masking.share: is 1.0, a number between 0 and 1 is needed"),
-        ({"max_ngram": 0}, "masking.max_ngram: is 0, at least 1 is needed"),
-        ({"max_predictions": 0}, "masking.max_predictions: is 0, at least 1 is needed"),
-        ({"replace_with_mask": 0.95}, "masking: the shares of [MASK] and random tokens do not fit into 1"),
-        ({"replace_with_random": -0.1}, "masking: the shares of [MASK] and random tokens do not fit into 1"),
-    ],
-)
-def test_impossible_shares_are_refused(changes, message):
-    with pytest.raises(InvalidConfiguration) as refusal:
-        MaskingRecipe(**changes)
-    assert str(refusal.value) == message

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.pretraining.conftest import prepare_texts
 
 from albert.model.config import ALBERT_XXLARGE
 from albert.pretraining import run_identity as run_recipe
@@ -17,8 +18,6 @@ from albert.pretraining.run_identity import recipe_fingerprint
 from albert.runtime import environment as late_modules
 from albert.runtime.errors import InvalidConfiguration, Unavailable
 from albert.runtime.json_files import load_json, read_journal, read_json_object, save_json, to_json
-from albert.text.executors import PreparationSettings
-from albert.text.prepare import prepare
 from albert.text.sentencepiece import train_tokenizer
 
 
@@ -95,27 +94,14 @@ def test_runs_begun_before_a_field_was_there_go_on(tiny_recipe):
 def test_another_corpus_is_refused_with_what_differs(tiny_recipe, tiny_corpus, tiny_texts, tmp_path):
     pretrain(replace(tiny_recipe, max_tokens=1), tiny_corpus, tmp_path / "run", "cpu")
     [kept] = read_json_object(tmp_path / "run" / "corpora.json")["corpora"]
-    (tmp_path / "text").mkdir()
-    for number, text in enumerate(tiny_texts[:30]):
-        (tmp_path / "text" / f"{number}.txt").write_text(text, encoding="utf-8")
     tokenizer = train_tokenizer(tiny_texts, vocab_size=290)
-    prepare([tmp_path / "text"], tokenizer, tmp_path / "other", PreparationSettings(held_out=0.2), workers=1)
+    prepare_texts(tiny_texts[:30], tokenizer, tmp_path, 0.2).rename(tmp_path / "other")
     with pytest.raises(InvalidConfiguration) as refusal:
         pretrain(tiny_recipe, tmp_path / "other", tmp_path / "run", "cpu")
     said = str(refusal.value)
     assert f"started with the corpus corpus ({kept['documents']} documents, {kept['tokens']:,} tokens" in said
     assert f"tokenizer {kept['tokenizer'][:8]}" in said and f"tokenizer {tokenizer.fingerprint[:8]}" in said
     assert "now it is other (" in said and "\n" not in said
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [({"max_tokens": 0}, "max_tokens: is 0"), ({"max_minutes": -1.0}, "max_minutes: is -1.0"),
-     ({"spike_deviations": 0.0}, "spike_deviations: is 0.0"), ({"max_rollbacks": -1}, "max_rollbacks: is -1")],
-)  # fmt: skip
-def test_a_recipe_that_cannot_be_is_refused(tiny_recipe, change, said):
-    with pytest.raises(InvalidConfiguration, match=said):
-        replace(tiny_recipe, **change)
 
 
 def test_the_recipes_of_the_paper_are_the_papers():

@@ -1,14 +1,10 @@
 """Sample n of epoch e is a pure function of seed, e, n and corpus; what it asks cannot be read off its surface."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from albert.optim.recipe import OptimizerRecipe
 from albert.pretraining import sampling as epoch_order
 from albert.pretraining.masking import MaskingRecipe
-from albert.pretraining.recipe import RECIPES, PretrainingRecipe
 from albert.pretraining.sampling import PretrainingSamples, Samples, SequenceRecipe
 from albert.pretraining.segments import (
     IN_ORDER,
@@ -19,7 +15,6 @@ from albert.pretraining.segments import (
     cut_to_length,
     order_segments,
 )
-from albert.runtime.errors import InvalidConfiguration
 from albert.text.shards import TokenCorpus
 
 CLS, SEP = 2, 3
@@ -234,42 +229,3 @@ def test_kept_pairs_fill_sequences_and_all_are_asked(corpus_of, objective):
     assert made.lengths.max() == 24
     asked = made.order_labels != NO_LABEL
     assert asked.all() if objective != "none" else not asked.any()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"max_length": 4}, "sequences.max_length: is 4, at least 5 is needed"),
-        ({"short_probability": 1.5}, "sequences.short_probability: is 1.5, not a share"),
-        ({"short_probability": -0.5}, "sequences.short_probability: is -0.5, not a share"),
-    ],
-)
-def test_impossible_sequences_are_refused(changes, message):
-    with pytest.raises(InvalidConfiguration) as refusal:
-        SequenceRecipe(**changes)
-    assert str(refusal.value) == message
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"batch_size": 0}, "batch_size: is 0, at least 1 is needed"),
-        ({"micro_batch_size": -1}, "micro_batch_size: is -1, at least 1 is needed"),
-        ({"evaluate_every": 0}, "evaluate_every: is 0, at least 1 is needed"),
-        ({"checkpoint_every": 0}, "checkpoint_every: is 0, at least 1 is needed"),
-        ({"workers": -1}, "workers: is -1, at least 0 is needed"),
-        ({"clip_norm": 0.0}, "clip_norm: is 0.0, a number above 0 is needed"),
-        ({"checkpoint_minutes": -1.0}, "checkpoint_minutes: is -1.0, a number above 0 is needed"),
-        ({"sequences": SequenceRecipe(max_length=513)},
-         "sequences.max_length: 513 is more than model.max_position_embeddings 512"),
-        ({"model": replace(RECIPES["base"].model, type_vocab_size=1)},
-         "model.type_vocab_size: is 1, a sequence has two segments"),
-        ({"optimizer": OptimizerRecipe(kind="muon"), "parallelism": "sharded"},
-         "optimizer.kind: is muon, which needs whole matrices, and parallelism is sharded; "
-         "choose lamb or adamw, or parallelism data"),
-    ],
-)  # fmt: skip
-def test_an_impossible_recipe_is_refused(changes, message):
-    with pytest.raises(InvalidConfiguration) as refusal:
-        PretrainingRecipe(**changes)
-    assert str(refusal.value) == message

@@ -12,7 +12,6 @@ from albert.model.encoder import sinusoids
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.run import untrained_model
 from albert.pretraining.sampling import SequenceRecipe
-from albert.runtime.errors import InvalidConfiguration
 
 RECIPE = PretrainingRecipe(
     model=tiny_config(50, embedding_size=16, hidden_size=32, intermediate_size=64, max_position_embeddings=40),
@@ -44,8 +43,3 @@ def test_a_seed_gives_the_same_model_and_sinusoids_change_positions_alone():
     torch.testing.assert_close(waves.pop(name), sinusoids(40, 16, 0.08))
     torch.testing.assert_close(waves, {key: value for key, value in plain.items() if key != name}, rtol=0, atol=0)
     assert not torch.equal(untrained_model(replace(RECIPE, seed=1)).state_dict()[name], plain[name])
-
-
-def test_a_size_of_nothing_is_refused():
-    with pytest.raises(InvalidConfiguration, match="sinusoidal_positions"):
-        replace(RECIPE, sinusoidal_positions=0.0)

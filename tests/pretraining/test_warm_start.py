@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from reliability.runs import journal_of
+from tests.pretraining.conftest import prepare_texts
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification
@@ -15,10 +17,7 @@ from albert.pretraining.run import pretrain
 from albert.pretraining.run_identity import Init, recipe_like
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.json_files import load_json, read_journal
-from albert.text.executors import PreparationSettings
-from albert.text.prepare import prepare
 from albert.text.sentencepiece import train_tokenizer
-from albert.training.logging import MACHINE_FIGURES
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 
@@ -34,13 +33,7 @@ def trained(tiny_recipe, tiny_corpus, tmp_path_factory):
 @pytest.fixture(scope="module")
 def other_corpus(tiny_texts, tmp_path_factory):
     """The same text in the pieces of another tokenizer."""
-    place = tmp_path_factory.mktemp("other")
-    (place / "text").mkdir()
-    for number, text in enumerate(tiny_texts):
-        (place / "text" / f"{number:03d}.txt").write_text(text, encoding="utf-8")
-    settings = PreparationSettings(held_out=0.2)
-    prepare([place / "text"], train_tokenizer(tiny_texts, vocab_size=220), place / "corpus", settings, workers=1)
-    return place / "corpus"
+    return prepare_texts(tiny_texts, train_tokenizer(tiny_texts, vocab_size=220), tmp_path_factory.mktemp("other"), 0.2)
 
 
 @pytest.fixture
@@ -58,10 +51,6 @@ def evaluations(run):
     return [record for record in read_journal(run / "journal.jsonl") if record["event"] == "evaluation"]
 
 
-def told(run):
-    return [{k: v for k, v in r.items() if k not in MACHINE_FIGURES} for r in read_journal(run / "journal.jsonl")]
-
-
 def state_of(directory):
     return open_model(directory, "pretraining").model.state_dict()
 
@@ -69,19 +58,6 @@ def state_of(directory):
 def started_state(run):
     """The weights a run began with; it must keep three checkpoints at least."""
     return state_of(run / "checkpoints" / "step-00000000")
-
-
-def stop_at(monkeypatch, calls_before):
-    """Let the objective be computed so many times, then stop as a kill would, without saving."""
-    inner, calls = pretrain_module.pretraining_objective, []
-
-    def objective(model, batch):
-        calls.append(batch)
-        if len(calls) > calls_before:
-            raise KeyboardInterrupt
-        return inner(model, batch)
-
-    monkeypatch.setattr(pretrain_module, "pretraining_objective", objective)
 
 
 def test_where_nothing_changed_the_run_begins_with_the_loss_that_the_model_ended_with(
@@ -97,22 +73,20 @@ def test_where_nothing_changed_the_run_begins_with_the_loss_that_the_model_ended
     assert "started from" in (tmp_path / "run/model/README.md").read_text(encoding="utf-8")
 
 
-def test_a_killed_run_goes_on_without_the_model_to_the_same_bytes(short, tiny_corpus, trained, tmp_path, monkeypatch):
+def test_a_killed_run_goes_on_without_the_model_to_the_same_bytes(short, tiny_corpus, trained, tmp_path, killed_at):
     recipe = with_model(short, num_hidden_layers=4, sharing="none", hidden_dropout_prob=0.1)
     source = tmp_path / "lent"
     shutil.copytree(trained / "model", source)
     whole = pretrain(recipe, tiny_corpus, tmp_path / "whole", "cpu", init=Init(model=str(source)))
     for calls in (0, 3, 5):  # two micro-batches a step: before the first update, and in the midst of two later ones
-        stop_at(monkeypatch, calls)
-        with pytest.raises(KeyboardInterrupt):
+        with killed_at(calls + 1):
             pretrain(recipe, tiny_corpus, tmp_path / "cut", "cpu", init=Init(model=str(source)) if not calls else None)
-        monkeypatch.undo()
         shutil.rmtree(source, ignore_errors=True)
     cut = pretrain(recipe, tiny_corpus, tmp_path / "cut", "cpu")
     one, two = (Path(run.model, "model.safetensors").read_bytes() for run in (whole, cut))
     assert one == two
     assert cut.start == whole.start
-    assert told(tmp_path / "whole") == told(tmp_path / "cut")
+    assert journal_of(tmp_path / "whole") == journal_of(tmp_path / "cut")
 
 
 def test_a_run_killed_before_its_first_checkpoint_asks_for_the_model_again(

@@ -54,10 +54,11 @@ def test_only_matrix_products_lose_precision():
     [("avx512_bf16", True, "bf16"), ("amx_bf16", True, "bf16"), ("bf16", True, "bf16"), ("avx512_f", True, "fp32"),
      ("avx512_bf16", False, "fp32")],
 )  # fmt: skip
-def test_bf16_is_taken_where_the_processor_multiplies_it(monkeypatch, instruction, onednn, precision):
+def test_bf16_is_taken_by_every_door_where_the_processor_multiplies_it(monkeypatch, instruction, onednn, precision):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instruction: True, "architecture": "any"})
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn)
-    assert default_precision(CPU) == precision
+    monkeypatch.setattr(time, "perf_counter", None)  # nothing is timed
+    assert default_precision(CPU) == choose_precision("auto", CPU) == precision
     assert (instruction in describe_machine()["capabilities"].split()) is (instruction != "avx512_f")
 
 
@@ -66,14 +67,6 @@ def test_bf16_is_taken_where_the_gpu_multiplies_it(monkeypatch, supported, preci
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     assert default_precision(torch.device("cuda")) == finetuning_precision(torch.device("cuda")) == precision
     assert finetuning_precision(CPU) == "fp32"
-
-
-def test_every_door_takes_the_same_precision(monkeypatch):
-    for instructions, expected in (({"avx512_bf16": True}, "bf16"), ({"avx2": True}, "fp32")):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda instructions=instructions: instructions)
-        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
-        monkeypatch.setattr(time, "perf_counter", None)  # nothing is timed
-        assert default_precision(CPU) == choose_precision("auto", CPU) == expected
 
 
 @pytest.mark.parametrize(

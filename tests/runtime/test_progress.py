@@ -34,6 +34,23 @@ def test_a_plain_line_has_amount_rate_and_time_left(clock, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize(
+    ("asked", "seconds", "amount", "line"),
+    [
+        ({"total": None}, 20, 3, "Work: 3 steps, 0.15/s"),
+        ({"total": 1000, "done": 900}, 20, 10, "Work: 910/1,000 steps, 0.5/s, 3:00 left"),  # speed since a resume
+        ({"total": 125_000}, 20, 10, "Work: 10/125,000 steps, 0.5/s, 69:26:20 left"),
+        ({"total": 10}, 0, 10, None),  # done at once
+        ({"total": 10, "quiet": True}, 100, 10, None),
+    ],
+)
+def test_what_a_line_tells(clock, capsys, asked, seconds, amount, line):
+    with progress("Work", unit="steps", **asked) as bar:
+        clock.now += seconds
+        bar.advance(amount)
+    assert capsys.readouterr().err.splitlines()[:1] == ([] if line is None else [line])
+
+
 def test_plain_lines_come_now_and_then(clock, capsys):
     with progress("Encoding", total=100, unit="documents") as bar:
         for _ in range(100):
@@ -42,41 +59,6 @@ def test_plain_lines_come_now_and_then(clock, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 100 // 15 + 1
     assert lines[-1] == "Encoding: 100/100 documents, 1/s"
-
-
-def test_of_an_unknown_total_nothing_is_left(clock, capsys):
-    with progress("Reading", total=None, unit="documents") as bar:
-        clock.now += 20
-        bar.advance(3)
-    assert capsys.readouterr().err.splitlines()[0] == "Reading: 3 documents, 0.15/s"
-
-
-def test_steps_of_before_a_resume_do_not_count_as_speed(clock, capsys):
-    with progress("Pre-training", total=1000, unit="steps", done=900) as bar:
-        clock.now += 20
-        bar.advance(10)
-    assert capsys.readouterr().err.splitlines()[0] == "Pre-training: 910/1,000 steps, 0.5/s, 3:00 left"
-
-
-def test_long_waits_are_told_in_hours(clock, capsys):
-    with progress("Pre-training", total=125_000, unit="steps") as bar:
-        clock.now += 20
-        bar.advance(10)
-    assert "0.5/s, 69:26:20 left" in capsys.readouterr().err
-
-
-def test_what_is_done_at_once_says_nothing(capsys):
-    with progress("Encoding", total=10, unit="documents") as bar:
-        bar.advance(10)
-    assert capsys.readouterr().err == ""
-
-
-def test_quiet_says_nothing(clock, capsys):
-    with progress("Encoding", total=10, unit="documents", quiet=True) as bar:
-        clock.now += 100
-        bar.advance(10)
-        bar.note("loss")
-    assert capsys.readouterr().err == ""
 
 
 def test_the_last_amount_is_told_when_the_block_fails(clock, capsys):

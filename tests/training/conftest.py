@@ -3,6 +3,7 @@
 `albert` is imported late: the hook on annotations comes first.
 """
 
+import os
 from dataclasses import dataclass, replace
 
 import pytest
@@ -56,6 +57,18 @@ class PointSource:
             inputs, classes, sizes = zip(*(self.point(number) for number in chunk), strict=True)
             batches.append(Points(torch.stack(inputs), torch.tensor(classes), torch.tensor(sizes), tuple(chunk)))
         return batches
+
+
+class Interrupting:
+    """Sends a signal to this very process while it makes the batch of one step."""
+
+    def __init__(self, source, step: int, number: int) -> None:
+        self._source, self._step, self._number = source, step, number
+
+    def micro_batches(self, step, rank, world_size):
+        if step == self._step:
+            os.kill(os.getpid(), self._number)
+        return self._source.micro_batches(step, rank, world_size)
 
 
 class PointModel(nn.Module):

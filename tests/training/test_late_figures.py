@@ -1,11 +1,10 @@
 """Figures read one update late, as on a GPU: the same training, and divergence is answered as it is elsewhere."""
 
-import os
 import signal
 
 import pytest
 import torch
-from tests.training.conftest import final_bytes
+from tests.training.conftest import Interrupting, final_bytes
 
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.json_files import read_journal
@@ -82,15 +81,9 @@ def test_tokens_end_a_run_with_the_update_that_reaches_them(learn, limit):
 
 
 def test_a_signal_saves_what_was_taken_and_the_run_goes_on_bit_identical(learn, source_of, run, tmp_path):
-    class Interrupting:
-        def micro_batches(self, step, rank, world_size):
-            if step == 5:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return source_of().micro_batches(step, rank, world_size)
-
     learn("whole", dropout=0.3, log_every=100, **LATE)
     with pytest.raises(Stopped):
-        learn(source=Interrupting(), dropout=0.3, log_every=100, **LATE)
+        learn(source=Interrupting(source_of(), 5, signal.SIGTERM), dropout=0.3, log_every=100, **LATE)
     assert [step for step, _ in run.checkpoints()] == [7]  # the signal is seen with the figures of update 6
     learn(dropout=0.3, log_every=100, **LATE)
     assert final_bytes(run) == final_bytes(RunFolder(tmp_path / "whole"))

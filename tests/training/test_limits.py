@@ -80,11 +80,13 @@ def test_the_step_at_which_a_run_will_end_is_told_by_its_pace():
 @pytest.mark.parametrize(
     ("setting", "value", "needed"),
     [("max_tokens", 0, "at least 1"), ("max_minutes", 0.0, "above 0"), ("max_minutes", float("nan"), "above 0"),
-     ("spike_deviations", -1.0, "above 0"), ("max_rollbacks", -1, "at least 0")],
+     ("spike_deviations", -1.0, "above 0"), ("max_rollbacks", -1, "at least 0"),
+     *((name, 0, "at least") for name in ("total_steps", "log_every", "checkpoint_every")),
+     ("evaluate_every", -1, "at least"), ("workers", -1, "at least")],
 )  # fmt: skip
 def test_a_limit_that_cannot_be_is_refused(setting, value, needed):
     with pytest.raises(InvalidConfiguration, match=f"{setting}: is {value}, .*{needed}"):
-        TrainingPlan(total_steps=1, **{setting: value})
+        TrainingPlan(**{"total_steps": 1, setting: value})
 
 
 def test_the_journal_tells_time_memory_and_the_share_of_the_machine(learn, run, objective):

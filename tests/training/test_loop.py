@@ -1,6 +1,5 @@
 import pytest
 
-from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import read_journal
 
 
@@ -29,12 +28,3 @@ def test_evaluations_come_as_often_as_asked_and_at_the_end(learn, run):
         8,
         10,
     ]
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [("total_steps", 0), ("log_every", 0), ("checkpoint_every", 0), ("evaluate_every", -1), ("workers", -1)],
-)
-def test_a_plan_that_cannot_be_is_refused(learn, setting, value):
-    with pytest.raises(InvalidConfiguration, match=f"{setting}: is {value}, at least"):
-        learn(**{setting: value})

@@ -5,7 +5,7 @@ import signal
 import pytest
 import torch
 from reliability.runs import journal_of
-from tests.training.conftest import final_bytes, steps_kept
+from tests.training.conftest import Interrupting, final_bytes, steps_kept
 
 from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.runtime.environment import world
@@ -15,18 +15,6 @@ from albert.runtime.manifest import verify_directory
 from albert.training import state as circumstances
 from albert.training.run_folder import RunFolder, Stopped
 from albert.training.update import Sums
-
-
-class Interrupting:
-    """Sends a signal to this very process while it makes the batch of one step."""
-
-    def __init__(self, source, step: int, number: int) -> None:
-        self._source, self._step, self._number = source, step, number
-
-    def micro_batches(self, step, rank, world_size):
-        if step == self._step:
-            os.kill(os.getpid(), self._number)
-        return self._source.micro_batches(step, rank, world_size)
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import json
 import shutil
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from tests.tiny import short_task
 
 from albert.finetuning.evaluation import evaluate_directory
 from albert.finetuning.model import PretrainedEncoder
@@ -22,9 +22,7 @@ BEST = FinetuningSettings(encode_pairs="together", device="cpu", select="best", 
 @pytest.fixture
 def short(data):
     """A task that is learnt, and unlearnt at once: the rate is far too high."""
-    task = DECLARED["sts-b"]
-    recipe = replace(task.recipe, steps=14, examples=None, batch_size=8, learning_rate=2e-2, max_length=32)
-    return replace(task, recipe=recipe)
+    return short_task("sts-b", steps=14, batch_size=8, learning_rate=2e-2)
 
 
 def test_the_result_is_the_first_of_the_best_evaluations(short, data, pretrained, tmp_path):

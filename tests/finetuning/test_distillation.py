@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tiny import short_task
 from torch.nn import functional
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
@@ -41,9 +42,7 @@ CPU = Computing(torch.device("cpu"))
 
 @pytest.fixture
 def short(data):
-    task = DECLARED["sst-2"]
-    recipe = replace(task.recipe, steps=6, examples=None, batch_size=4, learning_rate=1e-3, max_length=32)
-    return replace(task, recipe=recipe)
+    return short_task(steps=6)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tests.tiny import short_task
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.finetuning.data import TaskBatches
@@ -38,9 +39,7 @@ def pretrained_deep(deep, tokenizer_directory, tmp_path):
 
 @pytest.fixture
 def short(data):
-    task = DECLARED["sst-2"]
-    recipe = replace(task.recipe, steps=60, examples=None, batch_size=8, learning_rate=3e-3, max_length=32)
-    return replace(task, recipe=recipe)
+    return short_task(steps=60, batch_size=8, learning_rate=3e-3)
 
 
 def test_the_loss_is_the_mean_over_depths_weighted_by_depth(deep):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiny import short_task
 
 from albert.cli.main import dispatch, run
 from albert.finetuning import seeds
@@ -37,9 +38,7 @@ CPU = FinetuningSettings(device="cpu")
 
 @pytest.fixture
 def short(data):
-    task = DECLARED["sst-2"]
-    recipe = replace(task.recipe, steps=4, examples=None, batch_size=4, learning_rate=1e-3, max_length=32)
-    return replace(task, recipe=recipe)
+    return short_task(steps=4)
 
 
 def test_every_seed_is_the_run_that_it_is_alone_and_finished_ones_are_found(short, data, pretrained, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tiny import short_task
 
 from albert.checkpoints.model_directory import open_model, save_model_directory
 from albert.cli.main import run
@@ -29,9 +30,7 @@ RECIPE = replace(DECLARED["sst-2"].recipe, encoder_dropout=0.0)
 
 @pytest.fixture
 def short(data):
-    task = DECLARED["sst-2"]
-    recipe = replace(task.recipe, steps=4, examples=None, batch_size=4, learning_rate=1e-3, max_length=32)
-    return replace(task, recipe=recipe)
+    return short_task(steps=4)
 
 
 @pytest.fixture(scope="module")

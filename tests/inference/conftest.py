@@ -8,6 +8,7 @@ import torch
 from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
+from albert.model.albert import AlbertForSequenceClassification
 from albert.model.config import AlbertConfig
 from albert.text.tokenizer import Tokenizer
 
@@ -35,3 +36,8 @@ def saved(tmp_path: Path, tokenizer_directory: Path) -> Callable[..., Path]:
         return path
 
     return save
+
+
+@pytest.fixture
+def classifier(saved: Callable[..., Path], config: AlbertConfig) -> str:
+    return str(saved(AlbertForSequenceClassification(config, 2), id2label={0: "dull", 1: "[bold]"}))

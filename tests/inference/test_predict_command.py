@@ -14,18 +14,12 @@ from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForPreTraining,
     AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import InvalidConfiguration, UsageError
 
 Save = Callable[..., Path]
-
-
-@pytest.fixture
-def classifier(saved: Save, config: AlbertConfig) -> str:
-    return str(saved(AlbertForSequenceClassification(config, 2), id2label={0: "dull", 1: "[bold]"}))
 
 
 def test_a_mask_is_filled(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,11 +33,6 @@ EXACT = ("--precision", "fp32")
 TEXTS = ['He came, saw\nand "won".', "", " ", "Sáw | it\t!", "猫 🐈\u2028", "\r", "a,b;c", "it " * 90]
 
 
-@pytest.fixture
-def classifier(saved: Save, config: AlbertConfig) -> str:
-    return str(saved(AlbertForSequenceClassification(config, 2), id2label={0: "dull", 1: "[bold]"}))
-
-
 def predicted(model: str, content: str | bytes, tmp_path: Path, name: str = "in.jsonl", *flags: str) -> list[Any]:
     """The JSON lines that come of an input."""
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -35,33 +35,23 @@ def sequences(sequences_of):
     return sequences_of([5, 3])
 
 
-def test_all_layers_are_one_layer(config, sequences):
-    assert blocks_in_order(config, sequences) == ([0] * LAYERS, [0] * LAYERS)
+ONE, OWN = [0] * LAYERS, list(range(LAYERS))
 
 
-def test_shared_attention_leaves_the_feed_forward_blocks_apart(config, sequences):
-    found = blocks_in_order(replace(config, sharing="attention"), sequences)
-    assert found == ([0] * LAYERS, list(range(LAYERS)))
-
-
-def test_shared_feed_forward_leaves_the_attention_blocks_apart(config, sequences):
-    found = blocks_in_order(replace(config, sharing="ffn"), sequences)
-    assert found == (list(range(LAYERS)), [0] * LAYERS)
-
-
-def test_nothing_shared_makes_every_layer_its_own(config, sequences):
-    found = blocks_in_order(replace(config, sharing="none"), sequences)
-    assert found == (list(range(LAYERS)), list(range(LAYERS)))
-
-
-def test_groups_of_two_layers_each_are_one_layer(config, sequences):
-    found = blocks_in_order(replace(config, num_hidden_groups=3, num_hidden_layers=6), sequences)
-    assert found == ([0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 2, 2])
-
-
-def test_inner_layers_of_a_group_are_applied_in_turn_at_every_visit(config, sequences):
-    found = blocks_in_order(replace(config, num_hidden_groups=2, inner_group_num=2, num_hidden_layers=4), sequences)
-    assert found == ([0, 1, 0, 1, 2, 3, 2, 3], [0, 1, 0, 1, 2, 3, 2, 3])
+@pytest.mark.parametrize(
+    ("changes", "attentions", "feed_forwards"),
+    [
+        ({}, ONE, ONE),
+        ({"sharing": "attention"}, ONE, OWN),
+        ({"sharing": "ffn"}, OWN, ONE),
+        ({"sharing": "none"}, OWN, OWN),
+        ({"num_hidden_groups": 3, "num_hidden_layers": 6}, [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 2, 2]),
+        # inner layers of a group are applied in turn at every visit
+        ({"num_hidden_groups": 2, "inner_group_num": 2, "num_hidden_layers": 4}, [0, 1, 0, 1, 2, 3, 2, 3], None),
+    ],
+)
+def test_layers_use_the_blocks_that_the_strategy_says(config, sequences, changes, attentions, feed_forwards):
+    assert blocks_in_order(replace(config, **changes), sequences) == (attentions, feed_forwards or attentions)
 
 
 @pytest.mark.parametrize("layers", [*range(1, 13), 22, 23, 24, 26, 39, 43, 44, 45, 48])

@@ -122,3 +122,7 @@ def test_what_no_recipe_can_have_is_refused_in_one_line(recipe, changes, message
         recipe(**changes)
     assert str(refusal.value).startswith(message)
     assert "\n" not in str(refusal.value)
+
+
+def test_without_a_sentence_task_masked_tokens_are_evaluated():
+    PretrainingRecipe(sequences=SequenceRecipe(objective="none"), evaluation_objectives=("none",))

@@ -67,13 +67,6 @@ def test_accumulation_does_not_change_the_weights(learn, source_of, kind):
         torch.testing.assert_close(weights(model), whole, rtol=0, atol=1e-6)
 
 
-def test_the_learning_rate_is_the_one_given(make_model, source_of, objective):
-    model, batches = make_model(), source_of().micro_batches(0, 0, 1)
-    before = weights(model)
-    take(model, batches, objective, learning_rate=0.0)
-    assert torch.equal(weights(model), before)
-
-
 def test_clipping_bounds_the_global_norm(make_model, source_of, objective):
     batches = source_of().micro_batches(0, 0, 1)
     model = make_model()
@@ -82,13 +75,6 @@ def test_clipping_bounds_the_global_norm(make_model, source_of, objective):
     figures = take(model, batches, objective, clip_norm=0.01)
     torch.testing.assert_close(weights(model), before - 0.1 * gradient * 0.01 / gradient.norm(), rtol=1e-3, atol=1e-8)
     assert figures.gradient_norm == pytest.approx(gradient.norm().item(), rel=1e-5)
-
-
-def test_no_gradient_is_carried_into_the_next_update(make_model, source_of, objective):
-    batches = source_of().micro_batches(0, 0, 1)
-    model = make_model()
-    take(model, batches, objective)
-    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_a_term_without_items_is_nothing_but_reaches_every_weight(make_model, source_of, objective):

@@ -111,6 +111,12 @@ def test_plain_packed_and_standard_input_give_the_same(
         assert capsys.readouterr().out == from_file
 
 
+def test_cut_texts_are_counted_on_standard_output_too(classifier: str, tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "in.txt").write_text("He came.\n" + "it " * 90 + "\n")
+    main([classifier, "--input", str(tmp_path / "in.txt"), *EXACT])
+    assert "note: 1 of 2 texts were cut" in capsys.readouterr().err
+
+
 def test_columns_that_only_some_rows_have_are_kept(classifier: str, tmp_path: Path) -> None:
     rows = [{"text": "a", "n": 1}, {"text": "b", "text_pair": "c", "list": [1, None]}, {"n": 2.5, "text": "d"}]
     found = predicted(classifier, lines(*rows), tmp_path)

@@ -6,7 +6,7 @@ answered, and what an answer holds. Nothing here imports torch: the work is done
 A further ability is a further entry: `albert predict --task NAME --input FILE`, `POST /NAME`, its part of
 `/openapi.json` and a tab of the page follow from it."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -123,9 +123,10 @@ a question mark may be absent."""
 
 @dataclass(frozen=True)
 class Settings:
-    """How a row is answered: guesses for a mask, answers to a question, how vectors are pooled, what the words are."""
+    """How texts are answered: options of `albert predict`, and fields of requests under the same names."""
 
     top_k: int | None = None
+    """Guesses for a mask, answers to a question."""
     pooling: Literal["mean", "cls", "weighted"] = "mean"
     normalize: bool = False
     words: bool = False
@@ -142,6 +143,10 @@ class Part:
     about: str = ""
 
 
+def _one_text_each(body: Mapping[str, Any]) -> Iterable[Inputs]:
+    return [(text,) for text in body["texts"]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ability:
     """One thing that a model can be asked.
@@ -151,10 +156,12 @@ class Ability:
         needs: what the model must be able to do, in words; None: any model has it.
         heads: for each kind of model that has it, how the names of the tensors begin that it rests on.
         row: takes the inputs from a row of a file; raises DamagedData. None: not for files.
-        predict: answers to many inputs of rows, each with the fields that `gives` names.
-        gives: the fields of an answer, and what each holds.
-        options: the fields of a request that are passed to `compute` by name.
-        compute: answers to the inputs of requests, in their order.
+        request, inputs: the fields of a request, and how its body becomes inputs; `layer_tokens` of the server's limits
+            is beside them.
+        compute: a result for each of the inputs, by the methods of a `Predictor`; a request's reply holds these.
+        reply: what a result is.
+        to_row: the fields of a file's row for a result.
+        output: of these fields those that are written, and what each holds; "depth?" where texts are decided early.
         windowed: whether a long text is read in windows; else it is cut.
         masked: whether each mask gets `top_k` pieces, of which a reply holds only so many.
         page: the tab of the page: title, hint, fields, examples, and the script's function that shows an answer.
@@ -165,37 +172,42 @@ class Ability:
     heads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     about: str = ""
     row: Callable[[Record, Fields], Inputs] | None = None
-    predict: Callable[[Any, Sequence[Inputs], Settings], list[dict[str, Any]]] | None = None
-    gives: Callable[[Any, Settings], dict[str, Value]] = lambda predictor, settings: {}
     request: Mapping[str, Part]
     request_about: str
     example: Mapping[str, Any]
-    inputs: Callable[[Mapping[str, Any]], Iterable[Inputs]]
-    options: Callable[[Mapping[str, Any]], dict[str, Hashable]] = lambda body: {}
-    compute: Callable[..., Sequence[Any]]
+    inputs: Callable[[Mapping[str, Any]], Iterable[Inputs]] = _one_text_each
+    compute: Callable[[Any, Sequence[Inputs], Settings], Sequence[Any]]
     reply: Value
     reply_about: str
+    to_row: Callable[[Any, Any], Mapping[str, Any]] = lambda predictor, found: found
+    output: Callable[[Any, Settings], Mapping[str, Value]] = lambda predictor, settings: {}
     windowed: bool = False
     masked: bool = False
     page: Mapping[str, Any] | None = None
 
+    def output_fields(self, predictor: Any, settings: Settings) -> dict[str, Value]:
+        """The fields of every row's answer, in their order, and what each holds."""
+        early = predictor.patience is not None
+        fields = self.output(predictor, settings).items()
+        return {name.removesuffix("?"): value for name, value in fields if early or name != "depth?"}
+
     def answers(self, predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
         """An answer to each row; one that cannot be given has all fields null but the one that says why."""
-        assert self.predict is not None, f"{self.name} is not for files"
-        names = self.gives(predictor, settings)
-        refused: dict[int, tuple[str, str | None]] = {}
+        reasons: dict[int, tuple[str, str | None]] = {}
         try:
-            answers = self.predict(predictor, inputs, settings)
+            results = iter(self.compute(predictor, inputs, settings))
         except UnansweredTexts as error:
-            refused = error.reasons
-            others = [each for number, each in enumerate(inputs) if number not in refused]
-            answered = iter(self.predict(predictor, others, settings) if others else [])
-            nothing: dict[str, Any] = dict.fromkeys(names)
-            answers = [nothing if number in refused else next(answered) for number in range(len(inputs))]
-        if ERROR not in names:
-            return answers
-        why = [refused[number][0] if number in refused else None for number in range(len(inputs))]
-        return [{**answer, ERROR: reason} for answer, reason in zip(answers, why, strict=True)]
+            reasons = error.reasons
+            others = [each for number, each in enumerate(inputs) if number not in reasons]
+            results = iter(self.compute(predictor, others, settings) if others else [])
+        names, answers = self.output_fields(predictor, settings), []
+        for number in range(len(inputs)):
+            if number in reasons:
+                found = {ERROR: reasons[number][0]}
+            else:
+                found = {"tokens_cut": 0, **self.to_row(predictor, next(results))}
+            answers.append({name: found.get(name) for name in names})
+        return answers
 
 
 def columns(inputs: Sequence[Inputs]) -> list[list[Any]]:
@@ -208,10 +220,37 @@ def said_of_cut(cut: int) -> dict[str, Any]:
     return {"tokens_cut": cut} if cut else {}
 
 
+def _by_kind(
+    inputs: Sequence[Any],
+    is_first: Callable[[Any], bool],
+    first: Callable[[list[Any]], list[Any]],
+    second: Callable[[list[Any]], list[Any]],
+) -> list[Any]:
+    """Answers to inputs of two kinds, each kind computed together, in the order they came."""
+    kinds = [is_first(each) for each in inputs]
+    answers = {}
+    for kind, answer in ((True, first), (False, second)):
+        members = [each for each, own in zip(inputs, kinds, strict=True) if own is kind]
+        answers[kind] = iter(answer(members) if members else [])
+    return [next(answers[kind]) for kind in kinds]
+
+
+def _tab(title: str, hint: str, boxes: Sequence[Mapping[str, Any]], *examples: Mapping[str, str]) -> dict[str, Any]:
+    """A tab of the page; each example has a text for the boxes by their names."""
+    return {"title": title, "hint": hint, "fields": boxes, "examples": examples}
+
+
+def _box(name: str, label: str, rows: int, **more: bool) -> dict[str, Any]:
+    """A field of the page: its name in the script, its label, and how many lines it shows."""
+    return {"name": name, "label": label, "rows": rows, **more}
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Classify, score: texts or pairs to labels or numbers.
 
 _LABEL: dict[str, Value] = {"label": "text", "score": "number", "tokens_cut?": "count", "depth?": "count"}
+_HOW_READ: dict[str, Value] = {"depth?": "count", "tokens_cut": "count"}
+"""In a row of a file."""
 
 
 def _paired_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
@@ -223,74 +262,25 @@ def _paired_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
     return list(zip(texts, pairs, strict=True))
 
 
-def _labels(predictor: Any, inputs: Sequence[Inputs], paired: bool) -> Sequence[Any]:
-    texts, pairs = columns(inputs)
-    return predictor.classify_batch(texts, pairs if paired else None)
-
-
-def _labels_of_rows(predictor: Any, inputs: Sequence[Inputs]) -> list[Any]:
+def _classify(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
     return _by_kind(
         inputs,
         lambda each: each[1] is None,
         lambda alone: predictor.classify_batch([text for text, _ in alone]),
-        lambda paired: predictor.classify_batch([text for text, _ in paired], [pair for _, pair in paired]),
+        lambda paired: predictor.classify_batch(*columns(paired)),
     )
 
 
-def _by_kind(
-    inputs: Sequence[Any],
-    is_first: Callable[[Any], bool],
-    first: Callable[[list[Any]], list[Any]],
-    second: Callable[[list[Any]], list[Any]],
-) -> list[Any]:
-    """Answers to inputs of two kinds, each kind computed together, in the order they came."""
-    answers = {
-        kind: iter(answer(members) if members else [])
-        for kind, answer in ((True, first), (False, second))
-        for members in [[each for each in inputs if is_first(each) == kind]]
-    }
-    return [next(answers[is_first(each)]) for each in inputs]
-
-
-def _depth(predictor: Any, entry: dict[str, Any]) -> dict[str, int]:
-    return {} if predictor.patience is None else {"depth": entry["depth"]}
-
-
-def _depth_field(predictor: Any) -> dict[str, Value]:
-    return {} if predictor.patience is None else {"depth": "count"}
-
-
-def _classify(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    answers = []
-    for ranked in _labels_of_rows(predictor, inputs):
-        scores = {entry["label"]: entry["score"] for entry in ranked}
-        best = ranked[0]
-        answer = {"label": best["label"], "score": best["score"]}
-        if predictor.extra.get("problem_type") == "multi_label_classification":
-            answer = {"labels": [label for label, score in scores.items() if score >= 0.5]}
-        ordered = {label: scores[label] for label in predictor.labels}
-        cut = best.get("tokens_cut", 0)
-        answers.append({**answer, "scores": ordered, **_depth(predictor, best), "tokens_cut": cut})
-    return answers
+def _class_row(predictor: Any, ranked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    scores = {entry["label"]: entry["score"] for entry in ranked}
+    likely = [label for label, score in scores.items() if score >= 0.5]
+    return {**ranked[0], "labels": likely, "scores": {label: scores[label] for label in predictor.labels}}
 
 
 def _class_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
     several = predictor.extra.get("problem_type") == "multi_label_classification"
     answer: dict[str, Value] = {"labels": ["text"]} if several else {"label": "text", "score": "number"}
-    scores: dict[str, Value] = {"scores": dict.fromkeys(predictor.labels, "number")}
-    return {**answer, **scores, **_depth_field(predictor), "tokens_cut": "count"}
-
-
-def _score(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    return [
-        {"score": entry["score"], **_depth(predictor, entry), "tokens_cut": entry.get("tokens_cut", 0)}
-        for (entry,) in _labels_of_rows(predictor, inputs)
-    ]
-
-
-def _box(name: str, label: str, rows: int, **more: bool) -> dict[str, Any]:
-    """A field of the page: its name in the script, its label, and how many lines it shows."""
-    return {"name": name, "label": label, "rows": rows, **more}
+    return {**answer, "scores": dict.fromkeys(predictor.labels, "number"), **_HOW_READ}
 
 
 _OF_PAIRS: dict[str, Any] = {
@@ -302,9 +292,9 @@ _OF_PAIRS: dict[str, Any] = {
     "request_about": "Texts, or as many pairs of a text and a second one.",
     "example": {"texts": ["A fine film, from its first minute to its last.", "Dull."]},
     "inputs": _paired_inputs,
-    "options": lambda body: {"paired": body["pairs"] is not None},
 }
 """What classify and score have in common."""
+_PAIR_BOXES = [_box("text", "Text", 4), _box("pair", "Second text", 2, optional=True, only_pairs=True)]
 _SHIP = "The captain stood on the deck of the ship and looked at the dark water."
 _PASSAGE = (
     "The Nautilus left the harbour of Lisbon in the spring of 1867. Captain Nemo stood on the bridge; beside him lay a "
@@ -315,39 +305,37 @@ _CLASSIFY = Ability(
     needs=CLASSIFYING,
     heads={"classification": ("classifier.", "albert.pooler."), "pair_classification": ("pair_classifier.",)},
     about="Every label with its probability, the likeliest first.",
-    predict=_classify,
-    gives=_class_fields,
     **_OF_PAIRS,
-    compute=_labels,
+    compute=_classify,
     reply=[_LABEL],
     reply_about="For each text every label, the likeliest first.",
-    page={
-        "title": "Classify",
-        "hint": "Every label with its probability.",
-        "fields": [_box("text", "Text", 4), _box("pair", "Second text", 2, optional=True, only_pairs=True)],
-        "examples": [
-            {"text": _SHIP},
-            {"text": "A fine film, from its first minute to its last."},
-            {"text": "Two hours that nobody will give me back."},
-        ],
-    },
+    to_row=_class_row,
+    output=_class_fields,
+    page=_tab(
+        "Classify",
+        "Every label with its probability.",
+        _PAIR_BOXES,
+        {"text": _SHIP},
+        {"text": "A fine film, from its first minute to its last."},
+        {"text": "Two hours that nobody will give me back."},
+    ),
 )
 _SCORE = Ability(
     name="score",
     needs=SCORING,
     about="The number that a regression model predicts.",
-    predict=_score,
-    gives=lambda predictor, _: {"score": "number", **_depth_field(predictor), "tokens_cut": "count"},
     **_OF_PAIRS,
-    compute=lambda predictor, inputs, paired: [number for (number,) in _labels(predictor, inputs, paired)],
+    compute=lambda predictor, inputs, settings: [number for (number,) in _classify(predictor, inputs, settings)],
     reply=_LABEL,
     reply_about="For each text its number.",
-    page={
-        "title": "Score",
-        "hint": "The number that the model predicts.",
-        "fields": [_box("text", "Text", 4), _box("pair", "Second text", 2, optional=True, only_pairs=True)],
-        "examples": [{"text": "A man plays a guitar.", "pair": "Somebody makes music."}, {"text": _SHIP}],
-    },
+    output=lambda *_: {"score": "number", **_HOW_READ},
+    page=_tab(
+        "Score",
+        "The number that the model predicts.",
+        _PAIR_BOXES,
+        {"text": "A man plays a guitar.", "pair": "Somebody makes music."},
+        {"text": _SHIP},
+    ),
 )
 
 
@@ -355,17 +343,8 @@ _SCORE = Ability(
 # Answer a question from a text; choose among options.
 
 _QUESTIONS: list[Any] = [{"question": Part("text"), "context": Part("text")}]
+_OPTION: dict[str, Value] = {"option": "text", "index": "count", "score": "number"}
 _FOUND: dict[str, Value] = {"score": "number", "start": "count", "end": "count", "answer": "text"}
-
-
-def _answer(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    questions, contexts = columns(inputs)
-    answers = []
-    for best, *others in predictor.answer_batch(questions, contexts, settings.top_k or 1):
-        cut = best.pop("tokens_cut", 0)
-        more = [{key: other[key] for key in best} for other in others]
-        answers.append({**best, **({"others": more} if (settings.top_k or 1) > 1 else {}), "tokens_cut": cut})
-    return answers
 
 
 def _answer_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
@@ -373,20 +352,9 @@ def _answer_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
     return {**_FOUND, **others, "tokens_cut": "count", ERROR: "text"}
 
 
-def _choose(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    answers = []
-    for ranked in predictor.choose_batch(*columns(inputs)):
-        best = ranked[0]
-        scores = [entry["score"] for entry in sorted(ranked, key=lambda entry: entry["index"])]
-        cut = sum(entry.get("tokens_cut", 0) for entry in ranked)
-        answer = {key: best[key] for key in ("option", "index", "score")}
-        answers.append({**answer, "scores": scores, **_depth(predictor, best), "tokens_cut": cut})
-    return answers
-
-
-def _choice_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
-    answer: dict[str, Value] = {"option": "text", "index": "count", "score": "number", "scores": ["number"]}
-    return {**answer, **_depth_field(predictor), "tokens_cut": "count"}
+def _choice_row(predictor: Any, ranked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    scores = [entry["score"] for entry in sorted(ranked, key=lambda entry: entry["index"])]
+    return {**ranked[0], "scores": scores, "tokens_cut": sum(entry.get("tokens_cut", 0) for entry in ranked)}
 
 
 _ANSWER = Ability(
@@ -395,8 +363,6 @@ _ANSWER = Ability(
     heads={"question_answering": ("qa_outputs.",), "joint_question_answering": ("joint_qa_outputs.",)},
     about="The parts of a context that answer a question best, as exact slices of it; long contexts are read whole.",
     row=texts_of("question", "context"),
-    predict=_answer,
-    gives=_answer_fields,
     request={"questions": Part(_QUESTIONS), "top_k": Part("count", 1, "How many answers a question gets.")},
     request_about="Questions, each with the text that answers it.",
     example={
@@ -406,20 +372,19 @@ _ANSWER = Ability(
         "top_k": 1,
     },
     inputs=lambda body: [(each["question"], each["context"]) for each in body["questions"]],
-    options=lambda body: {"top_k": body["top_k"]},
-    compute=lambda predictor, inputs, top_k: predictor.answer_batch(*columns(inputs), top_k),
+    compute=lambda predictor, inputs, settings: predictor.answer_batch(*columns(inputs), settings.top_k or 1),
     reply=[{**_FOUND, "tokens_cut?": "count"}],
     reply_about="For each question its answers, the likeliest first; an empty one says that there is no answer.",
+    to_row=lambda _, found: {**found[0], "others": [{name: other[name] for name in _FOUND} for other in found[1:]]},
+    output=_answer_fields,
     windowed=True,
-    page={
-        "title": "Answer",
-        "hint": "The answer is a part of the text, word for word.",
-        "fields": [_box("question", "Question", 2), _box("context", "Text", 8)],
-        "examples": [
-            {"question": "Who stood on the bridge?", "context": _PASSAGE},
-            {"question": "When did the Nautilus leave?", "context": _PASSAGE},
-        ],
-    },
+    page=_tab(
+        "Answer",
+        "The answer is a part of the text, word for word.",
+        [_box("question", "Question", 2), _box("context", "Text", 8)],
+        {"question": "Who stood on the bridge?", "context": _PASSAGE},
+        {"question": "When did the Nautilus leave?", "context": _PASSAGE},
+    ),
 )
 _CHOOSE = Ability(
     name="choose",
@@ -427,8 +392,6 @@ _CHOOSE = Ability(
     heads={"multiple_choice": ("classifier.", "albert.pooler.")},
     about="The options, the likeliest first; each counts as a text.",
     row=options_in_context,
-    predict=_choose,
-    gives=_choice_fields,
     request={
         "questions": Part([{"context": Part("text"), "options": Part(["text", "text"]), "question": Part("text", "")}])
     },
@@ -443,25 +406,21 @@ _CHOOSE = Ability(
         ]
     },
     inputs=lambda body: [(each["context"], tuple(each["options"]), each["question"]) for each in body["questions"]],
-    compute=lambda predictor, inputs: predictor.choose_batch(*columns(inputs)),
-    reply=[{"option": "text", "index": "count", "score": "number", "tokens_cut?": "count", "depth?": "count"}],
+    compute=lambda predictor, inputs, settings: predictor.choose_batch(*columns(inputs)),
+    reply=[{**_OPTION, "tokens_cut?": "count", "depth?": "count"}],
     reply_about="For each question its options, the likeliest first.",
-    page={
-        "title": "Choose",
-        "hint": "One option a line, two at least.",
-        "fields": [
-            _box("context", "Text", 5),
-            _box("question", "Question", 2, optional=True),
-            _box("options", "Options", 4),
-        ],
-        "examples": [
-            {
-                "context": _PASSAGE,
-                "question": "What was marked on the chart?",
-                "options": "an island\na harbour\na ship\nLisbon",
-            }
-        ],
-    },
+    to_row=_choice_row,
+    output=lambda *_: {**_OPTION, "scores": ["number"], **_HOW_READ},
+    page=_tab(
+        "Choose",
+        "One option a line, two at least.",
+        [_box("context", "Text", 5), _box("question", "Question", 2, optional=True), _box("options", "Options", 4)],
+        {
+            "context": _PASSAGE,
+            "question": "What was marked on the chart?",
+            "options": "an island\na harbour\na ship\nLisbon",
+        },
+    ),
 )
 
 
@@ -472,29 +431,19 @@ _TAGGED: Value = {"word": "text", "entity": "text", "score": "number", "start": 
 _GUESS: Value = {"score": "number", "token": "count", "token_str": "text", "sequence": "text"}
 
 
-def _tag(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    tags = _by_kind(
+def _tag(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
+    return _by_kind(
         [text.split() if settings.words and isinstance(text, str) else text for (text,) in inputs],
         lambda text: isinstance(text, str),
         predictor.tag_batch,
         predictor.tag_sentences,
     )
-    return [{"tags": words} for words in tags]
-
-
-def _fill(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    return [{"masks": masks} for masks in predictor.fill_mask_batch([text for (text,) in inputs], settings.top_k or 5)]
 
 
 def _masked_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
     if unmasked := [text for text in body["texts"] if MASK not in text]:
         raise UsageError("texts", f"{len(unmasked)} without {MASK}", NO_MASK)
-    return [(text,) for text in body["texts"]]
-
-
-def _order(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    answers = predictor.order_batch(*columns(inputs))
-    return [{**answer, "tokens_cut": answer.get("tokens_cut", 0)} for answer in answers]
+    return _one_text_each(body)
 
 
 def _order_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
@@ -509,22 +458,18 @@ _TAG = Ability(
     heads={"token_classification": ("classifier.",)},
     about="The likeliest label of every word, with the word's place in the text; long texts are read whole.",
     row=text_or_words,
-    predict=_tag,
-    gives=lambda *_: {"tags": [_TAGGED]},
     request={"texts": Part(["text"])},
     request_about="One text or many.",
     example={"texts": ["The captain of the Nautilus was a strange man."]},
-    inputs=lambda body: [(text,) for text in body["texts"]],
-    compute=lambda predictor, inputs: predictor.tag_batch([text for (text,) in inputs]),
+    compute=_tag,
     reply=[_TAGGED],
     reply_about="For each text its words, with their characters `start`..`end` in it.",
+    to_row=lambda _, words: {"tags": words},
+    output=lambda *_: {"tags": [_TAGGED]},
     windowed=True,
-    page={
-        "title": "Tag words",
-        "hint": "Every word with its label.",
-        "fields": [_box("text", "Text", 6)],
-        "examples": [{"text": _PASSAGE}, {"text": _SHIP}],
-    },
+    page=_tab(
+        "Tag words", "Every word with its label.", [_box("text", "Text", 6)], {"text": _PASSAGE}, {"text": _SHIP}
+    ),
 )
 _FILL_MASK = Ability(
     name="fill-mask",
@@ -532,27 +477,24 @@ _FILL_MASK = Ability(
     heads={"pretraining": ("predictions.",), "masked_lm": ("predictions.",)},
     about="The likeliest pieces for each `[MASK]`.",
     row=one_text,
-    predict=_fill,
-    gives=lambda *_: {"masks": [[_GUESS]], ERROR: "text"},
     request={"texts": Part(["text"]), "top_k": Part("count", 5, "How many pieces a mask gets.")},
     request_about="Texts with `[MASK]` in them, once or several times.",
     example={"texts": ["The captain stood on the [MASK] of the ship."], "top_k": 5},
     inputs=_masked_inputs,
-    options=lambda body: {"top_k": body["top_k"]},
-    compute=lambda predictor, inputs, top_k: predictor.fill_mask_batch([text for (text,) in inputs], top_k),
+    compute=lambda predictor, inputs, settings: predictor.fill_mask_batch(*columns(inputs), settings.top_k or 5),
     reply=[[_GUESS]],
     reply_about="For each text and each of its masks, the likeliest pieces.",
+    to_row=lambda _, masks: {"masks": masks},
+    output=lambda *_: {"masks": [[_GUESS]], ERROR: "text"},
     masked=True,
-    page={
-        "title": "Fill a mask",
-        "hint": "Write [MASK] where a word is to be found, once or several times.",
-        "fields": [_box("text", "Text", 4)],
-        "examples": [
-            {"text": "The captain stood on the [MASK] of the ship."},
-            {"text": "She opened the [MASK] and read it by the fire."},
-            {"text": "It was a [MASK] and [MASK] night."},
-        ],
-    },
+    page=_tab(
+        "Fill a mask",
+        "Write [MASK] where a word is to be found, once or several times.",
+        [_box("text", "Text", 4)],
+        {"text": "The captain stood on the [MASK] of the ship."},
+        {"text": "She opened the [MASK] and read it by the fire."},
+        {"text": "It was a [MASK] and [MASK] night."},
+    ),
 )
 _ORDER = Ability(
     name="order",
@@ -560,13 +502,11 @@ _ORDER = Ability(
     heads={"pretraining": ("sop_classifier.", "albert.pooler.")},
     about="Whether two adjacent segments are in their order, or swapped.",
     row=texts_of("text", "pair"),
-    predict=_order,
-    gives=_order_fields,
     request={"pairs": Part(["pair"])},
     request_about="Two segments each, which are in their order or swapped.",
     example={"pairs": [["She opened the letter.", "It was from her brother in Lisbon."]]},
     inputs=lambda body: [tuple(pair) for pair in body["pairs"]],
-    compute=lambda predictor, inputs: predictor.order_batch(*columns(inputs)),
+    compute=lambda predictor, inputs, settings: predictor.order_batch(*columns(inputs)),
     reply={
         "label": "text",
         "score": "number",
@@ -575,15 +515,14 @@ _ORDER = Ability(
         "tokens_cut?": "count",
     },
     reply_about="For each pair its order; a model that learnt next sentences says `probability_next` instead.",
-    page={
-        "title": "Order",
-        "hint": "Are two adjacent segments in the order in which they were written?",
-        "fields": [_box("first", "First segment", 3), _box("second", "Second segment", 3)],
-        "examples": [
-            {"first": "She opened the letter.", "second": "It was from her brother in Lisbon."},
-            {"first": "It was from her brother in Lisbon.", "second": "She opened the letter."},
-        ],
-    },
+    output=_order_fields,
+    page=_tab(
+        "Order",
+        "Are two adjacent segments in the order in which they were written?",
+        [_box("first", "First segment", 3), _box("second", "Second segment", 3)],
+        {"first": "She opened the letter.", "second": "It was from her brother in Lisbon."},
+        {"first": "It was from her brother in Lisbon.", "second": "She opened the letter."},
+    ),
 )
 
 
@@ -592,26 +531,19 @@ _ORDER = Ability(
 
 
 def _embed(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-    vectors, cut = predictor.embed_counted([text for (text,) in inputs], settings.pooling, settings.normalize)
-    return [{"embedding": vector, "tokens_cut": count} for vector, count in zip(vectors, cut, strict=True)]
-
-
-def _vectors(predictor: Any, inputs: Sequence[Inputs], pooling: Any, normalize: bool) -> Sequence[Any]:
-    vectors, cut = predictor.embed_counted([text for (text,) in inputs], pooling, normalize)
+    vectors, cut = predictor.embed_counted(*columns(inputs), settings.pooling, settings.normalize)
     return [{"vector": vector, **said_of_cut(tokens)} for vector, tokens in zip(vectors, cut, strict=True)]
 
 
-def _layers(predictor: Any, inputs: Sequence[Inputs], most_tokens: int) -> Sequence[Any]:
+def _layers(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
     show_layers = load_by_name("albert.inference.inspection").show_layers
-    return [show_layers(predictor, text, pair, most_tokens) for text, pair in inputs]
+    return [show_layers(predictor, text, pair, most_tokens) for text, pair, most_tokens in inputs]
 
 
 _EMBED = Ability(
     name="embed",
     about="A vector for each text.",
     row=one_text,
-    predict=_embed,
-    gives=lambda *_: {"embedding": ["number"], "tokens_cut": "count"},
     request={
         "texts": Part(["text"]),
         "pooling": Part(
@@ -623,20 +555,18 @@ _EMBED = Ability(
     },
     request_about="Texts to become vectors.",
     example={"texts": ["A storm at sea.", "Wind and high waves."], "normalize": True},
-    inputs=lambda body: [(text,) for text in body["texts"]],
-    options=lambda body: {"pooling": body["pooling"], "normalize": body["normalize"]},
-    compute=_vectors,
+    compute=_embed,
     reply={"vector": ["number"], "tokens_cut?": "count"},
     reply_about="For each text its vector, of as many numbers as the model is wide.",
-    page={
-        "title": "Compare",
-        "hint": "How near two texts are: the cosine of their vectors.",
-        "fields": [_box("first", "One text", 3), _box("second", "Another", 3)],
-        "examples": [
-            {"first": "A storm at sea.", "second": "Wind and high waves."},
-            {"first": "A storm at sea.", "second": "The doctor wrote a letter."},
-        ],
-    },
+    to_row=lambda _, found: {**found, "embedding": found["vector"]},
+    output=lambda *_: {"embedding": ["number"], "tokens_cut": "count"},
+    page=_tab(
+        "Compare",
+        "How near two texts are: the cosine of their vectors.",
+        [_box("first", "One text", 3), _box("second", "Another", 3)],
+        {"first": "A storm at sea.", "second": "Wind and high waves."},
+        {"first": "A storm at sea.", "second": "The doctor wrote a letter."},
+    ),
 )
 _LAYERS = Ability(
     name="layers",
@@ -644,8 +574,7 @@ _LAYERS = Ability(
     request={"text": Part("text"), "pair": Part("text", None)},
     request_about="A text, or a pair, whose way through the layers is shown.",
     example={"text": "The captain stood on the [MASK] of the ship."},
-    inputs=lambda body: [(body["text"], body["pair"])],
-    options=lambda body: {"most_tokens": body["layer_tokens"]},
+    inputs=lambda body: [(body["text"], body["pair"], body["layer_tokens"])],
     compute=_layers,
     reply={
         "tokens": ["text"],

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -149,34 +149,29 @@ class Vectors(OutputFormat):
 
 
 def output_format(
-    path: Path | None,
-    columns: Sequence[str],
-    gives: Mapping[str, abilities.Value],
-    schema: Any,
-    prefix: str,
-    width: int,
+    args: "FilePrediction", checked: "CheckedInput", answers: Mapping[str, abilities.Value], width: int
 ) -> OutputFormat:
-    """The format that a name ends in; JSON lines without a name.
+    """The format that the output's name ends in; JSON lines without a name.
 
     Args:
-        columns: the input's, in the order of their first rows.
-        gives: the fields of an answer, under their names in the output.
-        prefix, width: of the fields of answers; numbers of a vector.
+        answers: the fields of an answer, under their names in the output.
+        width: numbers of a vector.
 
     Raises:
         UsageError: an unknown ending, or `.npy` for something that is no vector.
         Unavailable: Parquet, without pyarrow.
     """
+    path, vector = args.output, f"{args.prefix}embedding"
     match path.suffix.lower() if path is not None else ".jsonl":
         case ".jsonl":
             return JsonLines()
         case ".csv":
-            return Csv([*columns, *gives])
+            return Csv([*checked.columns, *answers])
         case ".parquet":
             parquet = OutputFormat.register(load_by_name(_TYPED, "data").Parquet)
-            return parquet(schema, gives)
-        case ".npy" if f"{prefix}embedding" in gives:
-            return Vectors(f"{prefix}embedding", width)
+            return parquet(checked.schema, answers)
+        case ".npy" if vector in answers:
+            return Vectors(vector, width)
         case ".npy":
             raise UsageError(path, "holds only vectors", "use --task embed, or another ending")
     raise UsageError(path, "unknown kind of output", f"use {', '.join(ENDINGS)}")
@@ -217,54 +212,63 @@ COMMIT_SECONDS = 1.0
 
 @dataclass
 class Progress:
-    """How far an output has come: rows, their bytes, and what was counted on the way."""
+    """How far an output has come: rows, their bytes, and what is reported of them: how many texts were cut, how many
+    rows have no answer, and the first of these."""
 
     rows: int = 0
     bytes: int = 0
     counts: dict[str, Any] = field(default_factory=dict)
 
-    def sum(self, rows: "hashlib._Hash") -> str:
-        """SHA-256 over the rows and over what is noted of them, so that a change in either is found."""
+    @property
+    def cut(self) -> int:
+        return self.counts.get("cut", 0)
+
+    @property
+    def unanswered(self) -> int:
+        return self.counts.get("unanswered", 0)
+
+    @property
+    def first_unanswered(self) -> list[str]:
+        return self.counts.get("first_unanswered", [])
+
+    def event(self, rows: "hashlib._Hash") -> dict[str, Any]:
+        """What the journal says: the sum is over the rows and what is noted of them, so a change in either is found."""
         whole = rows.copy()
         whole.update(json.dumps([self.rows, self.bytes, self.counts], sort_keys=True).encode())
-        return whole.hexdigest()
+        return {"rows": self.rows, "bytes": self.bytes, "counts": self.counts, "sum": whole.hexdigest()}
 
 
 class PartialOutput:
     """Rows that are appended, and noted now and then; see `partial_output`."""
 
-    def __init__(
-        self, directory: Path, journal: Journal, reached: Progress, digest: "hashlib._Hash", beginning: bytes
-    ) -> None:
-        self.reached, self._digest = reached, digest
-        self._path, self._journal = directory / "rows", journal
-        with _saying(self._path):
-            self._file = open(self._path, "ab")  # noqa: SIM115 (lives as long as the output)
-            self._file.truncate(reached.bytes)
-            if not reached.bytes:
-                self._append(beginning)
+    def __init__(self, directory: Path, made_of: Mapping[str, Any], beginning: bytes, replace: bool) -> None:
+        self.path = directory / "rows"
+        self.reached, self._digest = _reached(directory, made_of, replace)
+        self._journal = Journal(directory / "journal.jsonl")
+        if not read_journal(self._journal.path):
+            self._journal.write("begun", made_of=dict(made_of))
+            if self.reached.bytes:
+                self._journal.write("reached", **self.reached.event(self._digest))
+        with _saying(self.path):
+            self._file = open(self.path, "ab")  # noqa: SIM115 (lives as long as the output)
+            self._file.truncate(self.reached.bytes)
+        if not self.reached.bytes:
+            self._append(beginning)
         self._noted = time.monotonic()
 
     def write(self, data: bytes, rows: int) -> None:
-        with _saying(self._path):
-            self._append(data)
+        self._append(data)
         self.reached.rows += rows
         if time.monotonic() - self._noted >= COMMIT_SECONDS:
             self.note()
 
     def note(self) -> None:
         """Bring everything to the disk, then write down how far it has come."""
-        with _saying(self._path):
+        with _saying(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
-        reached = self.reached
-        _write_reached(self._journal, reached, self._digest)
+        self._journal.write("reached", **self.reached.event(self._digest))
         self._noted = time.monotonic()
-
-    def finish(self, format: OutputFormat, output: Path) -> None:
-        self.note()
-        with new_file(output) as temporary:
-            format.finish(self._path, temporary)
 
     def close(self) -> None:
         """Close the files; what was not noted is not lost yet, but will be written anew."""
@@ -272,16 +276,17 @@ class PartialOutput:
         self._journal.close()
 
     def _append(self, data: bytes) -> None:
-        self._file.write(data)
+        with _saying(self.path):
+            self._file.write(data)
         self._digest.update(data)
         self.reached.bytes += len(data)
 
 
 @contextmanager
 def partial_output(
-    output: Path, made_of: Mapping[str, Any], beginning: bytes, replace: bool
+    output: Path, made_of: Mapping[str, Any], format: OutputFormat, replace: bool
 ) -> Iterator[PartialOutput]:
-    """Begin an output, or go on with one; after the block it is gone if the output is there.
+    """Begin an output, or go on with one; after the block the output is there, and what it was made from is gone.
 
     Rows whose sum is not the noted one are written anew, and a line on standard error says so.
 
@@ -295,27 +300,22 @@ def partial_output(
     """
     directory = output.with_name(output.name + ".partial")
     with locked(directory, "this output") as release:
-        reached, digest = _reached(directory, made_of, replace)
-        journal = Journal(directory / "journal.jsonl")
-        if not read_journal(journal.path):
-            journal.write("begun", made_of=dict(made_of))
-            if reached.bytes:
-                _write_reached(journal, reached, digest)
-        rows = PartialOutput(directory, journal, reached, digest, beginning)
-        finished = False
+        rows = PartialOutput(directory, made_of, format.beginning, replace)
         try:
             yield rows
-            finished = True
+            rows.note()
+            with new_file(output) as temporary:
+                format.finish(rows.path, temporary)
         finally:
             rows.close()
-        if finished:
-            remove_directory(directory, release)
+        remove_directory(directory, release)
 
 
 def _reached(directory: Path, made_of: Mapping[str, Any], replace: bool) -> tuple[Progress, "hashlib._Hash"]:
     """How far an earlier process came with the same output, and the sum of its rows.
 
-    A journal with a line that does not hold is removed, to be begun anew.
+    That is the last noted place up to which the rows are as they were written. A journal with a line that does not hold
+    is removed, to be begun anew.
     """
     journal, rows = directory / "journal.jsonl", directory / "rows"
     try:
@@ -334,7 +334,11 @@ def _reached(directory: Path, made_of: Mapping[str, Any], replace: bool) -> tupl
     if any("sum" not in event for event in noted):
         _note(f"{directory}: an earlier version wrote it without check sums; every row is predicted anew")
         noted = []
-    reached, digest, intact = _intact(rows, noted)
+    reached, digest, intact = Progress(), hashlib.sha256(), 0
+    if noted and rows.exists():
+        with open_input(rows) as file:
+            for place, summed in _places(file, noted):
+                reached, digest, intact = place, summed, intact + 1
     if intact < len(noted):
         _note(f"{rows}: damaged, its check sum is not the noted one; predicted anew from row {reached.rows + 1:,} on")
     if intact < len(events) - 1 or not intact:
@@ -342,29 +346,19 @@ def _reached(directory: Path, made_of: Mapping[str, Any], replace: bool) -> tupl
     return reached, digest
 
 
-def _intact(rows: Path, noted: Sequence[Mapping[str, Any]]) -> tuple[Progress, "hashlib._Hash", int]:
-    """The last noted place up to which the rows are as they were written, their sum, and how many places hold."""
-    reached, digest, intact = Progress(), hashlib.sha256(), 0
-    if not noted or not rows.exists():
-        return reached, digest, intact
-    with open_input(rows) as file:
-        summed = digest.copy()
-        for event in noted:
-            try:
-                place = Progress(int(event["rows"]), int(event["bytes"]), dict(event["counts"]))
-            except (LookupError, TypeError, ValueError):
-                break
-            while data := file.read(max(0, min(_CHUNK, place.bytes - file.tell()))):
-                summed.update(data)
-            if file.tell() != place.bytes or event["sum"] != place.sum(summed):
-                break
-            reached, digest, intact = place, summed.copy(), intact + 1
-    return reached, digest, intact
-
-
-def _write_reached(journal: Journal, reached: Progress, digest: "hashlib._Hash") -> None:
-    told = {"rows": reached.rows, "bytes": reached.bytes, "counts": reached.counts}
-    journal.write("reached", **told, sum=reached.sum(digest))
+def _places(file: BinaryIO, noted: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Progress, "hashlib._Hash"]]:
+    """The noted places as long as the rows before them are as they were written, and the sum of these."""
+    summed = hashlib.sha256()
+    for event in noted:
+        try:
+            place = Progress(int(event["rows"]), int(event["bytes"]), dict(event["counts"]))
+        except (LookupError, TypeError, ValueError):
+            return
+        while data := file.read(max(0, min(_CHUNK, place.bytes - file.tell()))):
+            summed.update(data)
+        if file.tell() != place.bytes or event["sum"] != place.event(summed)["sum"]:
+            return
+        yield place, summed.copy()
 
 
 def _note(text: str) -> None:
@@ -385,14 +379,39 @@ def _saying(path: Path) -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Input validation: all rows are checked first, because a bad last row would be found only after hours.
+# A whole file: all rows are checked first, because a bad last row would be found only after hours.
 
 BATCH_ROWS = 256
 BATCH_CHARACTERS = 1_000_000
+SHOWN = 3
+"""Rows without an answer that are named."""
 
 
 @dataclass(frozen=True)
-class CheckedInput:
+class FilePrediction:
+    """A file whose rows are to be answered, and where the answers go.
+
+    Attributes:
+        output: a path whose ending names its format; None is standard output, in JSON lines.
+        prefix: of the names of an answer's fields, so that they stand beside those of the row.
+        replace: whether an existing output, or one that was begun with other settings, gives way.
+    """
+
+    file: CorpusFile
+    output: Path | None
+    ability: abilities.Ability
+    fields: abilities.Fields = field(default_factory=abilities.Fields)
+    settings: abilities.Settings = field(default_factory=abilities.Settings)
+    prefix: str = "predicted_"
+    replace: bool = False
+
+    def inputs(self, record: Record) -> abilities.Inputs:
+        """What is asked about a row; raises DamagedData."""
+        assert self.ability.row is not None, f"{self.ability.name} is not for files"
+        return self.ability.row(record, self.fields)
+
+
+class CheckedInput(NamedTuple):
     """What is known of a file that can be predicted on: its rows, the names of their fields in the order in which they
     first come, the types of these for Parquet (else None), and the file's SHA-256."""
 
@@ -402,32 +421,23 @@ class CheckedInput:
     sha256: str
 
 
-def check_input(
-    file: CorpusFile,
-    inputs: Callable[[Record, abilities.Fields], abilities.Inputs],
-    fields: abilities.Fields,
-    gives: Mapping[str, abilities.Value],
-    typed: bool,
-) -> CheckedInput:
-    """Read every row once.
-
-    Args:
-        gives: the fields of an answer, under their names in the output.
+def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
+    """Read every row once; `answers` are the names of an answer's fields in the output.
 
     Raises:
         MissingInput: there are no rows.
         DamagedData: a row, which is named, cannot be read, lacks a field, or has a field of the answer's name.
     """
-    columns: dict[str, None] = {}
+    file, columns, rows = args.file, dict[str, None](), 0
+    typed = args.output is not None and args.output.suffix.lower() == ".parquet"
     # JSON's columns show their types row by row; the other kinds of files say theirs
     types = load_by_name(_TYPED, "data").ColumnTypes() if typed and file.kind == "JSON lines" else None
-    rows = 0
     with progress("Checking the input", total=None, unit="rows") as bar:
-        for batch in batches_of(read_records(file, fields.text)):
+        for batch in batches_of(read_records(file, args.fields.text)):
             for record in batch:
                 columns.update(dict.fromkeys(record.fields))
-                inputs(record, fields)
-                if taken := [name for name in gives if name in record.fields]:
+                args.inputs(record)
+                if taken := [name for name in answers if name in record.fields]:
                     why = f"has a field {taken[0]!r} already"
                     raise DamagedData(record.where, why, "--prefix changes the names of the answers")
             if types is not None:
@@ -456,39 +466,7 @@ def batches_of(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield batch
 
 
-SHOWN = 3
-
-
-@dataclass(frozen=True)
-class FilePrediction:
-    """A file whose rows are to be answered, and where the answers go.
-
-    Attributes:
-        output: a path whose ending names its format; None is standard output, in JSON lines.
-        prefix: of the names of an answer's fields, so that they stand beside those of the row.
-        replace: whether an existing output, or one that was begun with other settings, gives way.
-    """
-
-    file: CorpusFile
-    output: Path | None
-    ability: abilities.Ability
-    fields: abilities.Fields = field(default_factory=abilities.Fields)
-    settings: abilities.Settings = field(default_factory=abilities.Settings)
-    prefix: str = "predicted_"
-    replace: bool = False
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What became of a file: rows, how many texts were cut, how many had no answer, and the first of these."""
-
-    rows: int
-    cut: int
-    unanswered: int
-    first_unanswered: tuple[str, ...]
-
-
-def predict_file(predictor: Predictor, args: FilePrediction) -> Summary:
+def predict_file(predictor: Predictor, args: FilePrediction) -> Progress:
     """Answer every row of a file. An output that was begun by the same call goes on where it was.
 
     Raises:
@@ -497,18 +475,22 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> Summary:
         WriteFailed: the disk is full or failed; the same call goes on.
         Stopped: by SIGTERM or SIGINT, after noting how far it has come; the same call goes on.
     """
-    gives = {f"{args.prefix}{name}": value for name, value in args.ability.gives(predictor, args.settings).items()}
-    typed = args.output is not None and args.output.suffix.lower() == ".parquet"
-    assert args.ability.row is not None, f"{args.ability.name} is not for files"
-    checked = check_input(args.file, args.ability.row, args.fields, gives, typed)
-    width = predictor.config.hidden_size
-    format = output_format(args.output, checked.columns, gives, checked.schema, args.prefix, width)
-    if args.output is None:
-        reached = Progress()
-        _predict(predictor, args, checked, format, reached, _print)
-        return _summary(reached)
+    fields = args.ability.output_fields(predictor, args.settings)
+    answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
+    checked = check_input(args, answers)
+    format = output_format(args, checked, answers, predictor.config.hidden_size)
     output = args.output
-    with partial_output(output, _identity(predictor, args, checked), format.beginning, args.replace) as rows:
+    if output is None:
+        reached = Progress()
+
+        def show(data: bytes, count: int) -> None:
+            sys.stdout.write(data.decode())
+            sys.stdout.flush()
+            reached.rows += count
+
+        _predict(predictor, args, checked, format, reached, show)
+        return reached
+    with partial_output(output, _identity(predictor, args, checked), format, args.replace) as rows:
         with stop_signals() as request:
 
             def write(data: bytes, count: int) -> None:
@@ -518,8 +500,7 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> Summary:
                     raise Stopped(output, request.number)
 
             _predict(predictor, args, checked, format, rows.reached, write)
-        rows.finish(format, output)
-        return _summary(rows.reached)
+        return rows.reached
 
 
 def _predict(
@@ -533,25 +514,22 @@ def _predict(
     records = islice(read_records(args.file, args.fields.text), reached.rows, None)
     with progress("Predicting", total=checked.rows, unit="rows", done=reached.rows) as bar:
         for batch in batches_of(records):
-            rows = list(_answered(predictor, args, batch, reached.counts))
+            answers = args.ability.answers(predictor, [args.inputs(record) for record in batch], args.settings)
+            rows = []
+            for record, answer in zip(batch, answers, strict=True):
+                _count(reached.counts, record, answer)
+                rows.append({**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}})
             write(format.encode(rows), len(rows))
             bar.advance(len(rows))
 
 
-def _answered(
-    predictor: Predictor, args: FilePrediction, batch: Sequence[Record], counts: dict[str, Any]
-) -> Iterator[Row]:
-    """The rows of a batch with their answers; what is reported at the end is counted."""
-    assert args.ability.row is not None
-    inputs = [args.ability.row(record, args.fields) for record in batch]
-    answers = args.ability.answers(predictor, inputs, args.settings)
-    for record, answer in zip(batch, answers, strict=True):
-        counts["cut"] = counts.get("cut", 0) + bool(answer.get("tokens_cut"))
-        if answer.get(abilities.ERROR) is not None:
-            counts["unanswered"] = counts.get("unanswered", 0) + 1
-            first = counts.setdefault("first_unanswered", [])
-            first += [f"{record.where}: {answer[abilities.ERROR]}"] if len(first) < SHOWN else []
-        yield {**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}}
+def _count(counts: dict[str, Any], record: Record, answer: Mapping[str, Any]) -> None:
+    """What is reported at the end."""
+    counts["cut"] = counts.get("cut", 0) + bool(answer.get("tokens_cut"))
+    if (why := answer.get(abilities.ERROR)) is not None:
+        counts["unanswered"] = counts.get("unanswered", 0) + 1
+        first = counts.setdefault("first_unanswered", [])
+        first += [f"{record.where}: {why}"] if len(first) < SHOWN else []
 
 
 def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput) -> dict[str, Any]:
@@ -575,18 +553,6 @@ def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput)
         "threads": torch.get_num_threads(),
         "versions": f"albert {__version__}, torch {torch.__version__}",
     }
-
-
-def _summary(reached: Progress) -> Summary:
-    counts = reached.counts
-    return Summary(
-        reached.rows, counts.get("cut", 0), counts.get("unanswered", 0), tuple(counts.get("first_unanswered", ()))
-    )
-
-
-def _print(data: bytes, rows: int) -> None:
-    sys.stdout.write(data.decode())
-    sys.stdout.flush()
 
 
 def ability_for(predictor: Predictor, name: str | None) -> abilities.Ability:

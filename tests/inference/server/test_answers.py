@@ -95,16 +95,14 @@ COUNTING = Ability(
     name="count-tokens",
     about="How many tokens a text has.",
     row=one_text,
-    predict=lambda predictor, inputs, settings: [
-        {"tokens": len(predictor.tokenizer.encode(text))} for (text,) in inputs
-    ],
-    gives=lambda predictor, settings: {"tokens": "count"},
     request={"texts": Part(["text"])},
     request_about="One text or many.",
     example={"texts": ["A storm at sea."]},
-    inputs=lambda body: [(text,) for text in body["texts"]],
-    compute=lambda predictor, inputs: [{"tokens": len(predictor.tokenizer.encode(text))} for (text,) in inputs],
+    compute=lambda predictor, inputs, settings: [
+        {"tokens": len(predictor.tokenizer.encode(text))} for (text,) in inputs
+    ],
     reply={"tokens": "count"},
+    output=lambda predictor, settings: {"tokens": "count"},
     reply_about="For each text its tokens.",
     page={"title": "Count", "hint": "Tokens.", "fields": [], "examples": []},
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.inference.server.running_servers import until
 
-from albert.inference.abilities import UnansweredTexts
+from albert.inference.abilities import Settings, UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.server.batching import (
     LONG_TEXTS,
@@ -28,7 +28,7 @@ from albert.inference.server.batching import (
 from albert.inference.server.limits import Limits
 from albert.runtime.errors import InvalidConfiguration
 
-SQUARE, CUBE = Call("square"), Call("cube", (("exact", True),))
+SQUARE, CUBE = Call("square"), Call("cube", Settings(normalize=True))
 
 
 class Panic(BaseException):
@@ -102,7 +102,7 @@ def test_calls_of_one_kind_go_together_and_the_oldest_goes_first():
 def test_the_same_question_with_other_options_is_another_call():
     async def scenario(batcher, arithmetic):
         await begun(batcher)
-        roughly = Call("cube", (("exact", False),))
+        roughly = Call("cube")
         requests = [batcher.submit(call, inputs(n)) for n, call in enumerate((CUBE, roughly, CUBE), start=1)]
         arithmetic.may_begin.set()
         assert [await request.answers for request in requests] == [[1], [8], [27]]

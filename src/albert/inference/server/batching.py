@@ -12,14 +12,14 @@ import string
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from albert.inference.abilities import ABILITIES, UnansweredTexts
+from albert.inference.abilities import ABILITIES, Settings, UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.predictor import Predictor
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
@@ -170,7 +170,9 @@ class Call(NamedTuple):
     """What is asked; texts with the same call may share a batch."""
 
     name: str
-    options: tuple[tuple[str, Hashable], ...] = ()
+    settings: Settings = Settings()
+    absent: tuple[bool, ...] = ()
+    """Which texts of an input are left out: pairs and single texts are computed apart, since a model may refuse one."""
 
 
 class Input(NamedTuple):
@@ -545,7 +547,7 @@ class Service:
         """Serve this model from now on; called in the event loop."""
 
         def compute(call: Call, inputs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-            return ABILITIES[call.name].compute(predictor, inputs, **dict(call.options))
+            return ABILITIES[call.name].compute(predictor, inputs, call.settings)
 
         self._served = predictor, Batcher(compute, self.limits, self.measurements)
 

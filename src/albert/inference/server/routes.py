@@ -8,8 +8,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import asdict, fields
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
@@ -36,6 +36,7 @@ from albert.inference.abilities import (
     TAGGING,
     Ability,
     Part,
+    Settings,
     possible_abilities,
 )
 from albert.inference.predictor import Predictor
@@ -441,12 +442,13 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
         predictor, limits = service.predictor, service.limits
         given = body.model_dump()
         refuse_inability(predictor, ability)
-        texts = list(ability.inputs(given))
+        texts = list(ability.inputs(given | {"layer_tokens": limits.layer_tokens}))
+        settings = Settings(**{each.name: given[each.name] for each in fields(Settings) if each.name in given})
         if ability.masked:
             refuse_too_many_candidates(limits, texts, given["top_k"])
-        options: dict[str, Hashable] = ability.options(given | {"layer_tokens": limits.layer_tokens})
         inputs = [batching.as_input(predictor, each, ability.windowed) for each in texts]
-        return await answered(service, request, batching.Call(ability.name, tuple(options.items())), inputs)
+        call = batching.Call(ability.name, settings, tuple(each is None for each in texts[0]))
+        return await answered(service, request, call, inputs)
 
     answer.__doc__ = ability.about
     router.post(

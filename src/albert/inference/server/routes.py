@@ -71,11 +71,22 @@ _EVERY_REPLY = [(name.encode(), value.encode()) for name, value in _HEADERS.item
 _UTF_8 = ("", "utf-8", "utf8")
 
 
-class Refused(HTTPException):
-    """A request that is not answered, with the reason under which it is counted."""
+_STATUS: dict[str, int] = {
+    **{"protocol": 400, "client gone": 400, "json": 400, "host": 421, "type": 415, "header": 431},
+    **{"body": 413, "texts": 413, "characters": 413, "candidates": 413},
+    **{"inability": 422, "fields": 422, "usage": 422, "queue": 429, "deadline": 504},
+    **{"starting": 503, "draining": 503, "broken": 503, "ended": 503, "memory": 503},
+    **{"internal": 500, "not finite": 500},
+}
+"""Of the reasons why a request is not answered, under which refusals are counted."""
 
-    def __init__(self, status: int, reason: str, why: str, **headers: str) -> None:
-        super().__init__(status, why, {name.replace("_", "-"): value for name, value in headers.items()})
+
+class Refused(HTTPException):
+    """A request that is not answered; the status is that of the reason, if none is given."""
+
+    def __init__(self, reason: str, why: str, status: int | None = None, **headers: str) -> None:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        super().__init__(status or _STATUS[reason], why, named)
         self.reason = reason
 
 
@@ -103,7 +114,7 @@ class Gate:
             try:
                 declared = self._check(scope)
             except Refused as refused:
-                await refusal(refused, self._service)(scope, receive, sent)
+                await refusal(self._service, refused)(scope, receive, sent)
             else:
                 # uvicorn leaves out the body of a reply to HEAD; the routes are those of GET
                 inner = dict(scope, method="GET") if scope["method"] == "HEAD" else scope
@@ -120,15 +131,14 @@ class Gate:
         limits, headers = self._service.limits, scope["headers"]
         if len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.header_bytes:
             why = f"the header is longer than {limits.header_bytes} bytes"
-            raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "header", why, connection="close")
+            raise Refused("header", why, connection="close")
         lengths, codings = list(_values(headers, b"content-length")), list(_values(headers, b"transfer-encoding"))
         if lengths and codings:
-            why = "Content-Length and Transfer-Encoding contradict each other"
-            raise Refused(HTTPStatus.BAD_REQUEST, "protocol", why, connection="close")
+            raise Refused("protocol", "Content-Length and Transfer-Encoding contradict each other", connection="close")
         for host in _values(headers, b"host"):
             if not self._service.hosts.allow(host.decode("latin-1")):
                 why = "this server does not answer under the name in the Host header; albert serve --allowed-host NAME"
-                raise Refused(HTTPStatus.MISDIRECTED_REQUEST, "host", why)
+                raise Refused("host", why)
         if lengths and int(lengths[0]) > limits.body_bytes:
             raise self._too_large()
         if scope["method"] == "POST" and scope["path"] in self._addresses:
@@ -152,7 +162,7 @@ class Gate:
         return received
 
     def _too_large(self) -> Refused:
-        return too_large("body", f"the body is longer than {self._service.limits.body_bytes} bytes")
+        return Refused("body", f"the body is longer than {self._service.limits.body_bytes} bytes")
 
 
 _UNREADY = {
@@ -165,21 +175,15 @@ _UNREADY = {
 def refuse_unready(service: batching.Service) -> None:
     """Raises Refused while the service is starting, ending, or broken."""
     if (state := service.state) != "ready":
-        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, state, _UNREADY[state], retry_after="2")
-
-
-def too_large(reason: str, why: str) -> Refused:
-    """The refusal of a request that asks for too much."""
-    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason, why)
+        raise Refused(state, _UNREADY[state], retry_after="2")
 
 
 def queue_is_full(retry_after: int) -> Refused:
     """The refusal of a request that finds no room."""
-    why = f"the queue is full, try again in {retry_after} s"
-    return Refused(HTTPStatus.TOO_MANY_REQUESTS, "queue", why, retry_after=str(retry_after))
+    return Refused("queue", f"the queue is full, try again in {retry_after} s", retry_after=str(retry_after))
 
 
-def refusal(refused: Refused, service: batching.Service) -> JSONResponse:
+def refusal(service: batching.Service, refused: Refused) -> JSONResponse:
     """The reply to a request that was refused, which is counted."""
     service.measurements.refused.labels(refused.reason).inc()
     return JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
@@ -194,11 +198,10 @@ def _check_type(headers: list[tuple[bytes, bytes]]) -> None:
     kind, *parameters = (part.strip() for part in said.split(";"))
     charset = next((part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")), "")
     if kind != "application/json" or charset not in _UTF_8:
-        why = "a request is JSON in UTF-8, under Content-Type: application/json"
-        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "type", why)
+        raise Refused("type", "a request is JSON in UTF-8, under Content-Type: application/json")
     coding = next(_values(headers, b"content-encoding"), b"identity").decode("latin-1").lower()
     if coding != "identity":
-        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "type", "compressed bodies are not read")
+        raise Refused("type", "compressed bodies are not read")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -242,8 +245,7 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
     try:
         await asyncio.wait(waited, timeout=service.limits.request_seconds, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:  # the time to end is over
-        why = "the server ended before this was computed"
-        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "ended", why) from None
+        raise Refused("ended", "the server ended before this was computed") from None
     finally:
         gone.cancel()
     if accepted.answers.done():
@@ -252,7 +254,7 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
         return accepted.answers.result()
     if gone.done():
         service.batcher.drop(accepted, "client gone")
-        raise Refused(HTTPStatus.BAD_REQUEST, "client gone", "the client went away")  # nobody reads this
+        raise Refused("client gone", "the client went away")  # nobody reads this
     service.batcher.drop(accepted, "deadline")
     raise _failure(service, batching.Late())
 
@@ -260,19 +262,17 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
 def _failure(service: batching.Service, error: BaseException) -> Refused:
     """The reply to a failure; an error of ours is logged too."""
     if isinstance(error, batching.Late):
-        why = f"no answer within {service.limits.request_seconds:g} seconds"
-        return Refused(HTTPStatus.GATEWAY_TIMEOUT, "deadline", why)
+        return Refused("deadline", f"no answer within {service.limits.request_seconds:g} seconds")
     if batching.lacks_memory(error):
         logger.error("not enough memory: %s", str(error).partition("\n")[0])
         why = "the server has not enough memory for this; send fewer or shorter texts, or try again later"
-        return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "memory", why, retry_after="2")
+        return Refused("memory", why, retry_after="2")
     if isinstance(error, UsageError):
-        return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "usage", str(error))
+        return Refused("usage", str(error))
     if isinstance(error, batching.NotFinite):
-        why = "the model gave a number that is not finite for this text"
-        return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "not finite", why)
+        return Refused("not finite", "the model gave a number that is not finite for this text")
     logger.error("a text could not be computed", exc_info=error)
-    return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "this text could not be computed")
+    return Refused("internal", "this text could not be computed")
 
 
 async def _disconnected(request: Request) -> None:
@@ -284,17 +284,17 @@ def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
     """Raises Refused for too many texts, or too long a one."""
     texts = sum(each.counted for each in inputs)
     if texts > limits.texts:
-        raise too_large("texts", f"{texts} texts in a request, the most are {limits.texts}")
+        raise Refused("texts", f"{texts} texts in a request, the most are {limits.texts}")
     longest = max((each.longest for each in inputs), default=0)
     if longest > limits.text_characters:
-        raise too_large("characters", f"a text of {longest} characters, the most are {limits.text_characters}")
+        raise Refused("characters", f"a text of {longest} characters, the most are {limits.text_characters}")
 
 
 def refuse_too_many_candidates(limits: Limits, inputs: Sequence[Sequence[Any]], top_k: int) -> None:
     """Raises Refused where masks would get more pieces than a reply may hold."""
     masks = sum(text.count(MASK) for texts in inputs for text in texts if isinstance(text, str))
     if masks * top_k > limits.candidates:
-        raise too_large(
+        raise Refused(
             "candidates",
             f"{masks} masks with top_k {top_k} are {masks * top_k} candidates in a request, the most are "
             f"{limits.candidates}; send fewer texts or masks, or a smaller top_k",
@@ -334,18 +334,17 @@ _REPLY_KINDS: dict[str, Any] = {"text": str, "number": float, "count": int}
 def request_body(ability: Ability) -> type[BaseModel]:
     """What a request for an ability must look like."""
     config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [dict(ability.example)]})
-    return _request_model(_name(ability, "Request"), ability.request, ability.request_about, config)
+    return _request_model(f"{_name(ability)}Request", ability.request, ability.request_about, config)
 
 
 def reply_body(ability: Ability) -> type[BaseModel]:
     """What a reply of an ability looks like."""
-    name = _name(ability, "Reply")
-    results = (list[_reply_kind(ability.reply, _name(ability, "Result"))], ...)
-    return create_model(name, __doc__=ability.reply_about, results=results)
+    results = list[_reply_kind(ability.reply, f"{_name(ability)}Result")]
+    return create_model(f"{_name(ability)}Reply", __doc__=ability.reply_about, results=(results, ...))
 
 
-def _name(ability: Ability, end: str) -> str:
-    return ability.name.title().replace("-", "") + end
+def _name(ability: Ability) -> str:
+    return ability.name.title().replace("-", "")
 
 
 def _request_model(name: str, parts: Mapping[str, Part], about: str, config: ConfigDict) -> type[BaseModel]:
@@ -431,10 +430,6 @@ def ability_routes(service: batching.Service) -> APIRouter:
 
 
 def _add_ability(router: APIRouter, service: batching.Service, ability: Ability) -> None:
-    replies: dict[int | str, dict[str, Any]] = {
-        200: {"model": reply_body(ability), "description": "One result for each text."},
-        **{status: {"model": ErrorReply} for status in _REFUSALS},
-    }
     shape: Any = request_body(ability)
 
     async def answer(request: Request, body: shape) -> Response:  # type: ignore[valid-type]
@@ -450,14 +445,11 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
         call = batching.Call(ability.name, settings, tuple(each is None for each in texts[0]))
         return await answered(service, request, call, inputs)
 
+    replies: dict[int | str, dict[str, Any]] = {status: {"model": ErrorReply} for status in _REFUSALS}
+    replies = {200: {"model": reply_body(ability), "description": "One result for each text."}} | replies
     answer.__doc__ = ability.about
-    router.post(
-        f"/{ability.name}",
-        name=ability.name,
-        responses=replies,
-        response_model=None,
-        response_class=JSONResponse,
-    )(answer)
+    post = router.post(f"/{ability.name}", name=ability.name, responses=replies, response_model=None)
+    post(answer)
 
 
 def addresses_of(predictor: Predictor) -> list[str]:
@@ -470,7 +462,7 @@ def refuse_inability(predictor: Predictor, ability: Ability) -> None:
     if ability.needs is not None and ability.needs not in predictor.abilities:
         can = " and ".join(predictor.abilities) or "only embed texts"
         why = f"this model cannot {ability.needs}; it can {can}"
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "inability", why)
+        raise Refused("inability", why)
 
 
 def reads_pairs(predictor: Predictor) -> bool | None:
@@ -495,14 +487,9 @@ def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
         "labels": predictor.labels if labelled else [],
         "pairs": reads_pairs(predictor),
         "problem_type": predictor.extra.get("problem_type"),
-        "precision": predictor.precision,
-        "depth": predictor.depth,
-        "patience": predictor.patience,
+        **{key: getattr(predictor, key) for key in ("precision", "depth", "patience", "max_length")},
         "device": str(predictor.device),
-        "max_length": predictor.max_length,
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "num_hidden_layers": config.num_hidden_layers,
+        **{key: getattr(config, key) for key in ("vocab_size", "hidden_size", "num_hidden_layers")},
         "num_attention_heads": config.num_attention_heads,
         "limits": asdict(limits),
     }
@@ -591,28 +578,22 @@ A model does what its head was trained for: `GET /model` says what that is. An e
 
 def application(service: batching.Service) -> Gate:
     """What an ASGI server is given."""
-    app = _Documented(
-        service, title="albert", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
-    )
+    app = FastAPI(title="albert", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None)
+    whole_document = app.openapi
+
+    def possible_document() -> dict[str, Any]:
+        """The document without what the model at hand cannot do."""
+        whole = whole_document()
+        if service.state == "starting":
+            return whole
+        absent = {f"/{name}" for name in ABILITIES} - set(addresses_of(service.predictor))
+        return whole | {"paths": {address: what for address, what in whole["paths"].items() if address not in absent}}
+
+    app.openapi = possible_document
     for routes in (ability_routes(service), report_routes(service), page_routes(service)):
         app.include_router(routes)
     _add_errors(app, service)
     return Gate(app, service, frozenset(f"/{name}" for name in ABILITIES))
-
-
-class _Documented(FastAPI):
-    """Its document leaves out what the model at hand cannot do."""
-
-    def __init__(self, service: batching.Service, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._service = service
-
-    def openapi(self) -> dict[str, Any]:
-        whole = super().openapi()
-        if self._service.state == "starting":
-            return whole
-        absent = {f"/{name}" for name in ABILITIES} - set(addresses_of(self._service.predictor))
-        return whole | {"paths": {address: what for address, what in whole["paths"].items() if address not in absent}}
 
 
 def _add_errors(app: FastAPI, service: batching.Service) -> None:
@@ -625,24 +606,25 @@ def _add_errors(app: FastAPI, service: batching.Service) -> None:
             headers = {name.lower(): value for name, value in (error.headers or {}).items()}
             if "GET" in (methods := headers.get("allow", "").split(", ")):
                 headers["allow"] = ", ".join([*methods, "HEAD"])
-            error = Refused(status, status.phrase.lower(), _SENTENCES.get(status, status.phrase.lower()), **headers)
-        return refusal(error, service)
+            phrase = status.phrase.lower()
+            error = Refused(phrase, _SENTENCES.get(status, phrase), status, **headers)
+        return refusal(service, error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            return refusal(Refused(HTTPStatus.BAD_REQUEST, "json", "the body is not JSON"), service)
+            return refusal(service, Refused("json", "the body is not JSON"))
         where = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        return refusal(Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "fields", f"{where}: {first['msg']}"), service)
-
-    @app.exception_handler(Exception)
-    async def mistaken(request: Request, error: Exception) -> Response:
-        return refusal(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "internal error"), service)
+        return refusal(service, Refused("fields", f"{where}: {first['msg']}"))
 
     @app.exception_handler(UsageError)
     async def unusable(request: Request, error: UsageError) -> Response:
-        return refusal(Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "usage", str(error)), service)
+        return refusal(service, Refused("usage", str(error)))
+
+    @app.exception_handler(Exception)
+    async def mistaken(request: Request, error: Exception) -> Response:
+        return refusal(service, Refused("internal", "internal error"))
 
 
 _SENTENCES = {

@@ -84,7 +84,7 @@ class GraphWriter:
     """
 
     def __init__(self, opset: int, precision: OnnxPrecision = "fp32") -> None:
-        self.opset, self._is_int8 = opset, precision == "int8"
+        self.opset, self._precision = opset, precision
         self.ids, self.mask, self.types = INPUTS
         self._nodes: list[onnx.NodeProto] = []
         self._initializers: dict[str, onnx.TensorProto] = {}
@@ -131,7 +131,7 @@ class GraphWriter:
 
     def linear(self, value: str, name: str, weight: Tensor, bias: Tensor | None) -> str:
         """`value weightᵀ + bias`, for a value [..., inputs] and a weight [outputs, inputs]."""
-        if self._is_int8 and int8.is_worth_quantizing(weight):
+        if self._is_integer(weight):
             matrix = self._initializer(f"{name}.weight.int8", lambda: quantize_matrix(weight.detach())[0].T.numpy())
             product = self._integer_product(value, matrix, self._scales(name, weight))
         else:
@@ -144,7 +144,7 @@ class GraphWriter:
 
     def rows(self, places: str, name: str, table: Tensor) -> str:
         """Rows of a table [rows, width] at integer places [...]: [..., width]."""
-        if not (self._is_int8 and int8.is_worth_quantizing(table)):
+        if not self._is_integer(table):
             return self.node("Gather", self.weight(f"{name}.weight", table), places, axis=0)
         integers = self.cast(self.node("Gather", self._integers(name, table), places, axis=0), np.float32)
         scales = self.node("Gather", self._scales(name, table), places, axis=0)
@@ -153,7 +153,7 @@ class GraphWriter:
     def tied(self, value: str, name: str, table: Tensor, bias: Tensor) -> str:
         """`linear` with the table of `rows`, for a value [tokens, width]."""
         added = self.weight(f"{name}.output_bias", bias)
-        if not (self._is_int8 and int8.is_worth_quantizing(table)):
+        if not self._is_integer(table):
             return self.node("Gemm", value, self.weight(f"{name}.weight", table), added, transB=1)
         columns = self.node("Transpose", self._integers(name, table), perm=[1, 0])
         return self.node("Add", self._integer_product(value, columns, self._scales(name, table)), added)
@@ -200,6 +200,9 @@ class GraphWriter:
         if name not in self._initializers:
             self._initializers[name] = numpy_helper.from_array(np.asarray(make(), order="C"), name)
         return name
+
+    def _is_integer(self, weight: Tensor) -> bool:
+        return self._precision == "int8" and int8.is_worth_quantizing(weight)
 
     def _integers(self, name: str, table: Tensor) -> str:
         return self._initializer(f"{name}.weight.int8", lambda: quantize_matrix(table.detach())[0].numpy())
@@ -405,22 +408,19 @@ _LARGEST_FILE = 2**31 - 2**20
 """Bytes of one protobuf message; weights in a file beside it are a door to other files, and are not written."""
 
 
-class ExportedGraph(NamedTuple):
-    """A model in the ONNX format, weights included, and its outputs: name -> axes."""
-
-    model: onnx.ModelProto
-    outputs: dict[str, Axes]
-
-
 def export_graph(
     model: nn.Module, kind: Kind, precision: OnnxPrecision, opset: int, metadata: Mapping[str, str]
-) -> ExportedGraph:
-    """A model's graph, with the layers that it is set to run.
+) -> tuple[onnx.ModelProto, dict[str, Axes]]:
+    """A model, with the layers that it is set to run, in the ONNX format, weights included; and its outputs' axes.
 
     Raises:
         InvalidConfiguration: it does not fit a file of 2 GB.
     """
-    _refuse_what_is_too_large(model, precision)
+    size = sum(parameter.numel() for parameter in model.parameters()) * (4 if precision == "fp32" else 1)
+    if size > _LARGEST_FILE:
+        why = f"has {size / 1e9:,.1f} GB of weights in {precision}, one ONNX file holds 2.1 GB"
+        fits_in_int8 = precision == "fp32" and size / 4 < _LARGEST_FILE
+        raise InvalidConfiguration("model", why, "take --precision int8" if fits_in_int8 else None)
     graph = GraphWriter(opset, precision)
     axes: Axes = ("batch", "sequence")
     if kind == "multiple_choice":  # [batch, choices, sequence] as [batch × choices, sequence]
@@ -432,24 +432,14 @@ def export_graph(
     if kind == "multiple_choice":
         shape = graph.node("Shape", INPUTS[0], start=0, end=2)
         outputs = [Output(each.name, graph.node("Reshape", each.value, shape), axes[:2]) for each in outputs]
-    return ExportedGraph(graph.model(axes, outputs, metadata), {output.name: output.axes for output in outputs})
-
-
-def _refuse_what_is_too_large(model: nn.Module, precision: OnnxPrecision) -> None:
-    size = sum(parameter.numel() for parameter in model.parameters()) * (4 if precision == "fp32" else 1)
-    if size > _LARGEST_FILE:
-        remedy = "take --precision int8" if precision == "fp32" and size / 4 < _LARGEST_FILE else None
-        raise InvalidConfiguration(
-            "model", f"has {size / 1e9:,.1f} GB of weights in {precision}, one ONNX file holds 2.1 GB", remedy
-        )
+    return graph.model(axes, outputs, metadata), {output.name: output.axes for output in outputs}
 
 
 TOLERANCE = 1e-4
 """The largest difference of a float32 output from ours."""
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(NamedTuple):
     """What a runtime gave beside what we give, over random batches of mixed lengths."""
 
     runtime: str
@@ -555,8 +545,8 @@ def runtimes(file: Path) -> Iterator[tuple[str, Run]]:
         yield f"OpenVINO {openvino.__version__.split('-')[0]}", run
 
 
-def padded(batch: int8.SampleBatch, kind: Kind) -> dict[str, np.ndarray]:
-    """A batch as the inputs of the file: rectangles, filled up with zeros that the mask leaves out."""
+def run_unpadded(run: Run, batch: int8.SampleBatch, kind: Kind, axes: Mapping[str, Axes]) -> int8.Outputs:
+    """What the file gives for each sequence: padded with zeros that the mask leaves out, and without their outputs."""
     shape = (len(batch.ids), max(map(len, batch.ids)))
     arrays = [np.zeros(shape, np.int64) for _ in INPUTS]
     for row, (ids, types) in enumerate(zip(batch.ids, batch.types, strict=True)):
@@ -564,17 +554,11 @@ def padded(batch: int8.SampleBatch, kind: Kind) -> dict[str, np.ndarray]:
             array[row, : len(ids)] = values
     if kind == "multiple_choice":
         arrays = [array.reshape(-1, 2, shape[1]) for array in arrays]
-    return dict(zip(INPUTS, arrays, strict=True))
-
-
-def by_sequence(given: Mapping[str, np.ndarray], axes: Mapping[str, Axes], lengths: Sequence[int]) -> int8.Outputs:
-    """The file's outputs for each sequence of these lengths, without those of padding."""
     outputs: int8.Outputs = {}
-    for name, values in given.items():
+    for name, values in run(dict(zip(INPUTS, arrays, strict=True))).items():
         rows = values.reshape(-1) if "choices" in axes[name] else values
-        pairs = zip(map(np.asarray, rows), lengths, strict=True)
-        per_token = "sequence" in axes[name]
-        outputs[name] = [row[:length] if per_token else row for row, length in pairs]
+        pairs = zip(map(np.asarray, rows), batch.ids, strict=True)
+        outputs[name] = [row[: len(ids)] if "sequence" in axes[name] else row for row, ids in pairs]
     return outputs
 
 
@@ -632,12 +616,29 @@ def export_onnx(
         "layers": str(depth),
         **({} if tokenizer is None else {FINGERPRINT_KEY: tokenizer.fingerprint}),
     }
-    graph = export_graph(trained.opened.model, trained.kind, settings.precision, settings.opset, told)
+    graph, axes = export_graph(trained.opened.model, trained.kind, settings.precision, settings.opset, told)
+
+    def written(file: Path) -> Exported:
+        file.write_bytes(graph.SerializeToString())
+        note_written(file)
+        return Exported(
+            kind=trained.kind,
+            left_out=trained.left_out,
+            precision=settings.precision,
+            opset=settings.opset,
+            depth=depth,
+            window=config.effective_window,
+            outputs=axes,
+            bytes=file.stat().st_size,
+            weight_bytes=4 * sum(parameter.numel() for parameter in trained.opened.model.parameters()),
+            checks=tuple(_check(file, axes, trained, settings.precision)),
+        )
+
     if output.suffix == ".onnx":
         with new_file(output) as file:
-            return _written(file, graph, trained, settings, depth)
+            return written(file)
     with new_directory(output, replace=replace) as made:
-        report = _written(made / MODEL_NAME, graph, trained, settings, depth)
+        report = written(made / MODEL_NAME)
         if tokenizer is not None:
             tokenizer.save(made)
         content = read_json_object(directory / CONFIG_NAME)
@@ -648,37 +649,17 @@ def export_onnx(
     return report
 
 
-def _written(file: Path, graph: ExportedGraph, trained: TrainedModel, settings: ExportSettings, depth: int) -> Exported:
-    file.write_bytes(graph.model.SerializeToString())
-    note_written(file)
-    return Exported(
-        kind=trained.kind,
-        left_out=trained.left_out,
-        precision=settings.precision,
-        opset=settings.opset,
-        depth=depth,
-        window=trained.opened.config.effective_window,
-        outputs=graph.outputs,
-        bytes=file.stat().st_size,
-        weight_bytes=4 * sum(parameter.numel() for parameter in trained.opened.model.parameters()),
-        checks=tuple(_check(file, graph, trained, settings.precision)),
-    )
-
-
-def _check(file: Path, graph: ExportedGraph, trained: TrainedModel, precision: OnnxPrecision) -> Iterator[Checked]:
-    batches = int8.sample_batches(trained.opened.config)
+def _check(file: Path, axes: dict[str, Axes], trained: TrainedModel, precision: OnnxPrecision) -> Iterator[Checked]:
+    batches, kind = int8.sample_batches(trained.opened.config), trained.kind
     with progress("Checking", total=None, unit="batches") as bar:
-        ours = []
-        for batch in batches:
-            ours.append(int8.model_outputs(trained.opened.model, trained.kind, batch))
+
+        def counted(found: int8.Outputs) -> int8.Outputs:
             bar.advance()
+            return found
+
+        ours = [counted(int8.model_outputs(trained.opened.model, kind, batch)) for batch in batches]
         for name, run in runtimes(file):
-            theirs = []
-            for batch in batches:
-                lengths = [len(ids) for ids in batch.ids]
-                theirs.append(by_sequence(run(padded(batch, trained.kind)), graph.outputs, lengths))
-                bar.advance()
-            found = int8.output_differences(ours, theirs)
+            found = int8.output_differences(ours, [counted(run_unpadded(run, batch, kind, axes)) for batch in batches])
             for output, largest in found.largest.items():
                 if not largest <= (TOLERANCE if precision == "fp32" else float_info.max):
                     why = f"{output} differs by {largest:.3g} from albert's in {name}, {TOLERANCE} is the limit"

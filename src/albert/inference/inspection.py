@@ -25,9 +25,9 @@ from torch.nn import functional
 from albert.checkpoints.huggingface import Kind, kind_of
 from albert.checkpoints.loading import INDEX_NAME, INT8_WEIGHTS_NAME, WEIGHTS_NAME, LoadingReport
 from albert.checkpoints.model_directory import FINGERPRINT_KEY, OpenedModel, open_model, read_config, tokenizer_of
-from albert.inference.abilities import CLASSIFYING, FILLING, MASK, ORDERING
+from albert.inference.abilities import CLASSIFYING, FILLING, ORDERING
 from albert.inference.predictor import Predictor
-from albert.inference.tasks import order_labels
+from albert.inference.tasks import encode_texts, order_labels
 from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.config import Activation, AlbertConfig
 from albert.model.encoder import without_memory
@@ -37,7 +37,6 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import to_json
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.runtime.progress import progress
-from albert.tasks.examples import keep_longest_first
 from albert.text.shards import CorpusDescription, read_description
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
@@ -80,8 +79,10 @@ def show_layers(predictor: Predictor, text: str, pair: str | None, most_tokens: 
     tokenizer = predictor.tokenizer
     model: Any = predictor.network
     texts = (text,) if pair is None else (text, pair)
-    ids, types, cut = _encode(tokenizer, texts, min(most_tokens, predictor.max_length))
-    packed = pack([ids], [types]).to(predictor.device)
+    most = min(most_tokens, predictor.max_length)
+    encoded = encode_texts(tokenizer, [[part] for part in texts], most, masked=True)
+    (ids,), (cut,) = encoded.ids, encoded.cut
+    packed = pack(encoded.ids, encoded.token_types).to(predictor.device)
     body: AlbertModel = getattr(model, "albert", model)
     with torch.inference_mode():
         states = [state.float() for state in body.hidden_states(packed)]
@@ -117,19 +118,6 @@ def attention_probabilities(
             seen[0], seen[:, 0] = True, True
             scores = scores.masked_fill(~seen, float("-inf"))
         yield scores.softmax(dim=-1)
-
-
-def _encode(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> tuple[np.ndarray, np.ndarray, int]:
-    runs = []
-    for text in texts:
-        first, *others = (tokenizer.encode(part) for part in text.split(MASK))
-        runs.append([*first, *(piece for part in others for piece in (tokenizer.mask_id, *part))])
-    kept = keep_longest_first([len(run) for run in runs], most - 1 - len(runs))
-    ids = [tokenizer.cls_id]
-    for run, count in zip(runs, kept, strict=True):
-        ids += [*run[:count], tokenizer.sep_id]
-    types = np.arange(len(ids)) >= kept[0] + 2
-    return np.array(ids, np.int64), types.astype(np.int64), sum(map(len, runs)) - sum(kept)
 
 
 def _masks(predictor: Predictor, model: Any, states: Sequence[Tensor], ids: np.ndarray) -> list[dict[str, Any]]:
@@ -253,19 +241,14 @@ def check_settings(
         text = (files("albert.inference") / "self_check.txt").read_text("utf-8")
     tokenizer = tokenizer_of(opened)
     texts = _masked_texts(tokenizer, text, opened.config.max_position_embeddings)
-    n_masked = sum(len(masked.labels) for masked in texts)
+    n_masked = sum(len(labels) for _, _, labels in texts)
     if n_masked < FEWEST:
         raise InvalidConfiguration("text", f"gives {n_masked} tokens to mask", f"at least {FEWEST} are needed")
     return _compare(opened, texts, pick_device(device))
 
 
-@dataclass(frozen=True)
-class MaskedText:
-    """A text with some tokens masked, where they are in the run of tokens, and what stood there."""
-
-    packed: PackedSequences
-    places: torch.Tensor
-    labels: torch.Tensor
+MaskedText = tuple[PackedSequences, Tensor, Tensor]
+"""A text with some tokens masked, where they are in the run of tokens, and what stood there."""
 
 
 def _masked_texts(tokenizer: Tokenizer, text: str, positions: int) -> list[MaskedText]:
@@ -289,48 +272,42 @@ def _masked_text(sequences: Sequence[np.ndarray], first: int, tokenizer: Tokeniz
         inputs.append(ids.copy())
         inputs[-1][chosen] = tokenizer.mask_id
     packed = pack(inputs, [np.zeros_like(ids) for ids in inputs])
-    return MaskedText(packed, torch.from_numpy(np.concatenate(places)), torch.from_numpy(np.concatenate(labels)))
+    return packed, torch.from_numpy(np.concatenate(places)), torch.from_numpy(np.concatenate(labels))
 
 
 def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.device) -> SelfCheck:
-    weights = opened.model.to(device).state_dict()
-    losses: dict[tuple[str, int], np.ndarray] = {}
-    accuracies: dict[tuple[str, int], float] = {}
-    candidates = plausible_settings(opened.config)
+    weights, candidates = opened.model.to(device).state_dict(), plausible_settings(opened.config)
+    found: list[tuple[AlbertConfig, np.ndarray, float]] = []
     with progress("Checking settings", len(candidates), "settings") as bar:
         for config in candidates:
             with without_memory():
                 model = AlbertForMaskedLM(config).eval()
             model.load_state_dict(weights, assign=True)
-            setting = config.hidden_act, config.num_attention_heads
-            losses[setting], accuracies[setting] = _ask(model, texts, device)
+            found.append((config, *_ask(model, texts, device)))
             bar.advance()
-    ranked = sorted(losses, key=lambda setting: float(losses[setting].mean()))
-    lowest = losses[ranked[0]]
-    stated = opened.config.hidden_act, opened.config.num_attention_heads
-    return SelfCheck(
-        settings=tuple(
-            CheckedSetting(
-                hidden_act=setting[0],
-                num_attention_heads=setting[1],
-                stated=setting == stated,
-                loss=float(losses[setting].mean()),
-                accuracy=accuracies[setting],
-                excess=float((losses[setting] - lowest).mean()),
-                excess_error=float((losses[setting] - lowest).std(ddof=1) / len(lowest) ** 0.5),
-            )
-            for setting in ranked
-        ),
-        masked_tokens=len(lowest),
-    )
+    found.sort(key=lambda each: float(each[1].mean()))
+    lowest = found[0][1]
+    settings = [
+        CheckedSetting(
+            hidden_act=config.hidden_act,
+            num_attention_heads=config.num_attention_heads,
+            stated=config == opened.config,
+            loss=float(losses.mean()),
+            accuracy=accuracy,
+            excess=float((losses - lowest).mean()),
+            excess_error=float((losses - lowest).std(ddof=1) / len(lowest) ** 0.5),
+        )
+        for config, losses, accuracy in found
+    ]
+    return SelfCheck(settings=tuple(settings), masked_tokens=len(lowest))
 
 
 def _ask(model: AlbertForMaskedLM, texts: Sequence[MaskedText], device: torch.device) -> tuple[np.ndarray, float]:
     losses, right = [], []
     with torch.inference_mode():
-        for text in texts:
-            labels = text.labels.to(device)
-            logits = model(text.packed.to(device), text.places.to(device)).float()
+        for packed, places, labels in texts:
+            labels = labels.to(device)
+            logits = model(packed.to(device), places.to(device)).float()
             losses.append(functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy())
             right.append((logits.argmax(dim=-1) == labels).cpu().numpy())
     return np.concatenate(losses), float(np.concatenate(right).mean())

@@ -35,20 +35,6 @@ from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
 
-def embed_texts(
-    model: PackedModel, tokenizer: Tokenizer, max_length: int, texts: Sequence[str], normalize: bool
-) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
-    """A vector for each text, of length 1 if `normalize`, and how many tokens of it did not fit."""
-    encoded = tasks.encode_texts(tokenizer, (texts,), max_length)
-    width = model.model.encoder.config.hidden_size
-    vectors = np.zeros((len(texts), width), np.float32)
-    for number, row in enumerate(model.rows(encoded.ids, encoded.token_types)):
-        vectors[number] = row
-    if normalize:
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return vectors, encoded.cut
-
-
 def check_pooling(pooling: str) -> None:
     """Raises UsageError for a word that names no pooling."""
     if pooling not in get_args(Pooling):
@@ -207,7 +193,7 @@ class Predictor:
         A regression model gives one entry, whose `score` is the predicted number. A text that was cut has `tokens_cut`
         beside its scores, and one that was decided early its `depth`."""
         self._require(CLASSIFYING, SCORING)
-        return tasks.ranked_labels(self._classified(texts, pairs), self.labels)
+        return tasks.ranked_labels(*self._classified(texts, pairs), self.labels)
 
     def score(self, text: str, pair: str | None = None) -> float:
         """`score_batch` of one text."""
@@ -216,7 +202,8 @@ class Predictor:
     def score_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
         """The number that a regression model predicts for each text (or text and pair)."""
         self._require(SCORING)
-        return self._classified(texts, pairs).scores[:, 0].tolist()
+        scores, _ = self._classified(texts, pairs)
+        return scores[:, 0].tolist()
 
     def answer(self, question: str, context: str, top_k: int = 1) -> tasks.Prediction | list[tasks.Prediction]:
         """`answer_batch` of one question: the best answer, or a list of the `top_k` best when it is more than one."""
@@ -336,9 +323,17 @@ class Predictor:
             weights = torch.from_numpy(piece_weights(self.tokenizer)) if pooling == "weighted" else None
             pooled = PooledEncoder(getattr(model, "albert", model), pooling, weights)
             self._pooled[pooling] = PackedModel(pooled, self.device)
-        return embed_texts(self._pooled[pooling], self.tokenizer, self.max_length, texts, normalize)
+        encoded = tasks.encode_texts(self.tokenizer, (texts,), self.max_length)
+        vectors = np.zeros((len(texts), self.config.hidden_size), np.float32)
+        for number, row in enumerate(self._pooled[pooling].rows(encoded.ids, encoded.token_types)):
+            vectors[number] = row
+        if normalize:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        return vectors, encoded.cut
 
-    def _classified(self, texts: Sequence[str], pairs: Sequence[str] | None) -> tasks.Classified:
+    def _classified(
+        self, texts: Sequence[str], pairs: Sequence[str] | None
+    ) -> tuple[Float32[np.ndarray, "texts labels"], list[tasks.Prediction]]:
         tasks.check_texts("texts", texts)
         if pairs is not None:
             tasks.check_pairs("pairs", pairs, "texts", texts)
@@ -385,15 +380,8 @@ def open_trained(directory: Path) -> TrainedModel:
 # As its documentation says of saved models: `modules.json` lists the steps, each with a folder of settings. The
 # vectors are those of `Predictor.embed`.
 
-_MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
-_ALL_MODES = (
-    "pooling_mode_cls_token",
-    "pooling_mode_mean_tokens",
-    "pooling_mode_max_tokens",
-    "pooling_mode_mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens",
-    "pooling_mode_lasttoken",
-)
+_MODES = {"mean": "mean_tokens", "cls": "cls_token"}
+_ALL_MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 
 class Vectors(NamedTuple):
@@ -442,26 +430,21 @@ def save_for_sentence_transformers(
                 shutil.copyfile(directory / name, copy / name)
                 note_written(copy / name)
         vectors = Vectors(opened.config.hidden_size, tasks.lengths_of(kind, opened).max_length)
-        for name, content in _settings(vectors, pooling, normalize).items():
-            (copy / name).parent.mkdir(exist_ok=True)
-            save_json(copy / name, content)
-    return vectors
-
-
-def _settings(vectors: Vectors, pooling: str, normalize: bool) -> dict[str, Any]:
-    """The further files, by name."""
-    steps = [("", "Transformer"), ("1_Pooling", "Pooling")] + ([("2_Normalize", "Normalize")] if normalize else [])
-    files: dict[str, Any] = {
-        "modules.json": [
-            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for number, (path, kind) in enumerate(steps)
-        ],
+        steps = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
+        paths = ["", *(f"{number}_{step}" for number, step in enumerate(steps[1:], start=1))]
+        for path in paths[1:]:
+            (copy / path).mkdir(exist_ok=True)
+        modes = {f"pooling_mode_{mode}": mode == _MODES[pooling] for mode in _ALL_MODES}
+        pooled = {"word_embedding_dimension": vectors.width, **modes, "include_prompt": True}
+        save_json(copy / paths[1] / "config.json", pooled)
+        if normalize:
+            save_json(copy / paths[2] / "config.json", {})
         # The tokenizer's own files say whether letters are lower-cased.
-        "sentence_bert_config.json": {"max_seq_length": vectors.longest, "do_lower_case": False},
-        "1_Pooling/config.json": {
-            "word_embedding_dimension": vectors.width,
-            **{mode: mode == _MODES[pooling] for mode in _ALL_MODES},
-            "include_prompt": True,
-        },
-    }
-    return files | ({"2_Normalize/config.json": {}} if normalize else {})
+        told = {"max_seq_length": vectors.longest, "do_lower_case": False}
+        save_json(copy / "sentence_bert_config.json", told)
+        modules = [
+            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{step}"}
+            for number, (path, step) in enumerate(zip(paths, steps, strict=True))
+        ]
+        save_json(copy / "modules.json", modules)
+    return vectors

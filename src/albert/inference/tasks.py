@@ -73,9 +73,12 @@ class EncodedTexts:
     cut: list[int]
 
 
-def encode_texts(tokenizer: Tokenizer, parts: Sequence[Sequence[str]], max_length: int) -> EncodedTexts:
-    """Many texts (one list), or pairs (two lists), cut longest-first to `max_length` tokens with the special ones."""
-    runs = [_split(*tokenizer.encode_joined(texts)) for texts in parts]
+def encode_texts(
+    tokenizer: Tokenizer, parts: Sequence[Sequence[str]], max_length: int, masked: bool = False
+) -> EncodedTexts:
+    """Many texts (one list), or pairs (two lists), cut longest-first to `max_length` tokens with the special ones; with
+    `masked`, a literal `[MASK]` in them is the mask, and blanks around it say nothing."""
+    runs = [(_masked_runs if masked else _runs)(tokenizer, texts) for texts in parts]
     cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
     encoded = EncodedTexts([], [], [])
     for texts in zip(*runs, strict=True):
@@ -90,41 +93,46 @@ def encode_texts(tokenizer: Tokenizer, parts: Sequence[Sequence[str]], max_lengt
     return encoded
 
 
+def _runs(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+    joined, counts = tokenizer.encode_joined(texts)
+    return np.split(joined.astype(np.int64), np.cumsum(counts)[:-1]) if len(counts) else []
+
+
+def _masked_runs(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+    divided = [text.split(MASK) for text in texts]
+    runs = iter(_runs(tokenizer, [part for parts in divided for part in parts]))
+    mask = np.array([tokenizer.mask_id], np.int64)
+    joined = []
+    for parts in divided:
+        pieces = [next(runs)]
+        for _ in parts[1:]:
+            pieces += [mask, next(runs)]
+        joined.append(np.concatenate(pieces))
+    return joined
+
+
 def encode_with_masks(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
-    """Ids (int64 [length]) of texts in which a literal `[MASK]` is the mask; blanks around it say nothing.
+    """Ids (int64 [length]) of texts with masks, none of which is cut.
 
     Raises:
         UnansweredTexts: no mask, or more tokens than fit.
     """
-    divided = [text.split(MASK) for text in texts]
-    runs = iter(_split(*tokenizer.encode_joined([part for parts in divided for part in parts])))
-    cls, sep, mask = (
-        np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
-    )
-    encoded: list[np.ndarray] = []
+    encoded = encode_texts(tokenizer, (texts,), max_length, masked=True)
     reasons: dict[int, tuple[str, str | None]] = {}
-    for number, parts in enumerate(divided):
-        pieces = [cls]
-        for _ in parts:
-            pieces += [next(runs), mask]
-        encoded.append(np.concatenate([*pieces[:-1], sep]))
-        if len(parts) == 1:
+    for number, text in enumerate(texts):
+        if MASK not in text:
             reasons[number] = (f"has no {MASK} to fill", NO_MASK)
-        elif len(encoded[-1]) > max_length:
-            why = f"has {len(encoded[-1])} tokens, the model reads {max_length}"
+        elif encoded.cut[number]:
+            why = f"has {len(encoded.ids[number]) + encoded.cut[number]} tokens, the model reads {max_length}"
             reasons[number] = (why, f"leave only what is near the {MASK}")
     if reasons:
         raise UnansweredTexts("text", reasons)
-    return encoded
+    return encoded.ids
 
 
 def words(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """The normalised text of some ids, special pieces written out."""
     return tokenizer.decode(ids, skip_special_tokens=False)
-
-
-def _split(joined: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-    return np.split(joined.astype(np.int64), np.cumsum(counts)[:-1]) if len(counts) else []
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -193,15 +201,16 @@ class Network(NamedTuple):
 
     def decided(
         self, ids: Sequence[np.ndarray], types: Sequence[np.ndarray], sizes: Sequence[int] | None = None
-    ) -> tuple[list[Any], list[int] | None]:
-        """What the head gives for each sequence, and the layers that it went through; None where all go through all.
+    ) -> tuple[list[Any], list[Prediction]]:
+        """What the head gives for each sequence, and the `depth` in layers that it went through; nothing of that where
+        all go through all.
 
         `sizes` counts the sequences that are decided together; None: one each.
         """
         if not isinstance(self.deciding, EarlyExit):
-            return self.deciding.rows(ids, types), None
+            return self.deciding.rows(ids, types), [{} for _ in ids]
         found = self.deciding.rows(ids, types, sizes)
-        return [row for row, _ in found], [depth for _, depth in found]
+        return [row for row, _ in found], [{"depth": depth} for _, depth in found]
 
 
 ANSWER_TOKENS = 30
@@ -276,10 +285,8 @@ def rank_options(
     ]
     ids = [np.asarray(ids, np.int64) for ids, *_ in joined]
     types = [(np.arange(len(ids)) >= first).astype(np.int64) for ids, first, *_ in joined]
-    said: list[Prediction] = [said_of_cut(sum(cut)) for _, _, *cut in joined]
     rows, depths = network.decided(ids, types, [stop - start for start, stop in bounds])
-    if depths is not None:
-        said = [each | {"depth": depth} for each, depth in zip(said, depths, strict=True)]
+    said = [said_of_cut(sum(cut)) | depth for (_, _, *cut), depth in zip(joined, depths, strict=True)]
     scores = np.array(rows, np.float64)
     ranked: list[list[Prediction]] = []
     for own, (start, stop) in zip(options, bounds, strict=True):
@@ -294,24 +301,14 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
-@dataclass(frozen=True)
-class Classified:
-    """What a head says of many texts.
-
-    Attributes:
-        scores: probabilities, or the numbers of a regression.
-        depths: layers that each went through; None where all go through all.
-    """
-
-    scores: Float[np.ndarray, "texts labels"]
-    cut: list[int]
-    depths: list[int] | None
-
-
 def classify_texts(
     network: Network, parts: Sequence[Sequence[str]], n_labels: int, problem_type: str | None
-) -> Classified:
-    """Judge every text (one list), or pair of texts (two lists); `problem_type` is that of `config.json`."""
+) -> tuple[Float[np.ndarray, "texts labels"], list[Prediction]]:
+    """Judge every text (one list), or pair of texts (two lists); `problem_type` is that of `config.json`.
+
+    Returns:
+        Probabilities, or the numbers of a regression; and what else is to be said of each text.
+    """
     encoded = encode_texts(network.tokenizer, parts, network.max_length)
     rows, depths = network.decided(encoded.ids, encoded.token_types)
     logits = torch.from_numpy(np.stack(rows) if rows else np.zeros((0, n_labels), np.float32))
@@ -319,19 +316,18 @@ def classify_texts(
         logits = logits.sigmoid()
     elif not is_number(n_labels, problem_type):
         logits = logits.softmax(dim=-1)
-    return Classified(logits.numpy(), encoded.cut, depths)
+    return logits.numpy(), [said_of_cut(cut) | depth for cut, depth in zip(encoded.cut, depths, strict=True)]
 
 
-def ranked_labels(found: Classified, names: Sequence[str]) -> list[list[Prediction]]:
+def ranked_labels(
+    scores: Float[np.ndarray, "texts labels"], said: Sequence[Prediction], names: Sequence[str]
+) -> list[list[Prediction]]:
     """The labels of each text, the likeliest first, with what else is to be said of it."""
-    orders = np.argsort(-found.scores, axis=1, kind="stable").tolist()
-    results = []
-    for number, (order, row) in enumerate(zip(orders, found.scores.tolist(), strict=True)):
-        said = said_of_cut(found.cut[number])
-        if found.depths is not None:
-            said["depth"] = found.depths[number]
-        results.append([{"label": names[label], "score": row[label], **said} for label in order])
-    return results
+    orders = np.argsort(-scores, axis=1, kind="stable").tolist()
+    return [
+        [{"label": names[label], "score": row[label], **more} for label in order]
+        for order, row, more in zip(orders, scores.tolist(), said, strict=True)
+    ]
 
 
 def fill_masks(network: Network, texts: Sequence[str], top_k: int) -> list[list[list[Prediction]]]:

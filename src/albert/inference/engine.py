@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from copy import deepcopy
 from functools import cache, partial
 from typing import Any, Literal, TypeVar, cast, get_args
 
@@ -376,7 +377,7 @@ def use_fast_encoders(model: nn.Module, precision: InferencePrecision) -> None:
 
 class _FastAttention:
     def __init__(self, block: AttentionBlock, precision: InferencePrecision, states: torch.dtype) -> None:
-        self._heads, self._window, self._norm = block.heads, block.window, _Norm(block.layer_norm)
+        self._heads, self._window, self._norm = block.heads, block.window, deepcopy(block.layer_norm).forward
         joined = block.matrices()
         width = block.query.out_features
         # Scores are divided by the root of the head's width: here, once, in the queries' weights.
@@ -396,7 +397,7 @@ class _FastAttention:
 
 class _FastFeedForward:
     def __init__(self, block: FeedForwardBlock, precision: InferencePrecision, states: torch.dtype) -> None:
-        self._norm = _Norm(block.layer_norm)
+        self._norm = deepcopy(block.layer_norm).forward
         self._intermediate = make_map(
             block.intermediate.weight, block.intermediate.bias, precision, states, block.activation
         )
@@ -404,17 +405,6 @@ class _FastFeedForward:
 
     def __call__(self, hidden: Tensor) -> Tensor:
         return self._norm(self._output.added(self._intermediate.activated(hidden), hidden))
-
-
-class _Norm:
-    """A LayerNorm; torch takes means and variances of bfloat16 numbers in float32."""
-
-    def __init__(self, norm: nn.LayerNorm) -> None:
-        self._shape, self._epsilon = list(norm.normalized_shape), norm.eps
-        self._weight, self._bias = norm.weight.detach().clone(), norm.bias.detach().clone()
-
-    def __call__(self, hidden: Tensor) -> Tensor:
-        return functional.layer_norm(hidden, self._shape, self._weight, self._bias, self._epsilon)
 
 
 Result = TypeVar("Result")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from http import HTTPStatus
 from types import FrameType
 from typing import Any
@@ -14,10 +15,9 @@ from typing import Any
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
 from albert.inference.predictor import Predictor
-from albert.inference.server.batching import Measurements, Service
+from albert.inference.server.batching import Service
 from albert.inference.server.limits import LOOPBACK, Hosts, Limits
 from albert.inference.server.routes import application
 from albert.runtime.errors import AlbertError, Unavailable
@@ -34,20 +34,6 @@ LINGER_SECONDS = 0.5
 """How long the last words to a connection may take to leave."""
 
 
-class BoundedConfig(uvicorn.Config):
-    """uvicorn's settings and what its connections need besides."""
-
-    def __init__(self, app: Any, limits: Limits, measurements: Measurements, **settings: Any) -> None:
-        super().__init__(
-            app,
-            http=BoundedConnection,
-            ws="none",
-            h11_max_incomplete_event_size=limits.header_bytes,
-            **settings,
-        )
-        self.limits, self.measurements = limits, measurements
-
-
 class Waiting(Enum):
     """What a connection waits for."""
 
@@ -61,17 +47,9 @@ class Waiting(Enum):
 class BoundedConnection(H11Protocol):
     """One connection with its deadlines."""
 
-    config: BoundedConfig
-
-    def __init__(
-        self,
-        config: BoundedConfig,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self._limits, self._measurements = config.limits, config.measurements
+    def __init__(self, service: Service, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._limits, self._measurements = service.limits, service.measurements
         self.waiting_for, self.since = Waiting.HEADER, self.loop.time()
         self._alarm: asyncio.TimerHandle | None = None
         self._drained = 0
@@ -228,10 +206,11 @@ class DrainingServer(uvicorn.Server):
         drain_seconds: float = 30.0,
         started: Callable[[Predictor], None] = lambda predictor: None,
     ) -> None:
-        config = BoundedConfig(
+        config = uvicorn.Config(
             application(service),
-            service.limits,
-            service.measurements,
+            http=partial(BoundedConnection, service),  # type: ignore[arg-type]
+            ws="none",
+            h11_max_incomplete_event_size=service.limits.header_bytes,
             lifespan="off",
             log_config=None,
             log_level="error",

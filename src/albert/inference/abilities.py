@@ -164,7 +164,6 @@ class Ability:
         output: of these fields those that are written, and what each holds; "depth?" where texts are decided early.
         windowed: whether a long text is read in windows; else it is cut.
         masked: whether each mask gets `top_k` pieces, of which a reply holds only so many.
-        page: the tab of the page: title, hint, fields, examples, and the script's function that shows an answer.
     """
 
     name: str
@@ -183,7 +182,6 @@ class Ability:
     output: Callable[[Any, Settings], Mapping[str, Value]] = lambda predictor, settings: {}
     windowed: bool = False
     masked: bool = False
-    page: Mapping[str, Any] | None = None
 
     def output_fields(self, predictor: Any, settings: Settings) -> dict[str, Value]:
         """The fields of every row's answer, in their order, and what each holds."""
@@ -235,16 +233,6 @@ def _by_kind(
     return [next(answers[kind]) for kind in kinds]
 
 
-def _tab(title: str, hint: str, boxes: Sequence[Mapping[str, Any]], *examples: Mapping[str, str]) -> dict[str, Any]:
-    """A tab of the page; each example has a text for the boxes by their names."""
-    return {"title": title, "hint": hint, "fields": boxes, "examples": examples}
-
-
-def _box(name: str, label: str, rows: int, **more: bool) -> dict[str, Any]:
-    """A field of the page: its name in the script, its label, and how many lines it shows."""
-    return {"name": name, "label": label, "rows": rows, **more}
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Classify, score: texts or pairs to labels or numbers.
 
@@ -294,12 +282,6 @@ _OF_PAIRS: dict[str, Any] = {
     "inputs": _paired_inputs,
 }
 """What classify and score have in common."""
-_PAIR_BOXES = [_box("text", "Text", 4), _box("pair", "Second text", 2, optional=True, only_pairs=True)]
-_SHIP = "The captain stood on the deck of the ship and looked at the dark water."
-_PASSAGE = (
-    "The Nautilus left the harbour of Lisbon in the spring of 1867. Captain Nemo stood on the bridge; beside him lay a "
-    "chart of the Pacific Ocean, on which a small island had been marked in red."
-)
 _CLASSIFY = Ability(
     name="classify",
     needs=CLASSIFYING,
@@ -311,14 +293,6 @@ _CLASSIFY = Ability(
     reply_about="For each text every label, the likeliest first.",
     to_row=_class_row,
     output=_class_fields,
-    page=_tab(
-        "Classify",
-        "Every label with its probability.",
-        _PAIR_BOXES,
-        {"text": _SHIP},
-        {"text": "A fine film, from its first minute to its last."},
-        {"text": "Two hours that nobody will give me back."},
-    ),
 )
 _SCORE = Ability(
     name="score",
@@ -329,13 +303,6 @@ _SCORE = Ability(
     reply=_LABEL,
     reply_about="For each text its number.",
     output=lambda *_: {"score": "number", **_HOW_READ},
-    page=_tab(
-        "Score",
-        "The number that the model predicts.",
-        _PAIR_BOXES,
-        {"text": "A man plays a guitar.", "pair": "Somebody makes music."},
-        {"text": _SHIP},
-    ),
 )
 
 
@@ -378,13 +345,6 @@ _ANSWER = Ability(
     to_row=lambda _, found: {**found[0], "others": [{name: other[name] for name in _FOUND} for other in found[1:]]},
     output=_answer_fields,
     windowed=True,
-    page=_tab(
-        "Answer",
-        "The answer is a part of the text, word for word.",
-        [_box("question", "Question", 2), _box("context", "Text", 8)],
-        {"question": "Who stood on the bridge?", "context": _PASSAGE},
-        {"question": "When did the Nautilus leave?", "context": _PASSAGE},
-    ),
 )
 _CHOOSE = Ability(
     name="choose",
@@ -411,16 +371,6 @@ _CHOOSE = Ability(
     reply_about="For each question its options, the likeliest first.",
     to_row=_choice_row,
     output=lambda *_: {**_OPTION, "scores": ["number"], **_HOW_READ},
-    page=_tab(
-        "Choose",
-        "One option a line, two at least.",
-        [_box("context", "Text", 5), _box("question", "Question", 2, optional=True), _box("options", "Options", 4)],
-        {
-            "context": _PASSAGE,
-            "question": "What was marked on the chart?",
-            "options": "an island\na harbour\na ship\nLisbon",
-        },
-    ),
 )
 
 
@@ -467,9 +417,6 @@ _TAG = Ability(
     to_row=lambda _, words: {"tags": words},
     output=lambda *_: {"tags": [_TAGGED]},
     windowed=True,
-    page=_tab(
-        "Tag words", "Every word with its label.", [_box("text", "Text", 6)], {"text": _PASSAGE}, {"text": _SHIP}
-    ),
 )
 _FILL_MASK = Ability(
     name="fill-mask",
@@ -487,14 +434,6 @@ _FILL_MASK = Ability(
     to_row=lambda _, masks: {"masks": masks},
     output=lambda *_: {"masks": [[_GUESS]], ERROR: "text"},
     masked=True,
-    page=_tab(
-        "Fill a mask",
-        "Write [MASK] where a word is to be found, once or several times.",
-        [_box("text", "Text", 4)],
-        {"text": "The captain stood on the [MASK] of the ship."},
-        {"text": "She opened the [MASK] and read it by the fire."},
-        {"text": "It was a [MASK] and [MASK] night."},
-    ),
 )
 _ORDER = Ability(
     name="order",
@@ -516,13 +455,6 @@ _ORDER = Ability(
     },
     reply_about="For each pair its order; a model that learnt next sentences says `probability_next` instead.",
     output=_order_fields,
-    page=_tab(
-        "Order",
-        "Are two adjacent segments in the order in which they were written?",
-        [_box("first", "First segment", 3), _box("second", "Second segment", 3)],
-        {"first": "She opened the letter.", "second": "It was from her brother in Lisbon."},
-        {"first": "It was from her brother in Lisbon.", "second": "She opened the letter."},
-    ),
 )
 
 
@@ -560,13 +492,6 @@ _EMBED = Ability(
     reply_about="For each text its vector, of as many numbers as the model is wide.",
     to_row=lambda _, found: {**found, "embedding": found["vector"]},
     output=lambda *_: {"embedding": ["number"], "tokens_cut": "count"},
-    page=_tab(
-        "Compare",
-        "How near two texts are: the cosine of their vectors.",
-        [_box("first", "One text", 3), _box("second", "Another", 3)],
-        {"first": "A storm at sea.", "second": "Wind and high waves."},
-        {"first": "A storm at sea.", "second": "The doctor wrote a letter."},
-    ),
 )
 _LAYERS = Ability(
     name="layers",

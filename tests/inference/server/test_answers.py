@@ -104,7 +104,6 @@ COUNTING = Ability(
     reply={"tokens": "count"},
     output=lambda predictor, settings: {"tokens": "count"},
     reply_about="For each text its tokens.",
-    page={"title": "Count", "hint": "Tokens.", "fields": [], "examples": []},
 )
 
 

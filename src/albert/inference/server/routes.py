@@ -518,8 +518,9 @@ def page_routes(service: batching.Service) -> APIRouter:
 
     @router.get("/page/tasks.json")
     async def tasks() -> Response:
-        tabs = [{"address": f"/{each.name}", **each.page} for each in ABILITIES.values() if each.page]
-        return JSONResponse(sorted(tabs, key=lambda tab: tab["address"] != "/fill-mask"))
+        """The abilities that have a tab; page/tasks.js has what is special of each."""
+        of_texts = sorted((each for each in ABILITIES.values() if each.row), key=lambda each: each.name != "fill-mask")
+        return JSONResponse([{"address": f"/{each.name}", "title": each.name, "hint": each.about} for each in of_texts])
 
     @router.get("/page/examples.json")
     async def examples() -> Response:

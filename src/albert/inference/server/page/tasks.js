@@ -1,5 +1,5 @@
-// How each ability is asked and shown: the request's body for what was typed, and the elements of an answer. Titles,
-// fields and examples come from the server's table of abilities.
+// How each ability is asked and shown: its fields and examples, the request's body for what was typed, and the elements
+// of an answer. Which abilities there are says the server.
 
 import { bars, cutNotice, element, exits, legend, passage, percent } from "/page/elements.js";
 
@@ -9,8 +9,22 @@ const lookAtBoth = ({ first, second }) => ({ text: first, pair: second });
 const listed = (...parts) => element("ol", { class: "segments" },
   ...parts.map((each) => element("li", {}, element("span", {}, each))));
 
+const field = (name, label, rows, more = {}) => ({ name, label, rows, ...more });
+const PAIR_FIELDS = [field("text", "Text", 4), field("pair", "Second text", 2, { optional: true, only_pairs: true })];
+const SHIP = "The captain stood on the deck of the ship and looked at the dark water.";
+const PASSAGE = "The Nautilus left the harbour of Lisbon in the spring of 1867. Captain Nemo stood on the bridge; "
+  + "beside him lay a chart of the Pacific Ocean, on which a small island had been marked in red.";
+
 const VIEWS = {
   "/fill-mask": {
+    title: "Fill a mask",
+    hint: "Write [MASK] where a word is to be found, once or several times.",
+    fields: [field("text", "Text", 4)],
+    examples: [
+      { text: "The captain stood on the [MASK] of the ship." },
+      { text: "She opened the [MASK] and read it by the fire." },
+      { text: "It was a [MASK] and [MASK] night." },
+    ],
     body: ({ text }) => ({ texts: [text], top_k: 5 }),
     show(masks) {
       return masks.flatMap((mask, number) => [
@@ -22,6 +36,14 @@ const VIEWS = {
     inside: lookAtText,
   },
   "/classify": {
+    title: "Classify",
+    hint: "Every label with its probability.",
+    fields: PAIR_FIELDS,
+    examples: [
+      { text: SHIP },
+      { text: "A fine film, from its first minute to its last." },
+      { text: "Two hours that nobody will give me back." },
+    ],
     body: texts,
     show: (labels, given, model) => [
       bars(labels.map(({ label, score }) => ({ what: label, share: score }))),
@@ -32,6 +54,10 @@ const VIEWS = {
     inside: lookAtText,
   },
   "/score": {
+    title: "Score",
+    hint: "The number that the model predicts.",
+    fields: PAIR_FIELDS,
+    examples: [{ text: "A man plays a guitar.", pair: "Somebody makes music." }, { text: SHIP }],
     body: texts,
     show: ({ score, depth, tokens_cut }, given, model) => [
       element("p", { class: "big" }, score.toFixed(3)),
@@ -41,6 +67,13 @@ const VIEWS = {
     inside: lookAtText,
   },
   "/answer": {
+    title: "Answer",
+    hint: "The answer is a part of the text, word for word.",
+    fields: [field("question", "Question", 2), field("context", "Text", 8)],
+    examples: [
+      { question: "Who stood on the bridge?", context: PASSAGE },
+      { question: "When did the Nautilus leave?", context: PASSAGE },
+    ],
     body: ({ question, context }) => ({ questions: [{ question, context }], top_k: 3 }),
     show(answers, { context }) {
       const [best] = answers;
@@ -55,6 +88,10 @@ const VIEWS = {
     inside: ({ question, context }) => ({ text: question, pair: context }),
   },
   "/tag": {
+    title: "Tag words",
+    hint: "Every word with its label.",
+    fields: [field("text", "Text", 6)],
+    examples: [{ text: PASSAGE }, { text: SHIP }],
     body: ({ text }) => ({ texts: [text] }),
     show(words, { text }) {
       if (!words.length) return [element("p", { class: "hint" }, "There is no word to tag.")];
@@ -76,6 +113,14 @@ const VIEWS = {
     inside: lookAtText,
   },
   "/choose": {
+    title: "Choose",
+    hint: "One option a line, two at least.",
+    fields: [
+      field("context", "Text", 5), field("question", "Question", 2, { optional: true }), field("options", "Options", 4),
+    ],
+    examples: [{
+      context: PASSAGE, question: "What was marked on the chart?", options: "an island\na harbour\na ship\nLisbon",
+    }],
     body: ({ context, question, options }) => ({
       questions: [{ context, question, options: options.split("\n").map((line) => line.trim()).filter(Boolean) }],
     }),
@@ -87,6 +132,13 @@ const VIEWS = {
     inside: ({ question, context }) => ({ text: context, pair: question }),
   },
   "/order": {
+    title: "Order",
+    hint: "Are two adjacent segments in the order in which they were written?",
+    fields: [field("first", "First segment", 3), field("second", "Second segment", 3)],
+    examples: [
+      { first: "She opened the letter.", second: "It was from her brother in Lisbon." },
+      { first: "It was from her brother in Lisbon.", second: "She opened the letter." },
+    ],
     body: ({ first, second }) => ({ pairs: [[first, second]] }),
     show(found, { first, second }) {
       const yes = found.probability_in_order ?? found.probability_next;
@@ -101,6 +153,13 @@ const VIEWS = {
     inside: lookAtBoth,
   },
   "/embed": {
+    title: "Compare",
+    hint: "How near two texts are: the cosine of their vectors.",
+    fields: [field("first", "One text", 3), field("second", "Another", 3)],
+    examples: [
+      { first: "A storm at sea.", second: "Wind and high waves." },
+      { first: "A storm at sea.", second: "The doctor wrote a letter." },
+    ],
     body: ({ first, second }) => ({ texts: [first, second], normalize: true }),
     all: true,
     show([one, other], { first, second }) {
@@ -117,12 +176,14 @@ const VIEWS = {
   },
 };
 
-/** An ability without a view of its own: its first field is the text, and the answer is shown as JSON. */
+/** An ability without a view of its own: it is asked about a text, and the answer is shown as JSON. */
 const PLAIN = {
-  body: (given) => ({ texts: [Object.values(given)[0]] }),
+  fields: [field("text", "Text", 4)],
+  examples: [],
+  body: ({ text }) => ({ texts: [text] }),
   show: (answer) => [element("pre", {}, JSON.stringify(answer, null, 2))],
   cells: (answer) => ({ predicted: JSON.stringify(answer) }),
-  inside: (given) => ({ text: Object.values(given)[0] }),
+  inside: lookAtText,
 };
 
 export async function loadTasks() {

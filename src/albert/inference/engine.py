@@ -277,20 +277,12 @@ def make_map(
     """
     if precision == "int8":
         return Int8Map(weight, bias, dtype, activation)
-    if why_not_prepacked(weight.device, dtype) is None:
-        return PrepackedMap(weight, bias, dtype, activation)
-    return LinearMap(weight, bias, dtype, activation)
-
-
-def why_not_prepacked(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why products do without oneDNN's prepared weights here; None: they have them."""
-    if device.type != "cpu":
-        return f"oneDNN is for CPUs, this is {device.type}"
-    if not torch.backends.mkldnn.is_available():
-        return "this build of torch has no oneDNN"
-    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return "oneDNN has no bfloat16 products for this processor"
-    return None
+    has_prepacked = (
+        weight.device.type == "cpu"
+        and torch.backends.mkldnn.is_available()
+        and (dtype != torch.bfloat16 or torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    )
+    return (PrepackedMap if has_prepacked else LinearMap)(weight, bias, dtype, activation)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -316,7 +308,6 @@ class FastEncoder(nn.Module):
         attentions, feed_forwards: the blocks of the encoder, for who looks into them; what was prepared from their
             weights stays as it is when these change.
         precision: as asked for.
-        without_prepacking: why weights are not laid out for oneDNN; None: they are.
 
     Raises:
         Unavailable: int8 where it cannot be had.
@@ -330,7 +321,6 @@ class FastEncoder(nn.Module):
         self.plan, self.precision = encoder.plan, precision
         self.attentions, self.feed_forwards = encoder.attentions, encoder.feed_forwards
         self._states = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.without_prepacking = why_not_prepacked(device, self._states)
         with torch.inference_mode():
             attentions = [cast(AttentionBlock, block) for block in encoder.attentions]
             feed_forwards = [cast(FeedForwardBlock, block) for block in encoder.feed_forwards]

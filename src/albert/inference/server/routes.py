@@ -70,15 +70,20 @@ _HEADERS = {
 _EVERY_REPLY = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
 _UTF_8 = ("", "utf-8", "utf8")
 
-
-_STATUS: dict[str, int] = {
-    **{"protocol": 400, "client gone": 400, "json": 400, "host": 421, "type": 415, "header": 431},
-    **{"body": 413, "texts": 413, "characters": 413, "candidates": 413},
-    **{"inability": 422, "fields": 422, "usage": 422, "queue": 429, "deadline": 504},
-    **{"starting": 503, "draining": 503, "broken": 503, "ended": 503, "memory": 503},
-    **{"internal": 500, "not finite": 500},
+_REASONS: dict[int, tuple[str, ...]] = {
+    400: ("protocol", "json", "client gone"),
+    413: ("body", "texts", "characters", "candidates"),
+    415: ("type",),
+    421: ("host",),
+    422: ("inability", "fields", "usage"),
+    429: ("queue",),
+    431: ("header",),
+    500: ("internal", "not finite"),
+    503: ("starting", "draining", "broken", "ended", "memory"),
+    504: ("deadline",),
 }
-"""Of the reasons why a request is not answered, under which refusals are counted."""
+"""For each status why a request may not be answered; refusals are counted by these."""
+_STATUS = {reason: status for status, reasons in _REASONS.items() for reason in reasons}
 
 
 class Refused(HTTPException):

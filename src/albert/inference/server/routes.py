@@ -481,6 +481,9 @@ def reads_pairs(predictor: Predictor) -> bool | None:
     return None if task is None else isinstance(task.inputs, Pair)
 
 
+_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+
+
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
     """What a caller needs to know of a model; not where it lies on this machine."""
     config, place = predictor.config, Path(predictor.name).absolute()
@@ -492,10 +495,10 @@ def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
         "labels": predictor.labels if labelled else [],
         "pairs": reads_pairs(predictor),
         "problem_type": predictor.extra.get("problem_type"),
-        **{key: getattr(predictor, key) for key in ("precision", "depth", "patience", "max_length")},
+        **{name: getattr(predictor, name) for name in ("precision", "depth", "patience")},
         "device": str(predictor.device),
-        **{key: getattr(config, key) for key in ("vocab_size", "hidden_size", "num_hidden_layers")},
-        "num_attention_heads": config.num_attention_heads,
+        "max_length": predictor.max_length,
+        **{name: getattr(config, name) for name in _SIZES},
         "limits": asdict(limits),
     }
 

@@ -13,7 +13,7 @@ from tests.api.conftest import files_of, make_reviews
 import albert
 from albert.api import options
 from albert.api.functions import PretrainResult
-from albert.api.keywords import by_keyword, keywords_of
+from albert.api.keywords import arguments_of, by_keyword, keywords_of
 from albert.cli.main import run
 from albert.cli.options import option_file, options_of, parse
 from albert.cli.training import FinetuneCommand
@@ -115,6 +115,19 @@ def test_both_doors_write_the_same_bytes(reviews, tmp_path, monkeypatch, clock):
     assert set(by_command) == set(by_python)
     assert [name for name in by_command if by_command[name] != by_python[name]] == []
     assert len(by_command) > 40
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "expected"),
+    [
+        (options.Evaluate, {"model": "m", "precision": "fp32"}, ("fp32",)),
+        (options.Pretrain, {"data": "d", "output": "o", "drop_heads": "masked_tokens"}, ("masked_tokens",)),
+        (options.Finetune, {"model": "m", "exits": "every"}, "every"),
+        (options.Finetune, {"model": "m", "exits": 3}, (3,)),
+    ],
+)
+def test_one_value_is_taken_where_several_may_be_given(shape, given, expected):
+    assert getattr(arguments_of(shape, given, "albert"), [*given][-1]) == expected
 
 
 def test_every_short_name_of_the_command_is_a_keyword():

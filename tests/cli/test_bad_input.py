@@ -524,6 +524,7 @@ LINES = {
         ("m --limits.queue-texts 0", 78, r"limits\.queue_texts 0"),
         ("m --limits.texts 300", 78, "would never find room"),
         ("m --drain-timeout 0", 78, "above zero"),
+        ("m --threads 0", 78, "above zero"),
         ("m --host 192.0.2.1", 69, r"192\.0\.2\.1:8000"),
         ("m --depth deep", 2, "--depth"),
     ],

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from albert.cli.main import COMMANDS, run
-from albert.cli.options import describe_commands
+from albert.cli.main import run
 
 ASKED = {
     "albert fine": {"finetune"},
@@ -39,12 +38,6 @@ def script(tmp_path, capsys, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     return write
-
-
-def test_every_command_is_described():
-    parts, options = describe_commands()
-    assert set(COMMANDS) == {*parts} | {name for name in options if " " not in name}
-    assert all(f"{name} {part}" in options for name, each in parts.items() for part in each)
 
 
 def test_bash_completes(script):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albert.api.keywords import Call, Keyword, by_keyword, keywords_of, plain_value, read_options, takes
+from albert.api.keywords import Call, Keyword, by_keyword, keywords_of, option_name, plain_value, read_options, takes
 from albert.api.options import Evaluate, Finetune, Prepare, Pretrain, Push, TrainTokenizer
 from albert.pretraining.recipe import PretrainingRecipe, find_recipe, kept_start, scaled_recipe
 from albert.runtime.environment import load_by_name
@@ -55,27 +55,25 @@ class Shown:
     def __repr__(self) -> str:
         rows = [[cell.replace("\n", " ") for cell in row] for row in self.rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        cells = (
-            [c.rjust(w) if at else c.ljust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True))]
-            for row in rows
-        )
-        return "\n".join([self.title(), *("  " + "  ".join(row).rstrip() for row in cells), *self.remarks()])
+        lines = []
+        for first, *others in rows:
+            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+            lines.append("  ".join(["", first.ljust(widths[0]), *cells]).rstrip())
+        return "\n".join([self.title(), *lines, *self.remarks()])
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        heading, *rows = self.rows() or [()]
+        lines = [_html_row(row, "td" if at else "th") for at, row in enumerate(self.rows())]
         parts = [f"<p><b>{html.escape(self.title())}</b></p>"]
-        if rows:
-            lines = [_html_row(heading, "th"), *(_html_row(row, "td") for row in rows)]
-            parts.append(f"<table>{''.join(lines)}</table>")
+        parts += [f"<table>{''.join(lines)}</table>"] if lines[1:] else []
         parts += [f"<p>{html.escape(line)}</p>" for line in self.remarks()]
         parts += [svg_curve(name, points) for name, points in self.curves().items()]
         return "<div>" + "\n".join(parts) + "</div>"
 
 
 def _html_row(cells: Sequence[str], tag: str) -> str:
-    aligned = (f'<{tag} style="text-align:{"right" if place else "left"}">' for place in range(len(cells)))
-    return "<tr>" + "".join(f"{a}{html.escape(c)}</{tag}>" for a, c in zip(aligned, cells, strict=True)) + "</tr>"
+    aligned = [f'style="text-align:{"right" if place else "left"}">{html.escape(c)}' for place, c in enumerate(cells)]
+    return f"<tr>{''.join(f'<{tag} {cell}</{tag}>' for cell in aligned)}</tr>"
 
 
 def svg_curve(name: str, points: Points, width: int = 260, height: int = 130) -> str:
@@ -181,7 +179,7 @@ def init_of(args: Pretrain) -> Any:
     if args.init is not None:
         return load_by_name(_WARM_START).Init(model=args.init, **options)
     if options:
-        raise UsageError(f"--{next(iter(options)).replace('_', '-')}", "goes with --init MODEL")
+        raise UsageError(option_name(next(iter(options))), "goes with --init MODEL")
     return None
 
 
@@ -262,11 +260,11 @@ def finetune(call: Call) -> "FinetuneResult":
         call.given.update(by_keyword(recipe.items(), known, "albert.finetune: recipe") | call.given)
     elif recipe is not None:
         call.given.update(read_options(Finetune, Path(recipe)) | call.given)
-    output = call.path("output")
-    if output is not None and not call.given.get("statistics_only"):
-        with call.rows_in(output / ROWS_FOLDER, keep=True):
-            return load_by_name("albert.api.tasks").run_finetune(call.arguments())
-    with tempfile.TemporaryDirectory() as folder, call.rows_in(Path(folder)):
+    run = None if call.given.get("statistics_only") else call.path("output")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        call.rows_in(Path(folder) if run is None else run / ROWS_FOLDER, keep=run is not None),
+    ):
         return load_by_name("albert.api.tasks").run_finetune(call.arguments())
 
 
@@ -277,7 +275,8 @@ def evaluate(call: Call) -> "EvaluateResult":
     The same as `albert evaluate`.
     """
     with tempfile.TemporaryDirectory() as folder, call.rows_in(Path(folder)):
-        return load_by_name("albert.api.tasks").run_evaluate(call.arguments())
+        *_, last = load_by_name("albert.api.tasks").evaluations(call.arguments())
+        return last
 
 
 @takes(Prepare, "albert.prepare", first=("corpus",), rows=("corpus",))

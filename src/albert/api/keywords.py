@@ -89,14 +89,32 @@ def option_fields(shape: type) -> Iterator[Keyword]:
     hints, texts = typing.get_type_hints(shape, include_extras=True), field_docs(shape)
     for field in dataclasses.fields(shape):
         hint = hints[field.name]
-        hint, *markers = typing.get_args(hint) if _is_marked(hint) else (hint,)
+        hint, *markers = typing.get_args(hint) if typing.get_origin(hint) is typing.Annotated else (hint,)
         made_by = field.default_factory
         default = field.default if made_by is dataclasses.MISSING else made_by()
-        yield Keyword(field.name, hint, default, texts.get(field.name, ""), markers=tuple(markers))
+        text = texts.get(field.name) or USUAL_TEXTS.get(field.name, "")
+        yield Keyword(field.name, hint, default, text, markers=tuple(markers))
 
 
-def _is_marked(hint: Any) -> bool:
-    return typing.get_origin(hint) is typing.Annotated
+def flags_of(args: Any, *names: str) -> list[str]:
+    """The flags of those of these fields, of all where none is named, that have another value than their default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(args)}
+    return [option_name(name) for name in names or defaults if getattr(args, name) != defaults[name]]
+
+
+def values_set(args: Any, *names: str) -> dict[str, Any]:
+    """Field -> value of those of these fields that are not None."""
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def option_name(field: str) -> str:
+    """The option of the command line that a field is."""
+    return "--" + field.replace("_", "-")
+
+
+def union_parts(hint: Any) -> tuple[Any, ...]:
+    """The types of a union; any other type alone."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -111,6 +129,8 @@ TRANSFORMERS_NAMES, SAME_THING, EARLIER_NAMES = (
 """Names that users of transformers type, that other commands use, and that options had before -> ours."""
 SETTINGS: dict[str, tuple[str, str]] = {name: tuple(setting) for name, setting in _NAMES["switches"].items()}
 """Switches of transformers and of other commands -> an option and its value."""
+USUAL_TEXTS: dict[str, str] = _NAMES["texts"]
+"""Field -> what it is, of options that several commands have."""
 NO_SUCH_OPTION: dict[str, str] = _NAMES["missing"]
 """Options of transformers' and the reference's scripts that albert has not -> what to do."""
 
@@ -147,21 +167,17 @@ def places_of(known: Mapping[str, Keyword]) -> dict[str, tuple[str, ...]]:
     inside = {name: one.hint for name, one in known.items() if dataclasses.is_dataclass(one.hint)}
     parts = [(outer, field.name) for outer, hint in inside.items() for field in dataclasses.fields(hint)]
     times = Counter([*(name for _, name in parts), *known])
-    found = {_option(name): (name,) for name in known if name not in inside}
-    found |= {_option(name): (outer, name) for outer, name in parts if times[name] == 1}
-    dotted = {_option(".".join(place)): place for place in parts}
+    found = {option_name(name): (name,) for name in known if name not in inside}
+    found |= {option_name(name): (outer, name) for outer, name in parts if times[name] == 1}
+    dotted = {option_name(".".join(place)): place for place in parts}
     return found | {short: dotted[long] for short, long in SAME_THING.items() if long in dotted}
-
-
-def _option(keyword: str) -> str:
-    return "--" + keyword.replace("_", "-")
 
 
 def by_keyword(given: Iterable[tuple[str, Any]], known: Mapping[str, Keyword], name: str) -> dict[str, Any]:
     """What is given under any name, by keyword; UsageError where a name is unknown, or two are of one thing."""
     places, found = places_of(known), dict[tuple[str, ...], tuple[str, Any]]()
     for word, value in given:
-        option, is_text = _option(word), isinstance(value, str | os.PathLike)
+        option, is_text = option_name(word), isinstance(value, str | os.PathLike)
         usual, (switched, setting) = usual_name(option, places), switch(option)
         if word in known and not (usual and is_text and dataclasses.is_dataclass(known[word].hint)):
             place = (word,)
@@ -196,10 +212,10 @@ def read_options(shape: type, path: Path, leave_out: Collection[str] = ()) -> di
         InvalidConfiguration: an unknown key, or a wrong type.
     """
     known = {one.name: one.hint for one in keywords_of(shape) if one.name not in leave_out}
-    options = {_option(name): name for name in known}
+    options = {option_name(name): name for name in known}
     values = {}
     for key, value in read_object(path).items():
-        if (usual := usual_name(_option(key), options)) is None:
+        if (usual := usual_name(option_name(key), options)) is None:
             raise InvalidConfiguration(f"{path}: {key}", "unknown key", did_you_mean(key, known))
         if options[usual] in values:
             raise InvalidConfiguration(f"{path}: {key}", f"says the same as {options[usual]}", "give one of them")
@@ -221,10 +237,8 @@ class _Spelled(str):
 def spelled(hint: Any) -> str:
     """A field's type as Python takes it."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if _is_marked(hint):
-        return spelled(parts[0])
     if origin in (typing.Union, types.UnionType):
-        return " | ".join(dict.fromkeys(spelled(part) for part in parts))
+        return " | ".join(dict.fromkeys(map(spelled, parts)))
     if origin is Literal:
         return f"Literal[{', '.join(map(repr, parts))}]"
     if origin is Mapping:
@@ -241,10 +255,8 @@ def spelled(hint: Any) -> str:
 
 def _single_item(hint: Any) -> Any:
     """The type of an item where one alone may be given in place of several; None where not."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return next((item for part in typing.get_args(hint) if (item := _single_item(part)) is not None), None)
-    parts = typing.get_args(hint)
-    return parts[0] if typing.get_origin(hint) is tuple and parts[-1] is Ellipsis else None
+    several = [typing.get_args(part) for part in union_parts(hint) if typing.get_origin(part) is tuple]
+    return next((item for item, *rest in several if rest == [...]), None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -279,10 +291,10 @@ def arguments_of(shape: type[T], given: Mapping[str, Any], name: str, **bases: A
         if value is ...:
             continue
         value, one = plain_value(value), known[keyword]
-        several = _single_item(one.hint) is not None and not isinstance(value, list) and value is not None
-        if several and not (isinstance(value, str) and f"'{value}'" in spelled(one.hint)):
-            value = [value]
-        plain.setdefault(one.group, {})[keyword] = value
+        choices = [typing.get_args(part) for part in union_parts(one.hint) if typing.get_origin(part) is Literal]
+        is_whole = value is None or isinstance(value, list) or any(value in each for each in choices)
+        takes_several = _single_item(one.hint) is not None
+        plain.setdefault(one.group, {})[keyword] = [value] if takes_several and not is_whole else value
     for one in known.values():
         if one.default is dataclasses.MISSING and one.name not in plain[None]:
             what = re.split(r"\.(?:\s|$)|[:;]", one.text)[0]
@@ -350,38 +362,6 @@ def _json_value(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is neither text, number, truth value nor list")
 
 
-@contextmanager
-def rows_as_files(rows: Mapping[str, Any], folder: Path, keep: bool) -> Iterator[dict[str, str]]:
-    """Files with these rows, under names that say their content: equal rows give the same file.
-
-    Args:
-        keep: whether they stay when all goes well; otherwise, and what is empty then, is removed.
-    """
-    folders = [place for place in (folder, folder.parent) if not place.exists()]
-    texts = {name: rows_as_json_lines(value, name) for name, value in rows.items()}
-    made: list[Path] = []
-    files: dict[str, str] = {}
-    try:
-        for name, text in texts.items():
-            place = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
-            files[name] = str(place)
-            if not place.exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                write_text(place, text)
-                made.append(place)
-        yield files
-    except BaseException:
-        keep = False
-        raise
-    finally:
-        if not keep:
-            for place in made:
-                place.unlink(missing_ok=True)
-            for place in folders:
-                if place.is_dir() and not any(place.iterdir()):
-                    shutil.rmtree(place, ignore_errors=True)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Functions made of a dataclass: their signature, their help, and errors in words of Python.
 
@@ -416,11 +396,35 @@ class Call:
 
     @contextmanager
     def rows_in(self, folder: Path, keep: bool = False) -> Iterator[None]:
-        """In the block the keywords that have rows name files with them; for the arguments see `rows_as_files`."""
+        """In the block the keywords that have rows name files with them, whose names say their content: equal rows give
+        the same file.
+
+        Args:
+            keep: whether they stay when all goes well; otherwise, and what is empty then, is removed.
+        """
         rows = {keyword: self.given[keyword] for keyword in self.rows if is_rows(self.given.get(keyword))}
-        with rows_as_files(rows, folder, keep) as files:
-            self.files.update(files)
+        texts = {keyword: rows_as_json_lines(value, keyword) for keyword, value in rows.items()}
+        folders = [place for place in (folder, folder.parent) if not place.exists()]
+        made: list[Path] = []
+        try:
+            for keyword, text in texts.items():
+                place = folder / f"{keyword}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
+                self.files[keyword] = str(place)
+                if not place.exists():
+                    folder.mkdir(parents=True, exist_ok=True)
+                    write_text(place, text)
+                    made.append(place)
             yield
+        except BaseException:
+            keep = False
+            raise
+        finally:
+            if not keep:
+                for place in made:
+                    place.unlink(missing_ok=True)
+                for place in folders:
+                    if place.is_dir() and not any(place.iterdir()):
+                        shutil.rmtree(place, ignore_errors=True)
 
     def arguments(self, **bases: Any) -> Any:
         """The options; see `arguments_of`."""

@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
+from albert.api.keywords import flags_of, option_name
 from albert.model.config import Activation, ArchitectureChanges, Extension
 from albert.pretraining.recipe import RECIPES, Head, PretrainingRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import Precision
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import common_fields
-from albert.tasks.table_task import COLUMNS, Kind, OptionLabels, RecipeChanges, TableTask, load_table_task
+from albert.tasks.table_task import Kind, OptionLabels, RecipeChanges, TableTask, load_table_task
 from albert.tasks.task import PairEncoding, SpanHeadKind, ThresholdFrom
 from albert.text.executors import SHARD_BYTES, Duplicates, Engine, SlurmSettings
 from albert.text.readers import BadUtf8, DocumentBoundary, Reading
@@ -50,9 +51,9 @@ class CorpusOptions:
         """The same options as words of a command line, for another command that reads the same text."""
         flags = []
         for option in fields(CorpusOptions):
-            value, name = getattr(self, option.name), option.name.replace("_", "-")
+            value = getattr(self, option.name)
             if option.default is not MISSING and value != option.default:
-                flags += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+                flags += [option_name(option.name), *([] if value is True else [str(value)])]
         return shlex.join([*self.corpus, *flags])
 
     @property
@@ -98,16 +99,6 @@ class DepthOptions:
     def one_depth(self) -> int | None:
         """The depth that was asked for where there is no table."""
         return next(iter(self.depth), None)
-
-    def check(self, models: tuple[str, ...], **others: Path | None) -> None:
-        """Raises UsageError when it contradicts itself, or what else was asked: files that are of one way to run."""
-        for name, path in others.items():
-            if path is not None:
-                raise UsageError(f"--{name}", "requires a single --depth", "name one --depth and no --patience")
-        if len(models) > 1:
-            raise UsageError("--model", f"names {len(models)} models, at several depths one is run", "name one")
-        if self.rounds < 1:
-            raise UsageError("--rounds", f"is {self.rounds}, at least 1 is needed")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -161,9 +152,7 @@ class TableOptions:
 
     def given(self) -> list[str]:
         """The flags that were used."""
-        return [
-            "--" + one.name.replace("_", "-") for one in fields(self) if getattr(self, one.name) not in (None, False)
-        ]
+        return flags_of(self)
 
     def task(self, base: TableTask | None = None, train: Path | None = None, dev: Path | None = None) -> TableTask:
         """The task that the flags describe; what they leave out comes from the task file, or from `base`.
@@ -175,24 +164,15 @@ class TableOptions:
         if self.task_file is not None:
             base = load_table_task(self.task_file)
         base = base or TableTask()
-        plain = (*COLUMNS, "id", "separator", "labels", "option_labels", "metrics")
-        said = {name: getattr(self, name) for name in plain if getattr(self, name) is not None}
-        kind = self._kind()
-        if kind is not None and kind != base.kind:  # what was complete for another kind is so no more
-            base = replace(base, kind=kind, metrics=None, labels=None)
-        files = {name: path for name, path in (("train", train), ("dev", dev)) if path is not None}
-        return replace(base, **files, **said)
-
-    def _kind(self) -> Kind | None:
-        said: dict[Kind, bool] = {
-            "classification": self.classes,
-            "regression": self.regression,
-            "multi-label": self.multi_label,
-        }
-        chosen: list[Kind] = [kind for kind, is_said in said.items() if is_said]
+        said = {name: value for name, value in common_fields(TableTask, self).items() if value is not None}
+        kinds: dict[str, Kind] = {"classes": "classification", "regression": "regression", "multi_label": "multi-label"}
+        chosen = [kind for name, kind in kinds.items() if getattr(self, name)]
         if len(chosen) > 1:
             raise UsageError("--classes, --regression, --multi-label", "contradict each other", "give one of them")
-        return chosen[0] if chosen else None
+        if chosen and chosen[0] != base.kind:  # what was complete for another kind is so no more
+            base = replace(base, kind=chosen[0], metrics=None, labels=None)
+        files = {name: path for name, path in (("train", train), ("dev", dev)) if path is not None}
+        return replace(base, **files, **said)
 
 
 NO_TABLE_OPTIONS = TableOptions()
@@ -228,7 +208,6 @@ class TrainTokenizer(CorpusOptions):
     seed: int = 0
     """Seed of both draws."""
     replace: bool = False
-    """Replace an existing output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +234,6 @@ class Prepare(CorpusOptions):
     shard_megabytes: float = SHARD_BYTES / 1e6
     """Text of one shard, in millions of bytes; each worker holds one in memory."""
     replace: bool = False
-    """Replace an existing output."""
     append: bool = False
     """Add to the corpus that OUTPUT is; its shards are linked, not written again."""
     duplicates: Duplicates = "keep"
@@ -473,11 +451,8 @@ class Evaluate:
     micro_batch_tokens: int = 8192
     """Tokens that go through the model at once."""
     revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
     hidden_act: Activation | None = None
-    """The activation, in place of config.json's: gelu_new is the tanh form that Google trained with."""
     num_attention_heads: int | None = None
-    """The number of heads, in place of config.json's; the shapes of the weights do not show it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: tuple[Literal["auto", "fp32", "bf16", "int8"], ...] = ("auto",)
     """Of matrix products; auto is what albert predict takes, bf16 where the device has instructions for it. Several, or
@@ -504,6 +479,5 @@ class Push:
     private: bool = False
     """Make a repository that only its owner sees."""
     revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
     replace: bool = False
     """Write into a repository that exists."""

@@ -96,22 +96,6 @@ class ScoredSplit:
     """Files to hand in -> predictions in each."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComparedPrecisions:
-    """One model at several precisions."""
-
-    found: Sequence[PrecisionScore]
-    tolerance: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainedScores:
-    """What pre-trained models know of held-out text."""
-
-    found: CrossEvaluation
-    precision: Precision
-
-
 @dataclass(frozen=True, repr=False, kw_only=True)
 class EvaluateResult(Shown):
     """Scores of a model, or of several.
@@ -127,7 +111,7 @@ class EvaluateResult(Shown):
     scores: Mapping[str, float | None]
     baseline: Mapping[str, float | None] | None
     report: Mapping[str, Any]
-    found: ScoredSplit | ComparedPrecisions | DepthCurve | PretrainedScores
+    found: ScoredSplit | Sequence[PrecisionScore] | DepthCurve | CrossEvaluation
 
     @property
     def predictions(self) -> list[dict[str, Any]]:
@@ -141,23 +125,23 @@ class EvaluateResult(Shown):
                 return f"EvaluateResult: {examples:,} examples of {task.title}, {split}, {precision}"
             case DepthCurve(examples=examples):
                 return f"EvaluateResult: {examples:,} examples at several depths"
-            case PretrainedScores(found=found):
-                return f"EvaluateResult: {found.sequences:,} held-out sequences; accuracy in percent"
-            case ComparedPrecisions():
+            case CrossEvaluation(sequences=sequences):
+                return f"EvaluateResult: {sequences:,} held-out sequences; accuracy in percent"
+            case _:
                 return "EvaluateResult: one model at several precisions"
 
     def rows(self) -> list[tuple[str, ...]]:
         match self.found:
             case DepthCurve() as curve:
                 return depth_rows(curve)
-            case ComparedPrecisions(found=found):
-                return precision_rows(found)
-            case PretrainedScores(found=found):
+            case CrossEvaluation() as found:
                 return pretrained_rows(found)
             case ScoredSplit(models=models, found=found) if len(models) > 1:
                 return together_rows(found)
             case ScoredSplit():
                 return score_rows(self.scores, self.baseline)
+            case found:
+                return precision_rows(found)
 
     def remarks(self) -> list[str]:
         models = self.found.models if isinstance(self.found, ScoredSplit) else ()
@@ -179,6 +163,11 @@ _HEADINGS = {
 def is_score(name: str) -> bool:
     """Whether it is one, and not a threshold that was chosen, which has no constant to compare with."""
     return "thresh" not in name
+
+
+def shown_if_known(scores: Mapping[str, float | None] | None, name: str) -> str:
+    """A score, or a dash where there is none of that name."""
+    return shown(scores[name]) if scores is not None and name in scores else "-"
 
 
 def score_rows(

@@ -1,26 +1,20 @@
 """`albert.finetune` and `albert.evaluate`, and the commands of the same names: what is asked, done, and given back."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from albert.api.keywords import flags_of, values_set
 from albert.api.options import PRETRAINING, Evaluate, Finetune, TableOptions
-from albert.api.results import (
-    ComparedPrecisions,
-    EvaluateResult,
-    FinetuneResult,
-    PretrainedScores,
-    Reading,
-    ScoredSplit,
-)
+from albert.api.results import EvaluateResult, FinetuneResult, Reading, ScoredSplit
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.huggingface import kind_of
 from albert.checkpoints.model_directory import read_config
 from albert.experiments.layers import PrecisionScore, depth_curve, draw_curve, precision_scores, write_curve
 from albert.finetuning.contrastive import TEMPERATURE, finetune_contrastive, hold_out_pairs, read_text_pairs
-from albert.finetuning.evaluation import EvaluatedModels, evaluate_models, write_predictions
+from albert.finetuning.evaluation import evaluate_models, write_predictions
 from albert.finetuning.model import PretrainedEncoder, Start, random_encoder_like
 from albert.finetuning.objective import Distillation
 from albert.finetuning.options import recipe_basis
@@ -28,7 +22,6 @@ from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningResult, FinetuningSettings
 from albert.finetuning.seeds import SeedsResult, finetune_benchmark, finetune_seeds
 from albert.inference.engine import InferencePrecision, choose_precision, use_fast_encoders
-from albert.model.config import ArchitectureChanges
 from albert.pretraining.evaluation import evaluate_pretraining
 from albert.pretraining.masking import MaskingRecipe
 from albert.runtime.devices import pick_device
@@ -39,7 +32,7 @@ from albert.runtime.json_files import common_fields, save_json, to_json
 from albert.tasks.custom import ReadTask, read_task
 from albert.tasks.submission import BENCHMARKS, find_task, submission_files
 from albert.tasks.table_task import TASK_FILE, HeldOut, TableTask, table_statistics, table_task_of
-from albert.tasks.task import Span, Target, Task, TaskRecipe
+from albert.tasks.task import Span, Target, Task
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
 
@@ -88,21 +81,19 @@ def run_finetune(
     run = (task, _start(args), args.data or Path(), args.output)
     settings = _settings(args)
     if args.seeds is not None:
-        return _seeds_result(task, args.output, finetune_seeds(*run, recipe, settings, args.seeds, on_start))
-    found = finetune(*run, recipe, settings, announce=on_start)
-    return _result(args, found, task)
+        return _result(args, finetune_seeds(*run, recipe, settings, args.seeds, on_start), task)
+    return _result(args, finetune(*run, recipe, settings, announce=on_start), task)
 
 
-def _result(args: Finetune, found: FinetuningResult, task: Task | None = None) -> FinetuneResult:
+def _result(args: Finetune, found: FinetuningResult | SeedsResult, task: Task | None = None) -> FinetuneResult:
+    if isinstance(found, SeedsResult):
+        model, scores, report = RunFolder(found.best.directory).model_path, found.medians, found.to_json()
+        baselines = {"baseline": found.baseline, "linear_baseline": found.linear_baseline}
+    else:
+        model, scores, report = found.model_directory, found.scores, found.report
+        baselines = {"baseline": report["baseline"], "linear_baseline": report.get("linear_baseline")}
     return FinetuneResult(
-        task=task,
-        output=args.output,
-        model=found.model_directory,
-        scores=found.scores,
-        baseline=found.report["baseline"],
-        linear_baseline=found.report.get("linear_baseline"),
-        report=found.report,
-        found=found,
+        task=task, output=args.output, model=model, scores=scores, report=report, found=found, **baselines
     )
 
 
@@ -110,9 +101,7 @@ def _finetune_contrastive(args: Finetune, on_start: Callable[[Mapping[str, Any]]
     if args.task is not None:
         raise UsageError("--objective", f"contrastive learns from your own table, not from {args.task}", "use --train")
     given = [flag for flag in args.table.given() if flag not in ("--text", "--pair")]
-    changed = [each.name for each in fields(Finetune) if getattr(args, each.name) != each.default]
-    given += [f"--{name.replace('_', '-')}" for name in changed if name in _NOT_CONTRASTIVE]
-    if given:
+    if given := given + flags_of(args, *_NOT_CONTRASTIVE):
         raise UsageError(given[0], "has no meaning with --objective contrastive", "leave it out")
     if args.train is None or args.output is None:
         raise UsageError("--train" if args.train is None else "--output", "is missing", "see albert finetune --help")
@@ -136,26 +125,9 @@ _NOT_CONTRASTIVE = (
 )
 
 
-def _seeds_result(task: Task, output: Path, found: SeedsResult) -> FinetuneResult:
-    return FinetuneResult(
-        task=task,
-        output=output,
-        model=RunFolder(found.best.directory).model_path,
-        scores=found.medians,
-        baseline=found.baseline,
-        linear_baseline=found.linear_baseline,
-        report=found.to_json(),
-        found=found,
-    )
-
-
 def _finetune_benchmark(args: Finetune, name: str) -> FinetuneResult:
-    given = args.table.given()
-    given += [f"--{option}" for option in ("train", "dev") if getattr(args, option) is not None]
-    given += ["--span-head"] if args.span_head is not None else []
-    switches = ("keep_head", "v2_recipe", "statistics_only")
-    given += ["--" + option.replace("_", "-") for option in switches if getattr(args, option)]
-    if given:
+    given = flags_of(args, "train", "dev", "span_head", "keep_head", "v2_recipe", "statistics_only")
+    if given := args.table.given() + given:
         raise UsageError(given[0], f"goes with one task, {name} has many")
     if args.data is None:
         raise UsageError("--data", "is missing; the tasks' files are looked for there", "see albert finetune --help")
@@ -183,14 +155,15 @@ def _finetune_benchmark(args: Finetune, name: str) -> FinetuneResult:
 
 def _declared_task(args: Finetune) -> Task:
     assert args.task is not None
-    files = {split: path for split, path in (("train", args.train), ("dev", args.dev)) if path is not None}
-    given = args.table.given() + (["--held-out"] if args.held_out is not None else [])
-    if given:
+    files = values_set(args, "train", "dev")
+    if given := args.table.given() + flags_of(args, "held_out"):
         raise UsageError(given[0], f"goes with your own tables, the task {args.task} has its own columns")
     if args.data is None and len(files) < 2:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert finetune --help")
     task = find_task(args.task)
-    recipe = _published_recipe(task, args)
+    recipe = task.second_recipe if args.v2_recipe else task.recipe
+    if recipe is None:
+        raise UsageError("--v2-recipe", f"{task.name} has one recipe for both releases", "leave it out")
     return replace(task, source=task.source.with_files(files), target=_target(task, args), recipe=recipe)
 
 
@@ -210,11 +183,10 @@ def _own_task(args: Finetune) -> ReadTask:
 def _reading(args: Finetune, task: Task, read: ReadTask | None, max_length: int) -> Reading:
     """How the rows are read, and what they are like, in the tokens of the model."""
     tokenizer = load_tokenizer(find_model(args.model, args.revision))
-    tables = (
-        read.tables
-        if read is not None
-        else {split: task.source.read(args.data or Path(), split) for split in ("train", "dev")}
-    )
+    if read is not None:
+        tables = read.tables
+    else:
+        tables = {split: task.source.read(args.data or Path(), split) for split in ("train", "dev")}
     return Reading(read, table_statistics(task, tables, tokenizer, max_length), max_length)
 
 
@@ -226,41 +198,15 @@ def _target(task: Task, args: Finetune) -> Target:
     return replace(task.target, head=args.span_head)
 
 
-def _published_recipe(task: Task, args: Finetune) -> TaskRecipe:
-    if not args.v2_recipe:
-        return task.recipe
-    if task.second_recipe is None:
-        raise UsageError("--v2-recipe", f"{task.name} has one recipe for both releases", "leave it out")
-    return task.second_recipe
-
-
 def _start(args: Finetune) -> Start:
     """Where the weights come from."""
-    start = PretrainedEncoder(args.model, args.revision, _architecture(args), args.keep_head)
+    architecture = args.architecture
+    if args.depth is not None:
+        if architecture.num_hidden_layers not in (None, args.depth):
+            raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
+        architecture = replace(architecture, num_hidden_layers=args.depth)
+    start = PretrainedEncoder(args.model, args.revision, architecture, args.keep_head)
     return random_encoder_like(start) if args.init == "random" else start
-
-
-def _architecture(args: Finetune) -> ArchitectureChanges:
-    if args.depth is None:
-        return args.architecture
-    if args.architecture.num_hidden_layers not in (None, args.depth):
-        raise UsageError("--depth", "and --num-hidden-layers are the same thing", "give one of them")
-    return replace(args.architecture, num_hidden_layers=args.depth)
-
-
-def _distillation(args: Finetune) -> Distillation | None:
-    options = {
-        "temperature": args.distillation_temperature,
-        "weight": args.distillation_weight,
-        "revision": args.teacher_revision,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    if args.teacher is None:
-        for name in given:
-            switch = "--teacher-revision" if name == "revision" else f"--distillation-{name}"
-            raise UsageError(switch, "goes with --teacher", "name a fine-tuned model with it")
-        return None
-    return Distillation(teacher=args.teacher, **given)
 
 
 def _settings(args: Finetune) -> FinetuningSettings:
@@ -271,20 +217,22 @@ def _settings(args: Finetune) -> FinetuningSettings:
     """
     if args.freeze_encoder and args.encoder_dropout:
         raise UsageError("--encoder-dropout", "has no effect with --freeze-encoder", "leave it or --freeze-encoder out")
-    return FinetuningSettings(**common_fields(FinetuningSettings, args), distillation=_distillation(args))
+    names = ("distillation_temperature", "distillation_weight", "teacher_revision")
+    given = {name.rpartition("_")[2]: value for name, value in values_set(args, *names).items()}
+    if given and args.teacher is None:
+        raise UsageError(flags_of(args, *names)[0], "goes with --teacher", "name a fine-tuned model with it")
+    distillation = None if args.teacher is None else Distillation(teacher=args.teacher, **given)
+    return FinetuningSettings(**common_fields(FinetuningSettings, args), distillation=distillation)
 
 
-# ----
+# --------------------------------------------------------------------------------------------------------------------
+# Evaluation.
 
 
-def run_evaluate(args: Evaluate, on_result: Callable[[EvaluateResult], None] | None = None) -> EvaluateResult:
-    """What `albert.evaluate` and `albert evaluate` do.
+def evaluations(args: Evaluate) -> Iterator[EvaluateResult]:
+    """What `albert.evaluate` and `albert evaluate` do: one result, or with `submission` one for each split.
 
-    Args:
-        on_result: told every result, when its files are written: one, or with `submission` one for each split.
-
-    Returns:
-        The result, of several splits the last.
+    A result is yielded when its files are written.
 
     Raises:
         UsageError: it contradicts itself.
@@ -293,27 +241,26 @@ def run_evaluate(args: Evaluate, on_result: Callable[[EvaluateResult], None] | N
     """
     if not args.model:
         raise UsageError("--model", "names no model", "give a directory, or a Hub id")
-    tell = on_result or (lambda result: None)
     if args.task == PRETRAINING:
-        return _told(tell, _evaluate_pretraining(args))
-    if args.depths.makes_table:
-        return _told(tell, _evaluate_depths(args))
-    for name, given in (("--json", args.json), ("--csv", args.csv)):
-        if given:
-            raise UsageError(name, f"goes with {PRETRAINING}", "--results writes the scores of a task as JSON")
-    task = _task(args)
-    splits = _splits(args, task)
-    if len(args.precision) == 1 and args.precision != ("int8",):
-        precision = _one_precision(args)
-        return [_told(tell, _evaluate_split(args, task, split, precision)) for split in splits][-1]
-    result = _told(tell, _compare_precisions(args, task, splits))
-    assert isinstance(result.found, ComparedPrecisions)
-    check_precisions(result.found.found, args.tolerance)
-    return result
+        yield _evaluate_pretraining(args)
+    elif args.depths.makes_table:
+        yield _evaluate_depths(args)
+    else:
+        if given := flags_of(args, "json", "csv"):
+            raise UsageError(given[0], f"goes with {PRETRAINING}", "--results writes the scores of a task as JSON")
+        task = _task(args)
+        splits = _splits(args, task)
+        if len(args.precision) == 1 and args.precision != ("int8",):
+            precision = _one_precision(args)
+            yield from (_evaluate_split(args, task, split, precision) for split in splits)
+        else:
+            yield from _compare_precisions(args, task, splits[0])
 
 
-def _told(tell: Callable[[EvaluateResult], None], result: EvaluateResult) -> EvaluateResult:
-    tell(result)
+def _saved(args: Evaluate, result: EvaluateResult) -> EvaluateResult:
+    """The result, its report written where `results` says."""
+    if args.results is not None:
+        save_json(args.results, result.report)
     return result
 
 
@@ -329,24 +276,16 @@ def _evaluate_pretraining(args: Evaluate) -> EvaluateResult:
         args.model,
         args.data,
         objectives=args.objective,
-        max_length=args.max_length,
         masking=MaskingRecipe(max_ngram=args.max_ngram),
         limit=args.sequences,
-        revision=args.revision,
-        device=args.device,
         prepare=partial(use_fast_encoders, precision=precision),
-        overrides=_overrides(args),
+        **_opening(args),
     )
     report = {"task": PRETRAINING, "precision": precision, **found.to_json()}
-    if args.results is not None:
-        save_json(args.results, report)
     first = found.models[0].scores
-    return EvaluateResult(
-        scores={test: 100 * score.accuracy for test, score in first.items()},
-        baseline={test: 100 * score.baseline for test, score in first.items()},
-        report=report,
-        found=PretrainedScores(found=found, precision=precision),
-    )
+    scores = {test: 100 * score.accuracy for test, score in first.items()}
+    baseline = {test: 100 * score.baseline for test, score in first.items()}
+    return _saved(args, EvaluateResult(scores=scores, baseline=baseline, report=report, found=found))
 
 
 def _splits(args: Evaluate, task: Task) -> tuple[str, ...]:
@@ -371,7 +310,8 @@ def _evaluate_split(args: Evaluate, task: Task, split: str, precision: Precision
         prepare=partial(use_fast_encoders, precision=precision),
         needs_labels=args.submission is None and args.predictions is None,
         depth=args.depths.one_depth,
-        **_how(args),
+        micro_batch_tokens=args.micro_batch_tokens,
+        **_opening(args),
     )
     together, handed_in = found.together, {}
     if args.predictions is not None:
@@ -380,33 +320,23 @@ def _evaluate_split(args: Evaluate, task: Task, split: str, precision: Precision
         for name, content in submission_files(task, split, together.predictions).items():
             write_text(args.submission / name, content)
             handed_in[args.submission / name] = len(together.predictions)
-    report = _split_report(task, args.model, split, found, precision)
-    if args.results is not None:
-        save_json(args.results, report)
+    named = args.model[0] if len(args.model) == 1 else list(args.model)
+    report = {"task": task.name, "model": named, "split": split, "precision": precision}
+    report |= {"scores": dict(together.scores), "baseline": together.baseline}
+    if len(args.model) > 1:
+        each = zip(args.model, found.members, strict=True)
+        report["of_each"] = {model: dict(member.evaluation.scores) for model, member in each}
+    report["counts"] = dict(together.counts)
     scored = ScoredSplit(
         task=task, models=args.model, split=split, found=found, precision=precision, submission=handed_in
     )
-    return EvaluateResult(scores=together.scores, baseline=together.baseline, report=report, found=scored)
+    result = EvaluateResult(scores=together.scores, baseline=together.baseline, report=report, found=scored)
+    return _saved(args, result)
 
 
-def _split_report(
-    task: Task, models: tuple[str, ...], split: str, found: EvaluatedModels, precision: InferencePrecision
-) -> dict[str, Any]:
-    """The scores as `--results` writes them."""
-    evaluation = found.together
-    named = models[0] if len(models) == 1 else list(models)
-    about = {"task": task.name, "model": named, "split": split, "precision": precision}
-    scores: dict[str, Any] = {"scores": dict(evaluation.scores), "baseline": evaluation.baseline}
-    if len(models) > 1:
-        each = zip(models, found.members, strict=True)
-        scores["of_each"] = {model: dict(member.evaluation.scores) for model, member in each}
-    return about | scores | {"counts": dict(evaluation.counts)}
-
-
-def _compare_precisions(args: Evaluate, task: Task, splits: tuple[str, ...]) -> EvaluateResult:
-    for name, path in (("--predictions", args.predictions), ("--submission", args.submission)):
-        if path is not None:
-            raise UsageError(name, "goes with one precision, fp32 or bf16", "compare precisions without it")
+def _compare_precisions(args: Evaluate, task: Task, split: str) -> Iterator[EvaluateResult]:
+    if given := flags_of(args, "predictions", "submission"):
+        raise UsageError(given[0], "goes with one precision, fp32 or bf16", "compare precisions without it")
     model, *others = args.model
     if others:
         raise UsageError("--precision", "several are compared for one model", "name one model")
@@ -418,10 +348,11 @@ def _compare_precisions(args: Evaluate, task: Task, splits: tuple[str, ...]) -> 
         task,
         model,
         args.data or Path(),
-        splits[0],
+        split,
         _precisions(args),
         args.tolerance,
-        **_how(args),
+        micro_batch_tokens=args.micro_batch_tokens,
+        **_opening(args),
     )
     rows = {
         row.precision: {
@@ -433,13 +364,11 @@ def _compare_precisions(args: Evaluate, task: Task, splits: tuple[str, ...]) -> 
         }
         for row in found
     }
-    about = {"task": task.name, "model": model, "split": splits[0]}
+    about = {"task": task.name, "model": model, "split": split}
     report = {**about, "score": found[0].name, "tolerance": args.tolerance, "precisions": rows}
-    if args.results is not None:
-        save_json(args.results, report)
     first = found[0].evaluation
-    compared = ComparedPrecisions(found=found, tolerance=args.tolerance)
-    return EvaluateResult(scores=first.scores, baseline=first.baseline, report=report, found=compared)
+    yield _saved(args, EvaluateResult(scores=first.scores, baseline=first.baseline, report=report, found=found))
+    check_precisions(found, args.tolerance)
 
 
 def check_precisions(found: Sequence[PrecisionScore], tolerance: float) -> None:
@@ -464,49 +393,46 @@ def _one_precision(args: Evaluate) -> Precision:
     raise UsageError("--precision", "is one here, fp32 or bf16", "several are compared on a task, for one model")
 
 
-def _how(args: Evaluate) -> dict[str, Any]:
-    """How models are opened and run."""
-    names = ("device", "max_length", "micro_batch_tokens", "revision")
-    return {name: getattr(args, name) for name in names} | {"overrides": _overrides(args)}
-
-
-def _overrides(args: Evaluate) -> dict[str, Any]:
-    given = {name: getattr(args, name) for name in ("hidden_act", "num_attention_heads")}
-    return {name: value for name, value in given.items() if value is not None}
+def _opening(args: Evaluate) -> dict[str, Any]:
+    """How models are opened."""
+    overrides = values_set(args, "hidden_act", "num_attention_heads")
+    how = {name: getattr(args, name) for name in ("device", "max_length", "revision")}
+    return {**how, "overrides": overrides}
 
 
 def _evaluate_depths(args: Evaluate) -> EvaluateResult:
-    args.depths.check(args.model, predictions=args.predictions, submission=args.submission)
+    if given := flags_of(args, "predictions", "submission"):
+        raise UsageError(given[0], "requires a single --depth", "name one --depth and no --patience")
+    model, *others = args.model
+    if others:
+        raise UsageError("--model", f"names {len(args.model)} models, at several depths one is run", "name one")
+    if args.depths.rounds < 1:
+        raise UsageError("--rounds", f"is {args.depths.rounds}, at least 1 is needed")
     if len(args.precision) != 1:
         raise UsageError("--precision", "is one here", "compare precisions at one --depth")
     found = depth_curve(
         _task(args),
-        args.model[0],
+        model,
         args.data or Path(),
         args.split or "dev",
         depths=args.depths.depth,
         patiences=args.depths.patience,
         rounds=args.depths.rounds,
-        device=args.device,
         precision=next(iter(_precisions(args))),
-        max_length=args.max_length,
-        revision=args.revision,
-        overrides=_overrides(args),
+        **_opening(args),
     )
-    report = found.to_json()
-    if args.results is not None:
-        save_json(args.results, report)
+    scores = found.points[0].scores
+    result = _saved(args, EvaluateResult(scores=scores, baseline=found.baseline, report=found.to_json(), found=found))
     if args.depths.curve is not None:
         draw_curve(found, args.depths.curve)
         write_curve(found, args.depths.curve.with_suffix(".csv"))
-    return EvaluateResult(scores=found.points[0].scores, baseline=found.baseline, report=report, found=found)
+    return result
 
 
 def _task(args: Evaluate) -> Task:
     if args.task is None:
-        return task_of_model(args.model[0], args.revision, args.table, args.dev)
-    given = args.table.given()
-    if given:
+        return _task_of_model(args.model[0], args.revision, args.table, args.dev)
+    if given := args.table.given():
         raise UsageError(given[0], f"goes with your own file, the task {args.task} has its own columns")
     if args.data is None and args.dev is None:
         raise UsageError("--data", "is missing; the task's files are looked for there", "see albert evaluate --help")
@@ -515,7 +441,7 @@ def _task(args: Evaluate) -> Task:
     return replace(task, source=task.source.with_files(files)) if files else task
 
 
-def task_of_model(model: str, revision: str | None, options: TableOptions, dev: Path | None) -> Task:
+def _task_of_model(model: str, revision: str | None, options: TableOptions, dev: Path | None) -> Task:
     """The task that a model learnt, on a table: the one given, or that on which it was scored.
 
     Args:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from tyro.conf import Positional
 
-from albert.cli.options import command, dispatch
+from albert.cli.options import CommandGroup, Subcommand
 from albert.inference.abilities import ABILITIES
 from albert.inference.server.limits import Limits
 from albert.model.config import Activation
@@ -30,7 +30,6 @@ class OpenedModel:
     model: Positional[str]
     """A model directory, a run directory, or a Hugging Face Hub id."""
     revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Of the products in the encoder; auto is bf16 where the machine has it in hardware, else fp32. int8 can change
@@ -104,14 +103,12 @@ class Predict(OpenedModel):
     top_k: int | None = None
     """How many pieces a mask, or how many answers a question gets; 5, but one answer to a question of a file."""
     hidden_act: Activation | None = None
-    """The activation, in place of config.json's: gelu_new is the tanh form that Google trained with."""
     num_attention_heads: int | None = None
-    """The number of heads, in place of config.json's; the shapes of the weights do not show it."""
     json: bool = False
     """JSON in place of a table."""
 
 
-predict_main = command(Predict, "albert predict", "predict:run_predict")
+predict_main = Subcommand(Predict, "albert predict", "predict:run_predict")
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,7 @@ class Serve(OpenedModel):
     limits: Limits = field(default_factory=Limits)
 
 
-serve_main = command(Serve, "albert serve", "predict:run_serve")
+serve_main = Subcommand(Serve, "albert serve", "predict:run_serve")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,12 +180,10 @@ class Convert:
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     """Of the weights; those of SOURCE by default."""
     revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
     replace: bool = False
-    """Replace an existing output."""
 
 
-convert_main = command(Convert, "albert convert", "convert:run_convert")
+convert_main = Subcommand(Convert, "albert convert", "convert:run_convert")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +195,7 @@ class MadeOfModel:
     output: Path
     """The directory to write."""
     revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
     replace: bool = False
-    """Replace an existing output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,16 +235,14 @@ class ExportSentenceTransformers(MadeOfModel):
 
 
 _FORMATS = {
-    "onnx": command(ExportOnnx, "albert export onnx", "convert:onnx"),
-    "sentence-transformers": command(
+    "onnx": Subcommand(ExportOnnx, "albert export onnx", "convert:onnx"),
+    "sentence-transformers": Subcommand(
         ExportSentenceTransformers, "albert export sentence-transformers", "convert:sentence_transformers"
     ),
 }
 
 
-def export_main(arguments: list[str]) -> int:
-    """Run `albert export`."""
-    return dispatch("albert export", _FORMATS, arguments, "format")
+export_main = CommandGroup("albert export", _FORMATS, "format")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,7 +256,7 @@ class Quantize(MadeOfModel):
     """
 
 
-quantize_main = command(Quantize, "albert quantize", "convert:run_quantize")
+quantize_main = Subcommand(Quantize, "albert quantize", "convert:run_quantize")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,10 +283,9 @@ class AnalyzeLayers:
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
 
-def analyze_main(arguments: list[str]) -> int:
-    """Run `albert analyze`."""
-    parts = {"layers": command(AnalyzeLayers, "albert analyze layers", "inspect:layers")}
-    return dispatch("albert analyze", parts, arguments, "command")
+analyze_main = CommandGroup(
+    "albert analyze", {"layers": Subcommand(AnalyzeLayers, "albert analyze layers", "inspect:layers")}
+)
 
 
 @dataclass(frozen=True)
@@ -325,12 +315,11 @@ class Info:
     self_check: bool = False
     """Ask a model for masked words under every plausible activation and number of heads."""
     revision: str | None = None
-    """A branch, tag or commit of a Hub repository."""
     json: bool = False
     """One JSON object in place of tables."""
 
 
-info_main = command(Info, "albert info", "info:run")
+info_main = Subcommand(Info, "albert info", "info:run")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,4 +330,4 @@ class Quickstart:
     """The directory for everything the quickstart makes."""
 
 
-quickstart_main = command(Quickstart, "albert quickstart", "inspect:run_quickstart")
+quickstart_main = Subcommand(Quickstart, "albert quickstart", "inspect:run_quickstart")

@@ -1,16 +1,17 @@
 """`albert convert`, `export`, `quantize` and `push`: a model in another format or place."""
 
 import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from rich.table import Table
 
+from albert.api.keywords import values_set
 from albert.api.options import Push
 from albert.checkpoints.convert import Conversion, ConversionOptions, TokenizerOptions, convert
 from albert.checkpoints.hub import push_model
 from albert.cli.commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
-from albert.cli.render import bytes_of, facts, open_console
+from albert.cli.render import bytes_of, facts, open_console, say
 from albert.inference.int8 import quantize_directory
 from albert.inference.predictor import save_for_sentence_transformers
 from albert.runtime.environment import load_by_name
@@ -23,12 +24,11 @@ NEXT = {
 }
 
 
-def run_convert(args: Convert) -> int:
+def run_convert(args: Convert) -> None:
     """Run `albert convert`."""
-    settings = ("hidden_act", "num_attention_heads", "num_hidden_layers")
     options = ConversionOptions(
         config_file=args.config,
-        overrides={name: getattr(args, name) for name in settings if getattr(args, name) is not None},
+        overrides=values_set(args, "hidden_act", "num_attention_heads", "num_hidden_layers"),
         one_output=args.one_output,
         dtype=getattr(torch, args.dtype) if args.dtype else None,
         revision=args.revision,
@@ -37,15 +37,15 @@ def run_convert(args: Convert) -> int:
         place=args.tokenizer, without=args.without_tokenizer, lower_case=args.lower_case, keep_accents=args.keep_accents
     )
     made = convert(args.source, args.output, options, tokenizer, args.labels, args.replace)
-    _print(facts("albert convert", rows(made, args.output)), next_command(made, args.output))
-    return 0
+    place = shlex.quote(str(args.output))
+    question = NEXT.get(made.source.architecture)
+    following = f"albert predict {place} {question}" if question and made.tokenizer else f"albert info {place}"
+    _print("albert convert", rows(made, args.output), following)
 
 
-def _print(table: Table, following: str) -> None:
-    """Print a table, and what to do next."""
-    console = open_console()
-    console.print(table)
-    console.print(f"next: {following}" if following else "")
+def _print(title: str, told: Mapping[str, object] | Iterable[Sequence[object]], following: str) -> None:
+    """Print what was made, and what to do next."""
+    say(open_console(), facts(title, told), f"next: {following}" if following else "")
 
 
 def rows(made: Conversion, output: Path) -> list[tuple[str, str]]:
@@ -67,9 +67,9 @@ def rows(made: Conversion, output: Path) -> list[tuple[str, str]]:
     ]
     if source.dropped:
         found.append(("dropped", f"{len(source.dropped)} that say nothing of the model ({_some(source.dropped)})"))
-    reasons = {
-        reason: [n for n, why in source.unexpected.items() if why == reason] for reason in source.unexpected.values()
-    }
+    reasons: dict[str, list[str]] = {}
+    for name, reason in source.unexpected.items():
+        reasons.setdefault(reason, []).append(name)
     found += [("not converted", f"{len(names)}: {reason} ({_some(names)})") for reason, names in reasons.items()]
     found += [("note", note) for note in source.notes]
     found += [("drawn at random", _some(made.opened.newly_initialised))] if made.opened.newly_initialised else []
@@ -78,13 +78,6 @@ def rows(made: Conversion, output: Path) -> list[tuple[str, str]]:
     found.append(("parameters", f"{sum(made.parameters.values()):,}"))
     found.append(("written", f"{output}: {made.written / 1e6:,.1f} MB of weights, and opened again"))
     return found
-
-
-def next_command(made: Conversion, output: Path) -> str:
-    """What a user may do with the result."""
-    place = shlex.quote(str(output))
-    question = NEXT.get(made.source.architecture)
-    return f"albert predict {place} {question}" if question and made.tokenizer else f"albert info {place}"
 
 
 def _tokenizer(made: Conversion) -> str:
@@ -100,7 +93,7 @@ def _some(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
-def onnx(args: ExportOnnx) -> int:
+def onnx(args: ExportOnnx) -> None:
     """Run `albert export onnx`."""
     exporting = load_by_name("albert.inference.onnx_export", "onnx")
     settings = exporting.ExportSettings(precision=args.precision, opset=args.opset, depth=args.depth)
@@ -115,11 +108,10 @@ def onnx(args: ExportOnnx) -> int:
     told |= {check.runtime: f"largest difference: {exporting.usual_differences(check)}" for check in made.checks}
     told["written"] = args.output
     following = f"albert verify {shlex.quote(str(args.output))}" if args.output.is_dir() else ""
-    _print(facts("albert export onnx", told), following)
-    return 0
+    _print("albert export onnx", told, following)
 
 
-def sentence_transformers(args: ExportSentenceTransformers) -> int:
+def sentence_transformers(args: ExportSentenceTransformers) -> None:
     """Run `albert export sentence-transformers`."""
     vectors = save_for_sentence_transformers(
         args.model, args.output, args.pooling, args.normalize, revision=args.revision, replace=args.replace
@@ -131,11 +123,10 @@ def sentence_transformers(args: ExportSentenceTransformers) -> int:
         "written": args.output,
     }
     following = f"SentenceTransformer({str(args.output)!r}).encode(texts)"
-    _print(facts("albert export sentence-transformers", told), following)
-    return 0
+    _print("albert export sentence-transformers", told, following)
 
 
-def run_quantize(args: Quantize) -> int:
+def run_quantize(args: Quantize) -> None:
     """Run `albert quantize`."""
     made = quantize_directory(args.model, args.output, revision=args.revision, replace=args.replace)
     told: dict[str, object] = {
@@ -149,18 +140,14 @@ def run_quantize(args: Quantize) -> int:
         for name, largest in made.moved.largest.items()
     }
     told["written"] = args.output
-    _print(facts("albert quantize", told), f"albert info {shlex.quote(str(args.output))}")
-    return 0
+    _print("albert quantize", told, f"albert info {shlex.quote(str(args.output))}")
 
 
-def run_push(args: Push) -> int:
+def run_push(args: Push) -> None:
     """Run `albert push`."""
     pushed = push_model(args.model, args.repository, private=args.private, replace=args.replace, revision=args.revision)
     rows: dict[str, object] = {name: bytes_of(size) for name, size in pushed.files.items()}
-    console = open_console()
-    console.print(facts("albert push", rows))
+    lines = [f"{pushed.address} is ready", f"next: albert info {shlex.quote(args.repository)}"]
     if "README.md" not in pushed.files:
-        console.print("note: the model has no README.md, so it has no card on the Hub")
-    console.print(f"{pushed.address} is ready")
-    console.print(f"next: albert info {shlex.quote(args.repository)}")
-    return 0
+        lines.insert(0, "note: the model has no README.md, so it has no card on the Hub")
+    say(open_console(), facts("albert push", rows), *lines)

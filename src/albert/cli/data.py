@@ -17,7 +17,7 @@ from tyro.conf import Positional
 from albert.api.options import Prepare, TrainTokenizer
 from albert.api.text import preparation_rows, run_prepare, run_train_tokenizer
 from albert.cli.main import load_command
-from albert.cli.options import Subcommand, dispatch, parse
+from albert.cli.options import CommandGroup, Subcommand, check_png
 from albert.cli.render import bytes_of, facts, in_bold, open_console, say, table
 from albert.pretraining.recipe import RECIPES
 from albert.runtime.errors import AlbertError, DamagedData, MissingInput, UsageError
@@ -27,38 +27,36 @@ from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directo
 from albert.runtime.progress import progress
 from albert.text.duplicates import ALIKE, EQUAL
 from albert.text.prepare import NO_TOKENS, PreparationEstimate, PreparationReport, merge_corpora
-from albert.text.readers import CorpusReport
-from albert.text.sentencepiece import TrainingReport
 from albert.text.shards import DESCRIPTION_NAME, SHOWN_NAME, TokenCorpus, read_description
-from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
 
 
-def prepare_main(arguments: list[str]) -> int:
+def prepare(args: Prepare) -> None:
     """Run `albert prepare`."""
-    options = parse(Prepare, arguments, "albert prepare")
     console = open_console()
-    result = run_prepare(options)
+    result = run_prepare(args)
     if result.estimate is not None:
-        show_plan(console, result.estimate, options.output)
-        return 0
+        show_plan(console, result.estimate, args.output)
+        return
     report = result.report
     assert report is not None
     headings, *rows = preparation_rows(report)
-    console.print(table(None, headings, rows, boxed=True))
-    lines: list[str | Text] = [*remarks(report)]
+    lines = remarks(report)
     if report.duplicates_shown:
         shown = f"{report.duplicates_shown:,} of the duplicates, the least similar first"
-        lines.append(f"{options.output / SHOWN_NAME} names {shown}")
+        lines.append(f"{args.output / SHOWN_NAME} names {shown}")
     if report.splits["held_out"].documents == 0:
         lines.append("nothing is held out: the share is 0, or there is a single sentence")
     elif report.held_out_though_few:
         what = {"document": "one document is held out", "sentences": "the last sentences of the only document are"}
-        few = f"{options.held_out:.3g} of so few documents is none: {what[report.held_out_though_few]}"
+        few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_though_few]}"
         lines.append(f"{few}; --held-out 0 holds out nothing")
-    say(console, *lines, in_bold(options.output, " is ready"), _pretrain_next(options.output))
-    return 0
+    ready = in_bold(args.output, " is ready")
+    say(console, table(None, headings, rows, boxed=True), *lines, ready, _pretrain_next(args.output))
+
+
+prepare_main = Subcommand(Prepare, "albert prepare", prepare)
 
 
 def _pretrain_next(corpus: Path) -> str:
@@ -95,21 +93,21 @@ class Merge:
     output: Path
     """The directory to make."""
     replace: bool = False
-    """Replace an existing output."""
 
 
-def merge_main(arguments: list[str]) -> int:
+def merge(args: Merge) -> None:
     """Run `albert merge`."""
-    options = parse(Merge, arguments, "albert merge")
-    if len(options.corpora) < 2:
+    if len(args.corpora) < 2:
         raise UsageError("albert merge", "merge needs at least two corpora", "name two or more")
-    merged = merge_corpora(options.corpora, options.output, options.replace)
+    merged = merge_corpora(args.corpora, args.output, args.replace)
     lines = []
     for split, counts in merged.counts.items():
         what = f"{counts.documents:,} documents, {counts.tokens:,} tokens, {len(merged.shards[split]):,} shards"
         lines.append(f"{split.replace('_', ' ')}: {what}")
-    say(open_console(), *lines, f"{options.output} is ready", _pretrain_next(options.output))
-    return 0
+    say(open_console(), *lines, f"{args.output} is ready", _pretrain_next(args.output))
+
+
+merge_main = Subcommand(Merge, "albert merge", merge)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -129,21 +127,21 @@ class Verify:
     """Directories that albert wrote."""
 
 
-def verify_main(arguments: list[str]) -> int:
+def verify(args: Verify) -> None:
     """Run `albert verify`."""
-    options = parse(Verify, arguments, "albert verify")
-    places = [place for path in options.paths for place in whole_directories(path)]
+    places = [place for path in args.paths for place in whole_directories(path)]
     total = sum(file.bytes for place in places for file in _sums(place).values())
     rows: list[tuple[object, ...]] = []
     damaged: list[AlbertError] = []
+    checked: list[int] = []
     with progress("Checking", total=total / 1e6, unit="MB") as bar:
+
+        def count(name: str, size: int) -> None:
+            checked.append(size)
+            bar.advance(size / 1e6)
+
         for place in places:
-            checked: list[int] = []
-
-            def count(name: str, size: int, checked: list[int] = checked) -> None:
-                checked.append(size)
-                bar.advance(size / 1e6)
-
+            checked.clear()
             try:
                 verify_directory(place, count)
                 _open_corpus(place)
@@ -152,16 +150,17 @@ def verify_main(arguments: list[str]) -> int:
                 damaged.append(damage)
                 finding = Text(str(damage), "bold red")
             rows.append((place, len(checked), f"{sum(checked) / 1e6:,.2f}", finding))
-    for path in options.paths:
+    for path in args.paths:
         if (journal := RunFolder(path).journal_path).is_file():
             rows.append((journal, 1, "", f"{len(read_journal(journal)):,} records"))
     columns = ("directory", "files", "MB", "finding")
     open_console().print(table("albert verify", columns, rows, words=(0, 3), boxed=True))
     if damaged:
-        raise DamagedData(
-            damaged[0].subject, damaged[0].why, f"{len(damaged)} of {len(places)} directories are damaged"
-        )
-    return 0
+        remedy = f"{len(damaged)} of {len(places)} directories are damaged"
+        raise DamagedData(damaged[0].subject, damaged[0].why, remedy)
+
+
+verify_main = Subcommand(Verify, "albert verify", verify)
 
 
 def whole_directories(path: Path) -> list[Path]:
@@ -211,26 +210,27 @@ class Plot:
     """Write the figures to this file as well, a row each."""
 
 
-def plot_main(arguments: list[str]) -> None:
+def plot(args: Plot) -> None:
     """Run `albert plot`."""
-    options = parse(Plot, arguments, "albert plot")
-    if not options.runs:
+    if not args.runs:
         raise UsageError("albert plot", "no run is named", "albert plot RUN... --output curves.png")
-    if len({run.resolve() for run in options.runs}) < len(options.runs):
+    if len({run.resolve() for run in args.runs}) < len(args.runs):
         raise UsageError("albert plot", "a run is named twice")
-    if options.output.suffix.lower() != ".png":
-        raise UsageError(f"--output {options.output}", "must end in .png", "choose a name that ends in .png")
+    check_png(args.output)
     curves = load_command("albert.experiments.curves")
-    runs = curves.read_runs(options.runs)
-    curves.draw_runs(runs, options.output, options.against)
-    if options.csv is not None:
-        curves.write_table(runs, options.csv)
-    console = open_console()
+    runs = curves.read_runs(args.runs)
+    curves.draw_runs(runs, args.output, args.against)
+    if args.csv is not None:
+        curves.write_table(runs, args.csv)
+    lines = []
     for run in runs:
         last = run.updates[-1]
         where = f"{last['step']:,} steps, {last['tokens']:,} tokens, {last['seconds'] / 60:,.1f} minutes"
-        console.print(f"{run.name}: {where}")
-    console.print(" and ".join(str(path) for path in (options.output, options.csv) if path))
+        lines.append(f"{run.name}: {where}")
+    say(open_console(), *lines, " and ".join(str(path) for path in (args.output, args.csv) if path))
+
+
+plot_main = Subcommand(Plot, "albert plot", plot)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -293,30 +293,27 @@ class ConvertTokenizer:
     preprocessing: Literal["transformers", "reference"] | None = None
     """Whose ids text becomes, where the two differ."""
     replace: bool = False
-    """Replace an existing output."""
 
 
-def convert_tokenizer(arguments: list[str]) -> int:
+def convert(args: ConvertTokenizer) -> None:
     """Run `albert tokenizer convert`."""
-    options = parse(ConvertTokenizer, arguments, "albert tokenizer convert")
-    source = load_tokenizer(options.source)
     tokenizer = load_tokenizer(
-        options.source,
-        lower_case=None if options.case is None else options.case == "lower",
-        keep_accents=None if options.accents is None else options.accents == "keep",
-        reference=None if options.preprocessing is None else options.preprocessing == "reference",
+        args.source,
+        lower_case=None if args.case is None else args.case == "lower",
+        keep_accents=None if args.accents is None else args.accents == "keep",
+        reference=None if args.preprocessing is None else args.preprocessing == "reference",
     )
-    with new_directory(options.output, replace=options.replace) as directory:
+    with new_directory(args.output, replace=args.replace) as directory:
         tokenizer.save(directory)
     settings = [
         "letters are lower-cased" if tokenizer.lower_case else "capitals stay",
         "accents stay" if tokenizer.keep_accents else "accents are dropped",
         *(["the original code is followed, not transformers"] if tokenizer.reference else []),
     ]
-    same = "that of the source" if tokenizer.fingerprint == source.fingerprint else "not that of the source"
-    print(f"{options.output}: {tokenizer.vocab_size:,} pieces; {', '.join(settings)}; its fingerprint is {same}")
-    print(f'next: albert tokenizer encode --tokenizer {shlex.quote(str(options.output))} "This is a test"')
-    return 0
+    same = tokenizer.fingerprint == load_tokenizer(args.source).fingerprint
+    fingerprint = f"its fingerprint is {'' if same else 'not '}that of the source"
+    print(f"{args.output}: {tokenizer.vocab_size:,} pieces; {', '.join(settings)}; {fingerprint}")
+    print(f'next: albert tokenizer encode --tokenizer {shlex.quote(str(args.output))} "This is a test"')
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -360,46 +357,35 @@ class Decode:
     """One JSON object a text."""
 
 
-def encode(arguments: list[str]) -> int:
+def encode(args: Encode) -> None:
     """Run `albert tokenizer encode`."""
-    options = parse(Encode, arguments, "albert tokenizer encode")
-    tokenizer = load_tokenizer(options.tokenizer)
-    for number, text in enumerate(options.text or _lines("TEXT")):
-        if options.json:
-            ids, offsets = tokenizer.encode_with_offsets(text)
-            tokens = [tokenizer.piece(number) for number in ids]
-            found = {"text": text, "tokens": tokens, "ids": ids, "offsets": offsets}
-            print(json.dumps(found, ensure_ascii=False))
-        else:
-            print("\n" * bool(number), end="")
-            _show(tokenizer, text)
-    return 0
+    tokenizer, console = load_tokenizer(args.tokenizer), open_console()
+    for number, text in enumerate(args.text or _lines("TEXT")):
+        ids, offsets = tokenizer.encode_with_offsets(text)
+        tokens = [tokenizer.piece(each) for each in ids]
+        if args.json:
+            print(json.dumps({"text": text, "tokens": tokens, "ids": ids, "offsets": offsets}, ensure_ascii=False))
+            continue
+        rows = [
+            (_visible(token), str(each), str(start), str(end), _visible(text[start:end]))
+            for token, each, (start, end) in zip(tokens, ids, offsets, strict=True)
+        ]
+        unknown = ids.count(tokenizer.unk_id)
+        counted = f"{len(text):,} characters, {len(ids):,} tokens" + f", {unknown:,} of them unknown" * bool(unknown)
+        print("\n" * bool(number), end="")
+        say(console, table(None, ("token", "id", "start", "end", "text"), rows, words=(0, 4), boxed=True), counted)
 
 
-def decode(arguments: list[str]) -> int:
+def decode(args: Decode) -> None:
     """Run `albert tokenizer decode`."""
-    options = parse(Decode, arguments, "albert tokenizer decode")
-    tokenizer = load_tokenizer(options.tokenizer)
-    for ids in [list(options.ids)] if options.ids else map(_numbers, _lines("ID")):
+    tokenizer = load_tokenizer(args.tokenizer)
+    for ids in [list(args.ids)] if args.ids else map(_numbers, _lines("ID")):
         for number in ids:
             if not 0 <= number < tokenizer.vocab_size:
                 raise UsageError(f"id {number}", f"is not an id of this vocabulary, 0 to {tokenizer.vocab_size - 1}")
-        text = tokenizer.decode(ids, skip_special_tokens=not options.special)
+        text = tokenizer.decode(ids, skip_special_tokens=not args.special)
         found = {"ids": ids, "tokens": [tokenizer.piece(number) for number in ids], "text": text}
-        print(json.dumps(found, ensure_ascii=False) if options.json else text)
-    return 0
-
-
-def _show(tokenizer: Tokenizer, text: str) -> None:
-    ids, offsets = tokenizer.encode_with_offsets(text)
-    rows = [
-        (_visible(tokenizer.piece(number)), str(number), str(start), str(end), _visible(text[start:end]))
-        for number, (start, end) in zip(ids, offsets, strict=True)
-    ]
-    console = open_console()
-    console.print(table(None, ("token", "id", "start", "end", "text"), rows, words=(0, 4), boxed=True))
-    unknown = ids.count(tokenizer.unk_id)
-    console.print(f"{len(text):,} characters, {len(ids):,} tokens" + f", {unknown:,} of them unknown" * bool(unknown))
+        print(json.dumps(found, ensure_ascii=False) if args.json else text)
 
 
 def _visible(text: str) -> str:
@@ -432,21 +418,10 @@ ACCENTS_WORTH_A_NOTE = 5_000
 """Per million characters. English text has some hundreds, German and Russian over ten thousand."""
 
 
-def train(arguments: list[str]) -> int:
+def train(args: TrainTokenizer) -> None:
     """Run `albert tokenizer train`."""
-    options = parse(TrainTokenizer, arguments, "albert tokenizer train")
-    result = run_train_tokenizer(options, _tell_of_accents)
-    _tell(options, result.tokenizer.vocab_size, result.read, result.used, result.seconds)
-    return 0
-
-
-def _tell_of_accents(per_million: int) -> None:
-    if per_million >= ACCENTS_WORTH_A_NOTE:
-        what = f"{per_million:,} accents and vowel signs are dropped of every million characters"
-        print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
-
-
-def _tell(options: TrainTokenizer, pieces: int, read: CorpusReport, used: TrainingReport, seconds: float) -> None:
+    result = run_train_tokenizer(args, _tell_of_accents)
+    read, used = result.read, result.used
     lines = [
         f"read {read.documents_in:,} documents, {read.bytes_in / 1e6:,.1f} MB of text, {read.files} files",
         *read.remarks(),
@@ -455,14 +430,23 @@ def _tell(options: TrainTokenizer, pieces: int, read: CorpusReport, used: Traini
     ]
     if used.sentences_cut:
         lines.append(f"{used.sentences_cut:,} sentences too long for SentencePiece, cut")
-    lines.append(f"{options.output}: {pieces:,} pieces in {seconds:,.0f} s")
-    lines.append(f"next: albert prepare {options.words} --tokenizer {shlex.quote(str(options.output))} --output data")
+    lines.append(f"{args.output}: {result.tokenizer.vocab_size:,} pieces in {result.seconds:,.0f} s")
+    lines.append(f"next: albert prepare {args.words} --tokenizer {shlex.quote(str(args.output))} --output data")
     print("\n".join(lines))
 
 
-COMMANDS: dict[str, Subcommand] = {"train": train, "encode": encode, "decode": decode, "convert": convert_tokenizer}
+def _tell_of_accents(per_million: int) -> None:
+    if per_million >= ACCENTS_WORTH_A_NOTE:
+        what = f"{per_million:,} accents and vowel signs are dropped of every million characters"
+        print(f"note: {what}; --keep-accents keeps them, for languages that need them", file=sys.stderr)
 
 
-def tokenizer_main(arguments: list[str]) -> int:
-    """Run `albert tokenizer`."""
-    return dispatch("albert tokenizer", COMMANDS, arguments, "command")
+COMMANDS = {
+    "train": Subcommand(TrainTokenizer, "albert tokenizer train", train),
+    "encode": Subcommand(Encode, "albert tokenizer encode", encode),
+    "decode": Subcommand(Decode, "albert tokenizer decode", decode),
+    "convert": Subcommand(ConvertTokenizer, "albert tokenizer convert", convert),
+}
+
+
+tokenizer_main = CommandGroup("albert tokenizer", COMMANDS)

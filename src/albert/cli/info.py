@@ -14,11 +14,25 @@ from rich.table import Table
 from rich.text import Text
 
 from albert import __version__
+from albert.api.keywords import flags_of
 from albert.checkpoints.hub import find_model
 from albert.checkpoints.model_directory import CONFIG_NAME, read_config
 from albert.cli.commands import Info
 from albert.cli.options import check_at_least
-from albert.cli.render import LABELS, bold, bytes_of, facts, in_bold, in_millions, indented, open_console, styled, table
+from albert.cli.render import (
+    LABELS,
+    bold,
+    bytes_of,
+    facts,
+    in_bold,
+    in_millions,
+    indented,
+    open_console,
+    say,
+    show,
+    styled,
+    table,
+)
 from albert.experiments import sizes
 from albert.inference import inspection
 from albert.model.config import OTHER_NAMES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name, sharing_plan
@@ -71,31 +85,22 @@ def find(what: str, revision: str | None = None) -> Found:
 # Sizes as people look at them: the presets in a list, and all of one architecture.
 
 _SUMS = ("encoder", "model", "pretraining")
-_COLUMNS = {("cpu", "fp32"): "CPU fp32", ("cpu", "bf16"): "CPU bf16", ("cuda", "fp32"): "GPU fp32",
-            ("cuda", "bf16"): "GPU bf16"}  # fmt: skip
-
+_DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 _WIDEST_LIST = 97
 """Columns of the list of presets with all that is in it."""
 
 
 def show_size(console: Console, report: sizes.SizeReport) -> None:
     """Everything of one architecture."""
-    console.print(_architecture(report))
-    console.print()
-    _print_beside(console, _parameters(report), _work(report))
+    show(console, _architecture(report))
+    left, right = _parameters(report), _work(report)
+    both = indented(left, right, by=0, gap=6)
+    show(console, *((left, right) if console.measure(both).maximum > console.width else (both,)))
     if report.published:
-        console.print(_published(report))
-        console.print()
+        rows = [(f"  {size.stated}", size.where, size.exact, size.reason) for size in report.published]
+        show(console, table("Published", ("  stated", "where", "exact", "counted"), rows, words=(1, 3)))
     console.print(_memory(report))
     _note(console, "CPU: what autograd keeps, tested to the byte. GPU: derived, not measured.")
-
-
-def _print_beside(console: Console, left: Table, right: Table) -> None:
-    """Two tables, one below the other where the terminal is too narrow."""
-    both = indented(left, right, by=0, gap=6)
-    for made in (left, right) if console.measure(both).maximum > console.width else (both,):
-        console.print(made)
-        console.print()
 
 
 def _architecture(report: sizes.SizeReport) -> Table:
@@ -116,11 +121,7 @@ def _parameters(report: sizes.SizeReport) -> Table:
     ]
     if (there := report.transformers_parameters) != model:  # it maps E to H even where they are equal
         rows.append(styled(None, "  model in transformers", there, "", shown(4 * there)))
-    return table(
-        "Parameters",
-        ("", "", "of model", "MB, fp32"),
-        rows,
-    )
+    return table("Parameters", ("", "", "of model", "MB, fp32"), rows)
 
 
 def _work(report: sizes.SizeReport) -> Table:
@@ -136,13 +137,8 @@ def _work(report: sizes.SizeReport) -> Table:
     return table("Work", ("", "MFLOPs"), rows)
 
 
-def _published(report: sizes.SizeReport) -> Table:
-    rows = [(f"  {size.stated}", size.where, size.exact, size.reason) for size in report.published]
-    return table("Published", ("  stated", "where", "exact", "counted"), rows, words=(1, 3))
-
-
 def _memory(report: sizes.SizeReport) -> Table:
-    memory = [report.memory[key] for key in _COLUMNS]
+    memory = [*report.memory.values()]
     shown = in_millions(some.training for some in memory)
     rows = [
         bold(f"a sequence of {report.sequence_length:,} tokens"),
@@ -153,7 +149,8 @@ def _memory(report: sizes.SizeReport) -> Table:
         ("  weights, gradients, moments", *(shown(report.training_state) for _ in memory)),
         ("  copies of weights, in training", *(shown(some.weight_copies) for some in memory)),
     ]
-    return table("Memory, MB", ("", *_COLUMNS.values()), rows)
+    columns = (f"{_DEVICES[device]} {precision}" for device, precision in report.memory)
+    return table("Memory, MB", ("", *columns), rows)
 
 
 def show_presets(console: Console) -> None:
@@ -173,8 +170,7 @@ def show_presets(console: Console) -> None:
     for title, presets in PRESET_GROUPS.items():
         rows.append(bold(title))
         rows += [(f"  {name}", *(columns[each](name, config) for each in shown)) for name, config in presets.items()]
-    console.print(table("Presets", ("", *shown), rows))
-    console.print()
+    show(console, table("Presets", ("", *shown), rows))
     meant = {preset: ", ".join(names) for preset in PRESETS if (names := other_names(preset))}
     console.print(facts("Other names", meant))
 
@@ -182,11 +178,6 @@ def show_presets(console: Console) -> None:
 def other_names(preset: str) -> list[str]:
     """Further names of a preset."""
     return [name for name, meant in OTHER_NAMES.items() if meant == preset]
-
-
-def group_of(preset: str) -> str:
-    """The heading under which a preset stands."""
-    return next(title for title, presets in PRESET_GROUPS.items() if preset in presets)
 
 
 def amounts(names: str, counted: Sequence[Any], shown: Callable[[int], str]) -> list[tuple[str, ...]]:
@@ -206,42 +197,34 @@ def amounts(names: str, counted: Sequence[Any], shown: Callable[[int], str]) -> 
 def show_comparison(console: Console, comparison: sizes.Comparison) -> None:
     """Two architectures side by side, then the claims about them."""
     one, other = comparison.one.name, comparison.other.name
+    lengths = {comparison.one.sequence_length, comparison.other.sequence_length}
+    tokens = f" of {lengths.pop():,} tokens" if len(lengths) == 1 else ""
+    titles = {
+        "parameters": "parameters",
+        "FLOPs a token": "MFLOPs a token",
+        "bytes a sequence": f"MB a sequence{tokens}",
+        "bytes in all": "MB whatever the batch",
+    }
     rows: list[Sequence[object]] = []
     for group, members in itertools.groupby(comparison.figures, key=lambda figure: figure.group):
         figures = list(members)
         in_unit = in_millions(max(figure.one, figure.other) for figure in figures)
         shown = "{:,}".format if group == "parameters" else in_unit
-        rows.append(bold(_group_title(group, comparison)))
+        rows.append(bold(titles[group]))
         for figure in figures:
             ratio = f"1 : {1 / figure.ratio:.2f}" if figure.one <= figure.other else f"{figure.ratio:.2f} : 1"
             change = f"{figure.ratio - 1:+.1%}"
             rows.append((f"  {figure.what}", shown(figure.one), shown(figure.other), ratio, change))
     console.print(table(f"{one} beside {other}", ("", one, other, "ratio", "change"), rows))
-    if comparison.claims:
-        console.print()
-        console.print(_claims(comparison))
-
-
-def _group_title(group: str, comparison: sizes.Comparison) -> str:
-    lengths = {comparison.one.sequence_length, comparison.other.sequence_length}
-    tokens = f" of {lengths.pop():,} tokens" if len(lengths) == 1 else ""
-    titles = {
-        "FLOPs a token": "MFLOPs a token",
-        "bytes a sequence": f"MB a sequence{tokens}",
-        "bytes in all": "MB whatever the batch",
-    }
-    return titles.get(group, group)
-
-
-def _claims(comparison: sizes.Comparison) -> Table:
-    rows: list[Sequence[object]] = []
+    lines: list[Sequence[object]] = []
     for claim in comparison.claims:
         verdict = styled("green", "holds") if claim.holds else styled("red", "does not hold")
-        rows.append((*verdict, Text.assemble(f"{claim.of_what}: ", (claim.figure, "bold"))))
-        rows.append(("", Text(f"“{claim.quote}” ({claim.source})", "dim")))
-        rows += [("", claim.because)] if claim.because else []
-        rows.append(())
-    return facts("What is said of the two", rows)
+        lines.append((*verdict, Text.assemble(f"{claim.of_what}: ", (claim.figure, "bold"))))
+        lines.append(("", Text(f"“{claim.quote}” ({claim.source})", "dim")))
+        lines += [("", claim.because), ()] if claim.because else [()]
+    if lines:
+        console.print()
+        console.print(facts("What is said of the two", lines))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -266,14 +249,9 @@ def show_model(console: Console, report: inspection.ModelReport, size: sizes.Siz
         about[f"  {field}"] = f"{own}, {size.preset} has {of_preset}"
     if size.remark:
         about["remark"] = size.remark
-    console.print(facts(size.name, about))
-    console.print()
-    console.print(facts("Tensors", _tensors(report)))
-    console.print()
-    show_tokenizer(console, report.tokenizer)
+    show(console, facts(size.name, about), facts("Tensors", _tensors(report)), _tokenizer(report.tokenizer))
     if report.other_keys:
-        console.print(facts("Other keys of config.json", report.other_keys))
-        console.print()
+        show(console, facts("Other keys of config.json", report.other_keys))
 
 
 def _tensors(report: inspection.ModelReport) -> dict[str, object]:
@@ -290,14 +268,11 @@ def _tensors(report: inspection.ModelReport) -> dict[str, object]:
     return lines | ({"doubtful": "; ".join(found.notes)} if found.notes else {})
 
 
-def show_tokenizer(console: Console, report: inspection.TokenizerReport | None) -> None:
-    """A tokenizer, or that there is none."""
+def _tokenizer(report: inspection.TokenizerReport | None) -> Table:
     if report is None:
-        console.print(facts("Tokenizer", {"none": "the directory holds no vocabulary"}))
-    else:
-        about = asdict(report) | {"belongs": _BELONGS[report.belongs]}
-        console.print(facts("Tokenizer", {name.replace("_", " "): value for name, value in about.items()}))
-    console.print()
+        return facts("Tokenizer", {"none": "the directory holds no vocabulary"})
+    about = asdict(report) | {"belongs": _BELONGS[report.belongs]}
+    return facts("Tokenizer", {name.replace("_", " "): value for name, value in about.items()})
 
 
 def show_corpus(console: Console, report: inspection.CorpusReport) -> None:
@@ -316,15 +291,12 @@ def show_corpus(console: Console, report: inspection.CorpusReport) -> None:
         "held out": f"{said.held_out_share:.1%}, seed {said.seed}",
         "made with": ", ".join(f"{name} {version}" for name, version in said.versions.items()),
     }
-    console.print(facts(str(report.directory), about))
-    console.print()
     rows = [
         (f"  {split}", len(said.shards[split]), counts.documents, counts.sentences, counts.tokens)
         for split, counts in said.counts.items()
     ]
-    console.print(table("Splits", ("", "shards", "documents", "sentences", "tokens"), rows))
-    console.print()
-    show_tokenizer(console, report.tokenizer)
+    splits = table("Splits", ("", "shards", "documents", "sentences", "tokens"), rows)
+    show(console, facts(str(report.directory), about), splits, _tokenizer(report.tokenizer))
 
 
 def show_self_check(console: Console, check: inspection.SelfCheck) -> None:
@@ -342,16 +314,13 @@ def show_self_check(console: Console, check: inspection.SelfCheck) -> None:
     ]
     title = f"Self-check: {check.masked_tokens:,} masked tokens of a fixed text"
     console.print(table(title, ("", "heads", "loss", "right", "above the best"), rows))
-    console.print(f"  {check.verdict}.", soft_wrap=False)
-    console.print()
+    console.print(f"  {check.verdict}.\n", soft_wrap=False)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The memory of a training step as a table, and sizes as people write them.
 
-_UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-          "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt]i?b)", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt])(i?)b", re.IGNORECASE)
 
 
 def bytes_from(option: str, size: str) -> int:
@@ -359,19 +328,13 @@ def bytes_from(option: str, size: str) -> int:
     written = _SIZE.fullmatch(size.strip())
     if written is None:
         raise UsageError(option, f"{size!r} is not a valid size", "write it as 24GB or 800MB")
-    return int(float(written[1]) * _UNITS[written[2].lower()])
+    power = 1 + "kmgt".index(written[2].lower())
+    return int(float(written[1]) * (1024 if written[3] else 1000) ** power)
 
 
 def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> None:
     """A training step at its peak, with and without activation checkpointing, of a model that applies so many
     layers."""
-    console.print(_table(plan, layers))
-    where = "GPU" if plan.device == "cuda" else "CPU"
-    about = f"{where}, {plan.precision}, {plan.optimizer}; {plan.masked_tokens:,} masked tokens a sequence; "
-    _note(console, about + f"{plan.flops / 1e12:,.3g} TFLOPs of use forward and backward")
-
-
-def _table(plan: sizes.MemoryPlan, layers: int) -> Table:
     both = (plan.memory(False), plan.memory(True))
     shown = in_millions(some.peak for some in both)
     rows = [
@@ -387,7 +350,9 @@ def _table(plan: sizes.MemoryPlan, layers: int) -> Table:
         largest = f"largest micro-batch in {bytes_of(plan.limit)}"
         rows.append(bold(largest, plan.largest_batch(False), plan.largest_batch(True)))
     title = f"A training step of {plan.batch_size:,} × {plan.sequence_length:,} tokens, MB"
-    return table(title, ("", "all kept", "checkpointing"), rows)
+    console.print(table(title, ("", "all kept", "checkpointing"), rows))
+    about = f"{_DEVICES[plan.device]}, {plan.precision}, {plan.optimizer}; {plan.masked_tokens:,} masked tokens a "
+    _note(console, f"{about}sequence; {plan.flops / 1e12:,.3g} TFLOPs of use forward and backward")
 
 
 MEASURED_LENGTH = 128
@@ -452,20 +417,23 @@ def _described(found: Found, reports: list[sizes.SizeReport], console: Console) 
         comparison = sizes.Comparison(report, others[0])
         show_comparison(console, comparison)
         return {"kind": "comparison", **comparison.to_json()}
+    said: dict[str, Any] = {"kind": found.kind}
     if found.kind == "preset":
-        _show_heading(console, report)
-        show_size(console, report)
-        return {"kind": "preset", **report.to_json()}
-    model = inspection.model_report(found.directory)
-    show_model(console, model, report)
+        group = next(title for title, presets in PRESET_GROUPS.items() if report.name in presets)
+        also = ", ".join(other_names(report.name))
+        console.print(in_bold(report.name, f"   {group}"))
+        say(console, *(f"  {line}" for line in (also and f"also {also}", report.remark) if line), "")
+    else:
+        model = inspection.model_report(found.directory)
+        show_model(console, model, report)
+        said["model"] = model.to_json()
     show_size(console, report)
-    return {"kind": "model", "model": model.to_json(), **report.to_json()}
+    return said | report.to_json()
 
 
 def _machine(console: Console) -> dict[str, Any]:
     machine = {"albert": __version__, **describe_machine()}
-    console.print(facts("This machine", machine))
-    console.print()
+    show(console, facts("This machine", machine))
     show_presets(console)
     console.print("\nalbert info NAME shows all of one, --compare OTHER compares two.")
     presets = {
@@ -481,7 +449,7 @@ def _data(found: Found, console: Console) -> dict[str, Any]:
         show_corpus(console, corpus)
         return {"kind": "corpus", **corpus.to_json()}
     tokenizer = inspection.tokenizer_report(found.directory)
-    show_tokenizer(console, tokenizer)
+    show(console, _tokenizer(tokenizer))
     return {"kind": "tokenizer", "directory": str(found.directory), "tokenizer": to_json(tokenizer)}
 
 
@@ -522,15 +490,6 @@ def _plan(args: Info, config: AlbertConfig) -> sizes.MemoryPlan:
     )
 
 
-def _show_heading(console: Console, report: sizes.SizeReport) -> None:
-    console.print(in_bold(report.name, f"   {group_of(report.name)}"))
-    if names := other_names(report.name):
-        console.print(f"  also {', '.join(names)}")
-    if report.remark:
-        console.print(f"  {report.remark}")
-    console.print()
-
-
 def _refuse_what_does_not_go_together(args: Info) -> None:
     check_at_least(args, 1, "max_length", "batch_size")
     if args.batch_size is not None and not (args.measure or args.memory):
@@ -539,23 +498,19 @@ def _refuse_what_does_not_go_together(args: Info) -> None:
         raise UsageError("--memory-limit", "requires --memory", "add --memory")
     if args.memory and args.compare is not None:
         raise UsageError("--memory", "cannot be combined with --compare", "leave out --compare")
-    if args.what is None:
-        for option in ("--compare", "--measure", "--memory"):
-            if getattr(args, option.removeprefix("--")):
-                raise UsageError(option, "needs a model or preset before it", "see albert info --help")
+    if args.what is None and (given := flags_of(args, "compare", "measure", "memory")):
+        raise UsageError(given[0], "needs a model or preset before it", "see albert info --help")
 
 
 def _refuse_options(args: Info, found: Found, *options: str) -> None:
-    for option in options:
-        if getattr(args, option):
-            flag = f"--{option.replace('_', '-')}"
-            raise UsageError(flag, f"goes with a model, {found.name} is a {found.kind}", "see albert info --help")
+    if given := flags_of(args, *options):
+        raise UsageError(given[0], f"goes with a model, {found.name} is a {found.kind}", "see albert info --help")
 
 
 def show_throughput(console: Console, measurement: sizes.Measurement) -> None:
     """Show speeds, and how they were measured."""
     first = next(iter(measurement.results.values()))
-    where = f"{measurement.device.upper().replace('CUDA', 'GPU')}, {measurement.precision}"
+    where = f"{_DEVICES[measurement.device]}, {measurement.precision}"
     if measurement.device == "cpu":
         where += f", {measurement.threads} thread{'s' if measurement.threads > 1 else ''}"
     batch = f"{first.batch_size} × {first.sequence_length} tokens"

@@ -1,7 +1,6 @@
 """`albert show` (training samples), `albert analyze` (layers) and `albert quickstart`."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from albert.cli.commands import AnalyzeLayers, Quickstart
-from albert.cli.options import check_at_least
+from albert.cli.options import check_at_least, check_png
 from albert.cli.render import indented, open_console, say, table
 from albert.cli.training import Show
 from albert.experiments.layers import LayerSimilarity, cut_passages, draw_layers, measure_layers, write_layers
@@ -41,42 +40,23 @@ LEGEND = Text.assemble(
 )
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a segment lies in its corpus: its tokens in the run of the whole corpus, where sentences begin inside it,
-    and the document and sentences in words."""
-
-    begin: int
-    end: int
-    sentence_edges: tuple[int, ...]
-    name: str
-
-    @classmethod
-    def of(cls, corpus: TokenCorpus, begin: int, length: int) -> "Origin":
-        """The origin of a run of tokens."""
-        shard, end = int(np.searchsorted(corpus.shard_starts, begin, side="right")) - 1, begin + length
-        lengths = corpus.lengths(shard)
-        sentences = int(corpus.shard_starts[shard]) + np.concatenate(
-            ([0], np.cumsum(lengths.sentences, dtype=np.int64))
-        )
-        documents = np.concatenate(([0], np.cumsum(lengths.documents, dtype=np.int64)))
-        first, last = int(np.searchsorted(sentences, begin, side="right")) - 1, int(np.searchsorted(sentences, end))
-        document = int(np.searchsorted(documents, first, side="right")) - 1
-        numbers = (first - int(documents[document]) + 1, last - int(documents[document]))
-        words = f"sentence {numbers[0]}" if numbers[0] == numbers[1] else f"sentences {numbers[0]}–{numbers[1]}"
-        whole = (sentences[first] == begin, sentences[last] == end)
-        cut = [place for place, kept in zip(("front", "end"), whole, strict=True) if not kept]
-        name = f"{words} of {lengths.documents[document]}, document {document + 1} of shard"
-        name += f" {corpus.description.shards[corpus.split][shard].name}"
-        return cls(
-            begin,
-            end,
-            tuple(sentences[first + 1 : last].tolist()),
-            name + (f", cut at its {' and its '.join(cut)}" if cut else ""),
-        )
-
-    def __str__(self) -> str:
-        return self.name
+def origin_of(corpus: TokenCorpus, begin: int, length: int) -> tuple[str, list[int]]:
+    """Document and sentences of a run of tokens in words, and the places in the corpus where sentences begin in it."""
+    shard, end = int(np.searchsorted(corpus.shard_starts, begin, side="right")) - 1, begin + length
+    lengths = corpus.lengths(shard)
+    starts, documents = (
+        np.concatenate(([0], np.cumsum(each, dtype=np.int64))) for each in (lengths.sentences, lengths.documents)
+    )
+    sentences = int(corpus.shard_starts[shard]) + starts
+    first, last = int(np.searchsorted(sentences, begin, side="right")) - 1, int(np.searchsorted(sentences, end))
+    document = int(np.searchsorted(documents, first, side="right")) - 1
+    numbers = (first - int(documents[document]) + 1, last - int(documents[document]))
+    words = f"sentence {numbers[0]}" if numbers[0] == numbers[1] else f"sentences {numbers[0]}–{numbers[1]}"
+    cuts = {"front": sentences[first] != begin, "end": sentences[last] != end}
+    cut = " and its ".join(place for place, is_cut in cuts.items() if is_cut)
+    name = f"{words} of {lengths.documents[document]}, document {document + 1} of shard"
+    name += f" {corpus.description.shards[corpus.split][shard].name}" + (f", cut at its {cut}" if cut else "")
+    return name, sentences[first + 1 : last].tolist()
 
 
 class RenderedSamples:
@@ -89,9 +69,9 @@ class RenderedSamples:
         self._numbers, self._made = numbers, samples.explained(numbers)
 
     def __iter__(self) -> Iterator[Group]:
-        ends = np.cumsum(self._made.samples.lengths)
-        for i, end in enumerate(ends.tolist()):
-            yield self._sample(i, end - int(self._made.samples.lengths[i]), end)
+        lengths = self._made.samples.lengths
+        for i, end in enumerate(np.cumsum(lengths).tolist()):
+            yield self._sample(i, end - int(lengths[i]), end)
 
     def _sample(self, i: int, begin: int, end: int) -> Group:
         samples, segments, spans, _ = self._made
@@ -111,9 +91,11 @@ class RenderedSamples:
         for name, run in (("[CLS]", segments.first), ("[SEP]", segments.second)):
             length = int(run.length[i])
             if length:
-                origin = Origin.of(self._corpus, int(run.begin[i]), length)
+                first = int(run.begin[i])
+                origin, sentences = origin_of(self._corpus, first, length)
+                breaks = {place + edge - first for edge in sentences}
                 parts.append(indented(Text.assemble((name, MARK), f" {origin}, {length} tokens"), by=0))
-                parts.append(indented(self._segment(origin, place), by=6))
+                parts.append(indented(self._segment(self._corpus.read(first, first + length), place, breaks), by=6))
             place += length + 1
         parts.append(Text("[SEP]", style=MARK))
         return Group(*parts)
@@ -123,15 +105,13 @@ class RenderedSamples:
             return "nothing is asked of the order"
         if label == IN_ORDER:
             return "label 0: in order"
-        return {"sop": "label 1: swapped", "nsp": "label 1: the second is from elsewhere"}.get(
-            self._objective, "label 1: swapped or from elsewhere"
-        )
+        meaning = {"sop": "swapped", "nsp": "the second is from elsewhere"}
+        return f"label 1: {meaning.get(self._objective, 'swapped or from elsewhere')}"
 
-    def _segment(self, origin: Origin, place: int) -> Text:
-        """A segment that begins at a place of the run of all samples."""
+    def _segment(self, tokens: np.ndarray, place: int, breaks: Collection[int]) -> Text:
+        """A segment of these tokens that begins at a place of the run of all samples, with breaks between sentences."""
         samples, _, spans, _ = self._made
-        original = self._corpus.read(origin.begin, origin.end).tolist()
-        breaks = {place + edge - origin.begin for edge in origin.sentence_edges}
+        original = tokens.tolist()
         span_ends = dict(zip(spans.begin.tolist(), spans.end.tolist(), strict=True))
         text, token, last = Text(), place, place + len(original)
         while token < last:
@@ -176,7 +156,7 @@ def written(tokenizer: Tokenizer, token: int) -> str:
 NARROWEST, WIDEST = 60, 100
 
 
-def run_show(args: Show) -> int:
+def run_show(args: Show) -> None:
     """Run `albert show`."""
     check_at_least(args, 0, "number", "first", "epoch", "count")
     corpus = TokenCorpus.open(args.corpus, args.split, verify=False)
@@ -202,7 +182,6 @@ def run_show(args: Show) -> int:
         if args.sequences.keep_pairs:
             figures.append(tokens_cut([corpus], args.sequences, args.seed))
         console.print(counts(figures, counted))
-    return 0
 
 
 def counts(figures: list[Figure], number: int) -> Table:
@@ -228,12 +207,11 @@ def _score(figure: Figure) -> str | Text:
     return Text(f"{score:+.1f}", "" if abs(score) < 4 else "bold red")
 
 
-def layers(args: AnalyzeLayers) -> int:
+def layers(args: AnalyzeLayers) -> None:
     """Run `albert analyze layers`."""
     if not args.models:
         raise UsageError("albert analyze layers", "no model is named", "albert analyze layers MODEL...")
-    if args.output.suffix.lower() != ".png":
-        raise UsageError(f"--output {args.output}", "must end in .png", "choose a name that ends in .png")
+    check_png(args.output)
     check_at_least(args, 1, "passages", "words")
     texts = (
         (document.text for document in read_corpus([Path(place) for place in args.text]))
@@ -249,7 +227,6 @@ def layers(args: AnalyzeLayers) -> int:
     if args.csv is not None:
         write_layers(measured, args.csv)
     _show(open_console(), measured, args)
-    return 0
 
 
 def _show(console: Console, measured: list[LayerSimilarity], args: AnalyzeLayers) -> None:
@@ -298,8 +275,7 @@ def show_report(report: QuickstartReport, console: Console) -> None:
     console.print("\n".join(lines), highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
 
 
-def run_quickstart(args: Quickstart) -> int:
+def run_quickstart(args: Quickstart) -> None:
     """Run the command."""
     console = open_console(soft_wrap=False, highlight=True)
     show_report(quickstart(args.output, console), console)
-    return 0

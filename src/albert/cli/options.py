@@ -11,7 +11,6 @@ import shutil
 import sys
 import textwrap
 import tomllib
-import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,12 +29,13 @@ from albert.api.keywords import (
     keywords_of,
     nearest_name,
     option_fields,
+    option_name,
     read_options,
     switch,
+    union_parts,
     usual_name,
 )
 from albert.cli.main import COMMANDS, load_command
-from albert.cli.main import dispatch as run_command
 from albert.cli.render import UNWRAPPED
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import UsageError, did_you_mean
@@ -73,7 +73,6 @@ class Option:
     doc: str
     default: str
     section: str
-    is_path: bool
     is_required: bool
 
     @property
@@ -108,7 +107,6 @@ def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Itera
         is_switch = hint in (bool, bool | None)
         outer, _, last = long.rpartition(".")
         metavar = next((m.metavar for m in markers if getattr(m, "metavar", None)), None) or _metavar(hint)
-        doc = field.text or ("auto takes a GPU where there is one." if field.name == "device" else "")
         if metavar.startswith("STR"):
             metavar = metavar.replace("STR", METAVARS.get(field.name, "STR"))
         positional = _POSITIONAL in markers
@@ -121,21 +119,16 @@ def _walk(shape: type[Any], value: Any, section: str, prefix: str = "") -> Itera
             off="" if not is_switch or _NO_OFF_SWITCH in markers else f"--{outer and outer + '.'}no-{last}",
             metavar="" if is_switch else metavar,
             choices=_choices(hint),
-            doc=doc,
+            doc=field.text,
             default=_in_words(default, is_switch),
             section=section,
-            is_path=_has_path(hint),
             is_required=default is dataclasses.MISSING,
         )
 
 
-def _parts(hint: Any) -> tuple[Any, ...]:
-    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-
-
 def _metavar(hint: Any) -> str:
     names = []
-    for part in _parts(hint):
+    for part in union_parts(hint):
         args = typing.get_args(part)
         if typing.get_origin(part) is typing.Literal:
             names.append(str(args[0]) if len(args) == 1 else "{" + ",".join(map(str, args)) + "}")
@@ -151,7 +144,7 @@ def _metavar(hint: Any) -> str:
 
 def _choices(hint: Any) -> tuple[str, ...]:
     found: list[str] = []
-    for part in _parts(hint):
+    for part in union_parts(hint):
         if typing.get_origin(part) is typing.Literal:
             found += map(str, typing.get_args(part))
         elif typing.get_origin(part) is tuple:
@@ -159,10 +152,6 @@ def _choices(hint: Any) -> tuple[str, ...]:
         elif part is bool and hint is not bool:
             found += ["True", "False"]
     return tuple(found)
-
-
-def _has_path(hint: Any) -> bool:
-    return any(part is Path or (typing.get_args(part) and _has_path(typing.get_args(part)[0])) for part in _parts(hint))
 
 
 def _in_words(default: Any, is_switch: bool) -> str:
@@ -183,22 +172,20 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
     Raises:
         UsageError: an option that the command has not, with the one that was probably meant.
     """
-    options = options_of(shape)
-    names = {name: option.long for option in options for name in (option.long, option.short) if name}
-    said: dict[str, tuple[str, str]] = {}  # what tyro takes for a switch that may also be left unset
-    for option in options:
+    index: dict[str, tuple[str, str | None]] = {}  # name -> word of tyro's, and a value that it stands for
+    for option in options_of(shape):
+        if not option.long:
+            continue
+        is_unset = bool(option.off and option.choices)  # a switch that may also be left unset: an option with a value
+        index |= dict.fromkeys((option.long, option.short), (option.long, "True" if is_unset else None))
         if option.off:
-            values = zip((option.long, option.off), option.choices, strict=False)
-            said |= {name: (option.long, value) for name, value in values}
-            outer, _, last = option.long.removeprefix("--").rpartition(".")
-            names |= {option.off: option.off}
-            if option.short != option.long:
-                names |= {f"--no-{option.short.removeprefix('--')}": f"--{outer}.no-{last}"}
-    places = {f"--{option.field.replace('_', '-')}": option for option in options if not option.long}
-    models = next((option for option in options if not option.long and option.field in _POSITIONAL_MODELS), None)
+            shorter = option.off if option.short == option.long else f"--no-{option.short.removeprefix('--')}"
+            index |= dict.fromkeys((option.off, shorter), (option.long, "False") if is_unset else (option.off, None))
+    places = {option_name(option.field): option for option in options_of(shape) if not option.long}
+    models = next((option for option in places.values() if option.field in _POSITIONAL_MODELS), None)
     if models is not None:
         places.setdefault("--model", models)
-    known = {*names, *places}
+    known = {*index, *places}
     words: list[str] = []
     first: list[str] = []
     rest = list(arguments)
@@ -217,21 +204,22 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
             print(f"albert: note: {name} is now called {found}", file=sys.stderr)
         switched, setting = switch(name)
         if found is None and (settled := usual_name(switched, known)):
-            words += [names[settled], setting]
+            words += [index[settled][0], setting]
         elif found is None:
             remedy = nearest_name(name, known) or "--help shows the usual options, --help-all all of them"
             raise UsageError(f"{program}: {name}", "unknown option", remedy)
-        elif found in names and names[found] in said:
-            long, on = said[names[found]]
-            words += [long, value or (rest.pop(0) if rest[:1] in (["True"], ["False"]) else on)]
-        elif found in names:
-            words.append(names[found] + equals + value)
-        else:  # a positional argument by its name: its values go to the front, where no option takes them
+        elif (
+            found in places
+        ):  # a positional argument by its name: its values go to the front, where no option takes them
             several = places[found].metavar.rstrip("]").endswith("...")
             values = [value] if equals else []
             while not equals and rest and not re.match(r"--?[A-Za-z]", rest[0]) and (several or not values):
                 values.append(rest.pop(0))
             first += values
+        elif (on := index[found][1]) is not None:
+            words += [index[found][0], value or (rest.pop(0) if rest[:1] in (["True"], ["False"]) else on)]
+        else:
+            words.append(index[found][0] + equals + value)
     return [*first, *words]
 
 
@@ -345,18 +333,6 @@ def _first_sentence(doc: str) -> str:
 
 
 T = TypeVar("T")
-DESCRIBE = "--describe"
-"""Stands for the options of a command, which `parse` then raises instead of reading arguments: for shell completion."""
-
-
-class CommandOptions(Exception):
-    """Its argument is the dataclass with the options of a command."""
-
-
-class CommandParts(Exception):
-    """Its arguments are the names of the parts of a command, of "export" say."""
-
-
 _BOX = re.compile(r"[\u2500-\u257f]")
 
 
@@ -387,9 +363,10 @@ def parse(
     Raises:
         UsageError: an unknown option, a missing or an impossible value; SystemExit(0) after `--help`.
     """
-    shape = _with_defaults(shape, defaults or {})
-    if DESCRIBE in arguments:
-        raise CommandOptions(shape)
+    if defaults:  # handing tyro a value would need one for the required fields too
+        hints = typing.get_type_hints(shape, include_extras=True)
+        fields = [(name, hints[name], dataclasses.field(default=value)) for name, value in defaults.items()]
+        shape = dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), frozen=True, kw_only=True)
     if any(word in HELP_WORDS for word in arguments):
         show_help(shape, program, "--help-all" in arguments)
         raise SystemExit(0)
@@ -415,7 +392,13 @@ def check_at_least(args: Any, least: int, *names: str) -> None:
     for name in names:
         value = getattr(args, name)
         if value is not None and value < least:
-            raise UsageError(f"--{name.replace('_', '-')}", f"is {value}, at least {least} is needed")
+            raise UsageError(option_name(name), f"is {value}, at least {least} is needed")
+
+
+def check_png(output: Path) -> None:
+    """Raises UsageError for a picture that is not a PNG."""
+    if output.suffix.lower() != ".png":
+        raise UsageError(f"--output {output}", "must end in .png", "choose a name that ends in .png")
 
 
 def option_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
@@ -428,15 +411,11 @@ def option_file(shape: type[Any], arguments: Sequence[str]) -> dict[str, Any]:
     path = given_value(arguments, "--recipe")
     if path is None:
         return {}
-    groups = {one.name: one.group for one in keywords_of(shape)}
-    defaults: dict[str, Any] = {}
-    for key, value in read_options(shape, Path(path), ABOUT_RECIPES).items():
-        part = groups[key]
-        if part is None:
-            defaults[key] = value
-        else:
-            before = defaults.get(part, getattr(shape, part))
-            defaults[part] = dataclasses.replace(before, **{key: value})
+    defaults = read_options(shape, Path(path), ABOUT_RECIPES)
+    for one in keywords_of(shape):
+        if one.group is not None and one.name in defaults:
+            group = defaults.get(one.group, getattr(shape, one.group))
+            defaults[one.group] = dataclasses.replace(group, **{one.name: defaults.pop(one.name)})
     return defaults
 
 
@@ -447,20 +426,6 @@ def given_value(arguments: Sequence[str], option: str) -> str | None:
         if name.replace("_", "-") == option:
             return value if equals else following
     return None
-
-
-def flat_parts(shape: type[Any]) -> list[str]:
-    """The fields that are dataclasses of options which have no prefix."""
-    return [each.name for each in dataclasses.fields(shape) if dataclasses.is_dataclass(each.default)]
-
-
-def _with_defaults(shape: type[T], defaults: Mapping[str, Any]) -> type[T]:
-    """The same dataclass with other defaults; handing tyro a value would need one for the required fields too."""
-    if not defaults:
-        return shape
-    hints = typing.get_type_hints(shape, include_extras=True)
-    fields = [(name, hints[name], dataclasses.field(default=value)) for name, value in defaults.items()]
-    return dataclasses.make_dataclass(shape.__name__, fields, bases=(shape,), frozen=True, kw_only=True)
 
 
 ABOUT_RECIPES = ("recipe_file", "print_recipe")
@@ -478,42 +443,61 @@ def _one_line(box: str) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 # Commands that are parsed before the module that does their work is imported, and commands of several parts.
 
-Subcommand = Callable[[list[str]], int]
 
+@dataclass(frozen=True)
+class Subcommand:
+    """A command with options.
 
-def command(shape: type[Any], program: str, work: str) -> Subcommand:
-    """A command: its arguments are parsed, then a function is called with the options.
-
-    Args:
-        work: the function, as "module:function" in `albert.cli`; the module is imported when it is needed.
+    Attributes:
+        work: what is called with the options, or "module:function" of `albert.cli`, imported when it is needed.
+        reads: whether the arguments are read here; otherwise they are what the function is called with.
     """
-    module, _, function = work.partition(":")
 
-    def main(arguments: list[str]) -> int:
-        args = parse(shape, arguments, program)
+    shape: type[Any]
+    program: str
+    work: str | Callable[[Any], int | None]
+    reads: bool = True
+
+    def __call__(self, arguments: list[str]) -> int:
+        args = parse(self.shape, arguments, self.program) if self.reads else arguments
+        if callable(self.work):
+            return self.work(args) or 0
+        module, _, function = self.work.partition(":")
         return getattr(load_command(f"albert.cli.{module}"), function)(args) or 0
 
-    return main
 
+@dataclass(frozen=True)
+class CommandGroup:
+    """A command whose first argument names one of several others; without one it prints the usage.
 
-def dispatch(command: str, parts: Mapping[str, Subcommand], arguments: list[str], what: str) -> int:
-    """Run the part that the first argument names, or print the usage where there is none.
-
-    Args:
+    Attributes:
         what: what a part is called: "command", "format".
-
-    Raises:
-        UsageError: there is no such part.
+        earlier: names that parts had before -> theirs.
     """
-    if arguments[:1] == [DESCRIBE]:
-        raise CommandParts(*parts)
-    if not arguments or arguments[0] in HELP_WORDS:
-        print(help_text(command))
-        return 0
-    name, *rest = arguments
-    if name not in parts:
-        raise UsageError(f"{command}: {name}", f"no such {what}", did_you_mean(name, parts))
-    return parts[name](rest)
+
+    program: str
+    parts: Mapping[str, Subcommand]
+    what: str = "command"
+    earlier: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __call__(self, arguments: list[str]) -> int:
+        if not arguments or arguments[0] in HELP_WORDS:
+            print(help_text(self.program))
+            return 0
+        name, *rest = arguments
+        if (now := self.earlier.get(name)) is not None:
+            print(f"albert: note: {self.program} {name} is now called {self.program} {now}", file=sys.stderr)
+            name = now
+        if name not in self.parts:
+            raise UsageError(f"{self.program}: {name}", f"no such {self.what}", did_you_mean(name, self.parts))
+        return self.parts[name](rest)
+
+
+def every_command() -> dict[str, Subcommand | CommandGroup]:
+    """Every command by its name, "tokenizer", and every part by both of its words, "tokenizer train"."""
+    mains = {name: getattr(load_command(each.module), f"{name}_main") for name, each in COMMANDS.items()}
+    groups = {name: each for name, each in mains.items() if isinstance(each, CommandGroup)}
+    return mains | {f"{name} {part}": each for name, group in groups.items() for part, each in group.parts.items()}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -536,29 +520,15 @@ class Completion:
     """The shell."""
 
 
-def completion_main(arguments: list[str]) -> int:
+def completion(args: Completion) -> None:
     """Run `albert completion`."""
-    args = parse(Completion, arguments, "albert completion")
-    parts, options = describe_commands()
+    commands = every_command()
+    parts = {name: tuple(each.parts) for name, each in commands.items() if isinstance(each, CommandGroup)}
+    options = {name: options_of(each.shape) for name, each in commands.items() if isinstance(each, Subcommand)}
     print({"bash": bash_script, "zsh": zsh_script, "fish": fish_script}[args.shell](parts, options), end="")
-    return 0
 
 
-def describe_commands() -> tuple[dict[str, tuple[str, ...]], dict[str, list[Option]]]:
-    """Command -> its parts, of those that have some; and command or "command part" -> its options."""
-    parts: dict[str, tuple[str, ...]] = {}
-    options: dict[str, list[Option]] = {}
-    waiting = [(name,) for name in COMMANDS]
-    while waiting:
-        words = waiting.pop(0)
-        try:
-            run_command([*words, DESCRIBE])
-        except CommandParts as found:
-            parts[words[0]] = found.args
-            waiting += [(words[0], part) for part in found.args]
-        except CommandOptions as found:
-            options[" ".join(words)] = options_of(found.args[0])
-    return parts, options
+completion_main = Subcommand(Completion, "albert completion", completion)
 
 
 def first_words() -> dict[str, tuple[str, ...]]:
@@ -612,34 +582,25 @@ def bash_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Optio
 
 def zsh_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Option]]) -> str:
     """The script for zsh: that of bash, through zsh's own bashcompinit."""
-    head = (
-        "# Completion of albert for zsh, written by: albert completion zsh\n"
-        "autoload -Uz compinit bashcompinit\n"
-        "(( $+functions[compdef] )) || compinit\n"
-        "bashcompinit\n"
-    )
-    return head + bash_script(parts, options)
+    head = "# Completion of albert for zsh, written by: albert completion zsh\nautoload -Uz compinit bashcompinit\n"
+    return f"{head}(( $+functions[compdef] )) || compinit\nbashcompinit\n{bash_script(parts, options)}"
 
 
 def fish_script(parts: dict[str, tuple[str, ...]], options: dict[str, list[Option]]) -> str:
     """The script for fish, with the first line of each option's help."""
-    lines: list[str] = []
-    for name, command in COMMANDS.items():
-        lines.append(f"complete -c albert -f -n '__albert_words 1' -a {name} -d {_fish(command.purpose)}")
-    for name, each in parts.items():
-        lines.append(f"complete -c albert -f -n '__albert_at {name}; and __albert_words 2' -a {_fish(' '.join(each))}")
-    for name, each in first_words().items():
-        lines.append(f"complete -c albert -n '__albert_at {name}; and __albert_words 2' -a {_fish(' '.join(each))}")
+    lines = [f"-f -n '__albert_words 1' -a {name} -d {_fish(each.purpose)}" for name, each in COMMANDS.items()]
+    second = [*(("-f ", *each) for each in parts.items()), *(("", *each) for each in first_words().items())]
+    for no_files, name, words in second:
+        lines.append(f"{no_files}-n '__albert_at {name}; and __albert_words 2' -a {_fish(' '.join(words))}")
     for command, each in options.items():
-        for option in each:
-            if not option.long:
-                continue
-            line = f"complete -c albert -n '__albert_at {command}' -l {option.short.removeprefix('--')}"
-            line += " -x -a " + _fish(" ".join(option.choices)) if option.choices else " -r" * bool(option.metavar)
-            lines.append(f"{line} -d {_fish(option.doc.split('. ')[0])}")
-            if option.default == "on":
-                lines.append(f"complete -c albert -n '__albert_at {command}' -l no-{option.short.removeprefix('--')}")
-    return (files("albert.cli") / "completion.fish").read_text(encoding="utf-8") + "\n".join(lines) + "\n"
+        at = f"-n '__albert_at {command}' -l"
+        for option in (option for option in each if option.long):
+            name = option.short.removeprefix("--")
+            values = f" -x -a {_fish(' '.join(option.choices))}" if option.choices else " -r" * bool(option.metavar)
+            lines.append(f"{at} {name}{values} -d {_fish(option.doc.split('. ')[0])}")
+            lines += [f"{at} no-{name}"] if option.default == "on" else []
+    script = (files("albert.cli") / "completion.fish").read_text(encoding="utf-8")
+    return script + "".join(f"complete -c albert {line}\n" for line in lines)
 
 
 def _fish(text: str) -> str:

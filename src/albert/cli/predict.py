@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from albert.api.keywords import flags_of, values_set
 from albert.cli.commands import OpenedModel, Predict, Serve
 from albert.cli.options import check_at_least
 from albert.cli.render import open_console, table
@@ -25,19 +26,15 @@ def show(found: list[Any], columns: tuple[str, ...], as_json: bool) -> None:
     """A table, or JSON: a line for each prediction, or for each mask a line with all of its predictions."""
     if as_json:
         sys.stdout.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in found)
-        return
-    if not found:
-        print("note: the text holds no words", file=sys.stderr)
-        return
-    console = open_console()
-    for group in found if isinstance(found[0], list) else [found]:
-        rows = [
-            [f"{value:.4f}" if isinstance(value, float) else str(value) for value in map(entry.get, columns)]
-            for entry in group
-        ]
-        console.print(table(None, columns, rows, words=range(len(columns)), boxed=True))
-        if "tokens_cut" in group[0]:
-            print(f"note: {group[0]['tokens_cut']:,} tokens did not fit and were not read", file=sys.stderr)
+    elif not found:
+        _note("the text holds no words")
+    else:
+        console = open_console()
+        for group in found if isinstance(found[0], list) else [found]:
+            rows = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in map(each.get, columns)] for each in group]
+            console.print(table(None, columns, rows, words=range(len(columns)), boxed=True))
+            if "tokens_cut" in group[0]:
+                _note(f"{group[0]['tokens_cut']:,} tokens did not fit and were not read")
 
 
 GUESSES = 5
@@ -50,7 +47,7 @@ def run_predict(options: Predict) -> int:
         raise CannotCreate(options.output, "exists already", "choose another name, or add --replace")
     if options.input is None:
         predictor = _opened_for_answers(options)
-        _ask(predictor, options)
+        show(*_answers(predictor, options), options.json)
         _say_how(predictor)
         return 0
     with opened_input(options.input) as file:
@@ -59,13 +56,7 @@ def run_predict(options: Predict) -> int:
             file,
             options.output,
             ability_for(predictor, options.task),
-            Fields(
-                options.text_field,
-                options.pair_field,
-                options.question_field,
-                options.context_field,
-                options.options_field,
-            ),
+            Fields(*(getattr(options, f"{name}_field") for name in ("text", "pair", "question", "context", "options"))),
             Settings(options.top_k, options.pooling, options.normalize, options.words),
             options.prefix,
             options.replace,
@@ -87,9 +78,7 @@ def _opened(options: OpenedModel, **overrides: Any) -> Predictor:
 
 
 def _opened_for_answers(options: Predict) -> Predictor:
-    settings = ("hidden_act", "num_attention_heads")
-    given = {name: getattr(options, name) for name in settings if getattr(options, name) is not None}
-    predictor = _opened(options, **given)
+    predictor = _opened(options, **values_set(options, "hidden_act", "num_attention_heads"))
     for note in predictor.loading_report.notes:
         _note(note)
     return predictor
@@ -101,49 +90,45 @@ def _say_how(predictor: Predictor) -> None:
     print(f"{predictor.name}: {predictor.precision} on {predictor.device.type}, {layers}", file=sys.stderr)
 
 
-def _ask(predictor: Predictor, options: Predict) -> None:
+def _answers(predictor: Predictor, options: Predict) -> tuple[list[Any], tuple[str, ...]]:
+    """What the model says, and what is shown of it."""
     top_k = options.top_k or GUESSES
     if options.fill_mask is not None:
         found = predictor.fill_mask_batch([options.fill_mask], top_k)[0]
-        show(found if len(found) > 1 else found[0], ("score", "token_str", "sequence"), options.json)
-    elif options.order is not None:
-        show([predictor.order(*options.order)], ("label", "score"), options.json)
-    elif options.classify is not None:
-        show(predictor.classify(options.classify, options.pair), ("label", "score"), options.json)
-    elif options.tag is not None and options.words:
-        (words,) = predictor.tag_sentences([options.tag.split()])
-        show(words, ("word", "entity", "score"), options.json)
-    elif options.tag is not None:
-        show(predictor.tag(options.tag), ("word", "entity", "score", "start", "end"), options.json)
-    elif options.choose:
-        assert options.context is not None
-        show(
-            predictor.choose(options.context, options.choose, options.question or ""), ("option", "score"), options.json
-        )
-    else:
-        assert options.question is not None and options.context is not None
-        (answers,) = predictor.answer_batch([options.question], [options.context], top_k)
-        show(answers, ("score", "answer", "start", "end"), options.json)
+        return found if len(found) > 1 else found[0], ("score", "token_str", "sequence")
+    if options.order is not None:
+        return [predictor.order(*options.order)], ("label", "score")
+    if options.classify is not None:
+        return predictor.classify(options.classify, options.pair), ("label", "score")
+    if options.tag is not None and options.words:
+        return predictor.tag_sentences([options.tag.split()])[0], ("word", "entity", "score")
+    if options.tag is not None:
+        return predictor.tag(options.tag), ("word", "entity", "score", "start", "end")
+    assert options.context is not None
+    if options.choose:
+        return predictor.choose(options.context, options.choose, options.question or ""), ("option", "score")
+    assert options.question is not None
+    (answers,) = predictor.answer_batch([options.question], [options.context], top_k)
+    return answers, ("score", "answer", "start", "end")
 
 
 def _refuse_contradictions(options: Predict) -> None:
-    names = ("fill_mask", "order", "classify", "tag", "choose", "question", "input")
-    args = [name for name in names if getattr(options, name) not in (None, ())]
-    if "choose" in args and "question" in args:  # about the options, then
-        args.remove("question")
-    switches = ", ".join("--" + name.replace("_", "-") for name in args)
+    args = flags_of(options, "fill_mask", "order", "classify", "tag", "choose", "question", "input")
+    if "--choose" in args and "--question" in args:  # about the options, then
+        args.remove("--question")
+    switches = ", ".join(args)
     if len(args) != 1:
         why = f"{switches} together" if args else "nothing is asked"
         ways = "--fill-mask, --order, --classify, --tag, --question with --context, --choose with --context, --input"
         raise UsageError("albert predict", why, f"give one of {ways}")
-    belongings = (("pair", ("classify",)), ("context", ("question", "choose")), ("output", ("input",)))
-    for name, belongs_to in (*belongings, ("task", ("input",))):
-        if getattr(options, name) is not None and args[0] not in belongs_to:
-            places = " or ".join(f"--{place}" for place in belongs_to)
-            raise UsageError(f"--{name}", f"goes with {places}, not with {switches}")
-    if options.words and args[0] != "tag" and (args[0] != "input" or options.task not in (None, "tag")):
+    of_input = dict.fromkeys(("output", "task"), ("--input",))
+    belongings = {"pair": ("--classify",), "context": ("--question", "--choose"), **of_input}
+    for name, belongs_to in belongings.items():
+        if getattr(options, name) is not None and switches not in belongs_to:
+            raise UsageError(f"--{name}", f"goes with {' or '.join(belongs_to)}, not with {switches}")
+    if options.words and switches != "--tag" and (switches != "--input" or options.task not in (None, "tag")):
         raise UsageError("--words", "goes with --tag, or with --input where words are tagged")
-    if args[0] in ("question", "choose") and options.context is None:
+    if switches in ("--question", "--choose") and options.context is None:
         raise UsageError(switches, "needs a text to answer from", "give --context")
     if len(options.choose) == 1:
         raise UsageError("--choose", "needs at least two options", "give two or more")
@@ -162,7 +147,7 @@ def run_serve(options: Serve) -> int:
     """Run `albert serve`."""
     if not 0 <= options.port < 65_536:
         raise InvalidConfiguration(f"port {options.port}", "ports are numbers up to 65535", "8000, say")
-    if options.drain_timeout <= 0 or (options.threads or 1) < 1:
+    if options.drain_timeout <= 0 or (options.threads is not None and options.threads < 1):
         raise InvalidConfiguration("drain-timeout, threads", "are numbers above zero")
     hosts = allowed_hosts(options.host, options.allowed_host)
     if options.threads is not None:

@@ -43,10 +43,17 @@ def open_console(
     return console
 
 
-def say(console: Console, *lines: str | Text) -> None:
-    """Print lines, if there are any."""
+def say(console: Console, *lines: RenderableType) -> None:
+    """Print lines and tables, if there are any."""
     for line in lines:
         console.print(line)
+
+
+def show(console: Console, *parts: RenderableType) -> None:
+    """Print tables or lines, an empty line after each."""
+    for part in parts:
+        console.print(part)
+        console.print()
 
 
 def in_bold(first: object, rest: str) -> Text:

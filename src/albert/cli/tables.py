@@ -46,9 +46,9 @@ class TablesOptions(TablesArguments):
         Raises:
             UsageError: none is named, or one is unknown.
         """
+        known = [*GRIDS, *report.FACTS]
         if not self.tables:
             raise UsageError("albert tables", "no table is named", "`albert tables list` has their names, all is each")
-        known = [*GRIDS, *report.FACTS]
         for name in self.tables:
             if name not in (*known, ALL):
                 raise UsageError(f"table {name}", "unknown", did_you_mean(name, [*known, ALL]))
@@ -216,32 +216,26 @@ def _hours(seconds: float) -> str:
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}"
 
 
-def list_tables(args: ListTables) -> int:
+def list_tables(args: ListTables) -> None:
     """Run `albert tables list`."""
     scale = SCALES[args.scale]
     rows = []
-    for name in GRIDS:
-        grid = grid_of(name, scale)
-        runs = sum(
-            isinstance(job, jobs.Pretraining) for job in jobs.jobs_of([grid], scale, ("the text", "more text"), ())
-        )
-        rows.append((name, runs, grid.title))
+    for grid in (grid_of(name, scale) for name in GRIDS):
+        todo = jobs.jobs_of([grid], scale, ("the text", "more text"), ())
+        rows.append((grid.table, sum(isinstance(job, jobs.Pretraining) for job in todo), grid.title))
     rows += [(name, 0, facts(scale).title) for name, facts in report.FACTS.items()]
     title = f"tables at the scale {scale.name}: {scale.decides}"
     print_whole(open_console(), table(title, ("name", "pre-trainings", "title"), rows, words=(0, 2)))
-    return 0
 
 
-def plan(options: TablesArguments) -> int:
+def plan(options: TablesArguments) -> None:
     """Run `albert tables plan`."""
     args = TablesOptions(**vars(options))
     args.set_threads()
-    study = args.study()
-    show_plan(open_console(), _planned(args, study), args)
-    return 0
+    show_plan(open_console(), _planned(args, args.study()), args)
 
 
-def run(options: TablesArguments) -> int:
+def run(options: TablesArguments) -> None:
     """Run `albert tables run`."""
     args = TablesOptions(**vars(options))
     args.set_threads()
@@ -261,21 +255,18 @@ def run(options: TablesArguments) -> int:
         with overall_progress(planned, args.folders, "Tables"):
             execution.complete()
     _show(console, args, study)
-    return 0
 
 
-def show(options: TablesArguments) -> int:
+def show(options: TablesArguments) -> None:
     """Run `albert tables show`."""
     args = TablesOptions(**vars(options))
     _show(open_console(), args, args.study())
-    return 0
 
 
-def export(args: ExportTables) -> int:
+def export(args: ExportTables) -> None:
     """Run `albert tables export`."""
     root = args.output or default_root(args.scale)
     print(f"{args.directory}: {export_results(root, args.directory):,} files of {root}")
-    return 0
 
 
 def _planned(args: TablesOptions, study: jobs.Study) -> list[PlannedJob]:

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from albert.api.options import Evaluate, Finetune
-from albert.api.results import TOGETHER, ComparedPrecisions, EvaluateResult, PretrainedScores, Reading, ScoredSplit
-from albert.api.tasks import run_evaluate, run_finetune
+from albert.api.results import TOGETHER, EvaluateResult, Reading, ScoredSplit, shown_if_known
+from albert.api.tasks import evaluations, run_finetune
 from albert.cli.render import LABELS, in_bold, open_console, say, styled, table, table_of_rows
 from albert.experiments.layers import DepthCurve
 from albert.finetuning import seeds
@@ -23,36 +23,31 @@ from albert.finetuning.options import FULL_WIDTH
 from albert.finetuning.run_record import FinetuningResult
 from albert.pretraining.evaluation import CrossEvaluation
 from albert.runtime.devices import default_precision, pick_device
-from albert.runtime.environment import Precision, world
-from albert.tasks.custom import ReadTask
+from albert.runtime.environment import world
 from albert.tasks.table_task import COLUMNS, SplitStatistics, TableTask, as_number, columns_of
 from albert.tasks.task import Field, Option, Pair, Published, QuestionInContext, Rows, Single, Task, Words
 
 # --------------------------------------------------------------------------------------------------------------------
 # How a table is read and what its rows are like, shown before anything is learnt from them.
 
-SHOWN_LABELS = 12
-SHOWN_COLUMNS = 24
-SHOWN_CHARACTERS = 40
+SHOWN_LABELS, SHOWN_COLUMNS, SHOWN_CHARACTERS = 12, 24, 40
 
 
-def show_reading(console: Console, read: ReadTask) -> None:
-    """Print each column with what it holds and is used as, and what was inferred, with what to say instead."""
-    split, rows = next(iter(read.raw.items()))
-    console.print(_columns_table(f"The columns of {split}", rows, read.asked))
-    if read.inferred:
-        inferred = [(one.what, one.value, one.why, one.instead) for one in read.inferred]
-        console.print()
-        console.print(table("What is inferred", ("", "is", "because", "otherwise say"), inferred, words=range(4)))
-    console.print(f"scored by {', '.join(read.asked.metrics or ())}\n")
-
-
-def show_statistics(console: Console, found: Mapping[str, SplitStatistics], max_length: int) -> None:
-    """Print rows, what was noticed, lengths, and how often each label is there."""
-    console.print(_rows_table(found, max_length))
+def show_reading(console: Console, reading: Reading) -> None:
+    """Print each column with what it holds and is used as, and what was inferred, with what to say instead; then rows,
+    what was noticed, lengths, and how often each label is there."""
+    if (read := reading.read) is not None:
+        split, rows = next(iter(read.raw.items()))
+        console.print(_columns_table(f"The columns of {split}", rows, read.asked))
+        if read.inferred:
+            inferred = [(one.what, one.value, one.why, one.instead) for one in read.inferred]
+            console.print()
+            console.print(table("What is inferred", ("", "is", "because", "otherwise say"), inferred, words=range(4)))
+        console.print(f"scored by {', '.join(read.asked.metrics or ())}\n")
+    console.print(_rows_table(reading.statistics, reading.max_length))
     console.print()
-    if any(statistics.labels for statistics in found.values()):
-        console.print(_balance(found))
+    if any(statistics.labels for statistics in reading.statistics.values()):
+        console.print(_balance(reading.statistics))
         console.print()
 
 
@@ -81,13 +76,13 @@ def _held(values: Sequence[Field], n_rows: int) -> str:
     texts = [value for value in values if isinstance(value, str) and value.strip()]
     different = set(texts)
     numbers = sum(as_number(value) is not None for value in different)
-    parts = [f"{len(lists):,} lists of {min(map(len, lists))} to {max(map(len, lists)):,}"] if lists else []
-    if numbers:
-        parts.append(f"{numbers:,} different numbers")
-    if len(different) > numbers:
-        parts.append(f"{len(different) - numbers:,} different texts")
-    empty = n_rows - len(lists) - len(texts)
-    return ", ".join([*parts, *([f"{empty:,} empty"] if empty else [])])
+    counted = {
+        f"lists of {min(map(len, lists), default=0)} to {max(map(len, lists), default=0):,}": len(lists),
+        "different numbers": numbers,
+        "different texts": len(different) - numbers,
+        "empty": n_rows - len(lists) - len(texts),
+    }
+    return ", ".join(f"{count:,} {what}" for what, count in counted.items() if count > 0)
 
 
 def _rows_table(found: Mapping[str, SplitStatistics], max_length: int) -> Table:
@@ -153,10 +148,11 @@ def show_result(console: Console, task: Task, result: FinetuningResult) -> None:
         *(f"development set: {line}" for line in shortened(evaluation)),
         *(f"{split}: {_scores(scores)}" for split, scores in report.get("further_scores", {}).items()),
     ]
-    if training.get("windows_left_out"):
-        lines.append(f"training: {training['windows_left_out']:,} windows without the answer left out")
-    if training.get("held_out"):
-        lines.append(f"training: {training['held_out']:,} questions held out to choose the threshold on")
+    left_out = {
+        "windows_left_out": "windows without the answer left out",
+        "held_out": "questions held out to choose the threshold on",
+    }
+    lines += [f"training: {training[name]:,} {what}" for name, what in left_out.items() if training.get(name)]
     if "selection" in report:
         lines.append(report["selection"]["note"])
     lines += scores_table(task, result.scores, report["baseline"], report.get("linear_baseline"))
@@ -227,9 +223,8 @@ def show_benchmark(console: Console, result: seeds.BenchmarkResult, output: Path
     shown_average = "-" if average is None else f"{average:.1f}"
     rows.append(("Avg", "", shown_average, "", "", "", "-" if published is None else f"{published.score:g}"))
     columns = ("task", "score", "median", "all runs", "runs", "constant", "paper")
-    console.print(table(None, columns, rows))
-    all_of_it = in_bold(output / seeds.SUMMARY_NAME, " has all of it")
-    say(console, *_remarks(result), *_sources(result), all_of_it)
+    say(console, table(None, columns, rows), *_remarks(result), *_sources(result))
+    say(console, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
 
 
 def _figures(outcome: seeds.TaskOutcome, score: str) -> tuple[str, ...]:
@@ -238,10 +233,9 @@ def _figures(outcome: seeds.TaskOutcome, score: str) -> tuple[str, ...]:
     spread = None if outcome.found is None else outcome.found.spreads.get(score)
     if outcome.found is None or spread is None:
         return ("-", "-", "-", "-", last)
-    baseline = outcome.found.baseline or {}
-    constant = shown(baseline[score]) if score in baseline else "-"
     runs = f"{spread.runs}" if not spread.undefined else f"{spread.runs} of {spread.runs + spread.undefined}"
-    return (shown(spread.median), f"{spread.lowest:.2f}–{spread.highest:.2f}", runs, constant, last)
+    lowest_to_highest = f"{spread.lowest:.2f}–{spread.highest:.2f}"
+    return (shown(spread.median), lowest_to_highest, runs, shown_if_known(outcome.found.baseline, score), last)
 
 
 def _published(outcome: seeds.TaskOutcome, score: str) -> Published | None:
@@ -272,14 +266,15 @@ def _remarks(result: seeds.BenchmarkResult) -> Iterator[str]:
 
 
 def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
+    found = [
+        (paper, outcome.task.name)
+        for outcome in result.outcomes
+        for score in result.average.parts[outcome.task.name]
+        if (paper := _published(outcome, score)) is not None
+    ]
     groups: dict[tuple[str, str], list[str]] = {}
-    for outcome in result.outcomes:
-        papers = (_published(outcome, score) for score in result.average.parts[outcome.task.name])
-        for paper in papers:
-            if paper is not None:
-                groups.setdefault((paper.model, paper.source), []).append(outcome.task.name)
-    for paper in result.average.published[:1]:
-        groups.setdefault((paper.model, paper.source), []).append("Avg")
+    for paper, name in [*found, *((paper, "Avg") for paper in result.average.published[:1])]:
+        groups.setdefault((paper.model, paper.source), []).append(name)
     for (model, source), names in groups.items():
         yield f"paper: {model}, {source}: {', '.join(names)}"
 
@@ -290,9 +285,21 @@ def _sources(result: seeds.BenchmarkResult) -> Iterator[str]:
 
 def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: Path) -> None:
     """Print all runs, the spread of their scores, which of them failed, and what is published."""
-    say(console, *found.notes, found.selection)
-    console.print(_runs(found))
-    console.print(_spreads(found))
+    rows: list[tuple[object, ...]] = [
+        (name, *(shown_if_known(run.scores, name) for run in found.runs)) for name in found.spreads
+    ]
+    if any(run.step is not None for run in found.runs):
+        rows.append(styled("dim", "after step", *("-" if run.step is None else run.step for run in found.runs)))
+    runs = table(None, ("score", *(run.directory.name for run in found.runs)), rows)
+    linear = found.linear_baseline if found.linear_baseline and found.linear_baseline["scores"] else None
+    places = []
+    for name, spread in found.spreads.items():
+        quartiles = f"{spread.lower_quartile:.2f}–{spread.upper_quartile:.2f}"
+        where = (shown(spread.median), shown(spread.lowest), quartiles, shown(spread.highest), spread.runs)
+        beside = [shown_if_known(linear["scores"], name)] if linear else []
+        places.append((name, *where, shown_if_known(found.baseline, name), *beside))
+    columns = ["score", "median", "lowest", "quartiles", "highest", "runs", "constant"]
+    spreads = table(None, columns + ([linear["method"]] if linear else []), places)
     lines = [f"seed {run.seed} failed: {run.failure}" for run in found.failed]
     if found.failed:
         lines.append("failed runs are among those that the median is of")
@@ -300,62 +307,36 @@ def show_seeds(console: Console, task: Task, found: seeds.SeedsResult, output: P
         lines.append("no constant answer exists for this task, so no run is judged to have failed")
     if told := advice(found.medians, found.baseline, found.linear_baseline):
         lines.append(f"median: {told}")
-    say(console, *lines, *published_lines(task), in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
-
-
-def _runs(found: seeds.SeedsResult) -> Table:
-    rows: list[tuple[object, ...]] = [
-        (name, *(shown(run.scores[name]) if name in run.scores else "-" for run in found.runs))
-        for name in found.spreads
-    ]
-    if any(run.step is not None for run in found.runs):
-        rows.append(styled("dim", "after step", *("-" if run.step is None else run.step for run in found.runs)))
-    return table(None, ("score", *(run.directory.name for run in found.runs)), rows)
-
-
-def _spreads(found: seeds.SeedsResult) -> Table:
-    linear = found.linear_baseline if found.linear_baseline and found.linear_baseline["scores"] else None
-    rows = []
-    for name, spread in found.spreads.items():
-        quartiles = f"{spread.lower_quartile:.2f}–{spread.upper_quartile:.2f}"
-        constant = "-" if found.baseline is None or name not in found.baseline else shown(found.baseline[name])
-        places = (shown(spread.median), shown(spread.lowest), quartiles, shown(spread.highest))
-        beside = [shown(linear["scores"][name]) if name in linear["scores"] else "-"] if linear else []
-        rows.append((name, *places, spread.runs, constant, *beside))
-    columns = ("score", "median", "lowest", "quartiles", "highest", "runs", "constant")
-    return table(None, (*columns, *([linear["method"]] if linear else [])), rows)
+    say(console, *found.notes, found.selection, runs, spreads, *lines, *published_lines(task))
+    say(console, in_bold(output / seeds.SUMMARY_NAME, " has all of it"))
 
 
 def finetune(args: Finetune) -> None:
     """Run `albert finetune`."""
     console = open_console()
-    result = run_finetune(args, partial(_show_rows, console), partial(show_figures, console))
-    if not world().is_first or args.output is None or result.found is None:
+    result = run_finetune(args, partial(show_reading, console), partial(show_figures, console))
+    if not world().is_first or args.output is None:
         return
-    match result.found:
-        case seeds.BenchmarkResult() as found:
+    match result.found, result.task:
+        case seeds.BenchmarkResult() as found, _:
             show_benchmark(console, found, args.output)
-        case seeds.SeedsResult() as found:
-            assert result.task is not None
-            show_seeds(console, result.task, found, args.output)
-        case FinetuningResult() as found if result.task is None:
+        case seeds.SeedsResult() as found, Task() as task:
+            show_seeds(console, task, found, args.output)
+        case FinetuningResult() as found, None:
             show_contrastive(console, found)
-        case FinetuningResult() as found:
-            assert result.task is not None
-            show_result(console, result.task, found)
+        case FinetuningResult() as found, Task() as task:
+            show_result(console, task, found)
 
 
-def _show_rows(console: Console, reading: Reading) -> None:
-    if reading.read is not None:
-        show_reading(console, reading.read)
-    show_statistics(console, reading.statistics, reading.max_length)
+# --------------------------------------------------------------------------------------------------------------------
+# `albert evaluate`: scores of a task, of several depths or precisions, and what pre-trained models know.
 
 
 def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSplit) -> None:
     """Print how the models were opened and computed, what was cut, and the scores."""
     task, models, found = scored.task, scored.models, scored.found
     evaluation = found.together
-    lines = [note for member in found.members for note in member.notes]
+    lines: list[RenderableType] = [note for member in found.members for note in member.notes]
     lines.append(f"{len(evaluation.predictions):,} examples in {evaluation.seconds:,.1f} s, in {scored.precision}")
     for model, member in zip(models, found.members, strict=True):
         cut = shortened(member.evaluation.counts)
@@ -364,23 +345,17 @@ def show_evaluation(console: Console, result: EvaluateResult, scored: ScoredSpli
         lines += scores_table(task, evaluation.scores, evaluation.baseline)
     elif evaluation.scores:
         lines += [*(f"{TOGETHER}: {note}" for note in evaluation.notes), *result.remarks()]
+        lines += [table_of_rows(result.rows()), *published_lines(task)]
     say(console, *lines)
-    if evaluation.scores and len(models) > 1:
-        console.print(table_of_rows(result.rows()))
-        say(console, *published_lines(task))
 
 
 def show_curve(console: Console, result: EvaluateResult, curve: DepthCurve) -> None:
     """Print how the model was opened, and what it scores in each way."""
     times = "once" if curve.rounds == 1 else f"the median of {curve.rounds} rounds, taking turns"
     how = f"{curve.examples:,} examples; trained at depth {curve.trained_depth}; timed {times}"
-    say(console, *curve.notes, how)
-    console.print(table_of_rows(result.rows()))
-    console.print("layers, GFLOPs and ms are of an example; GFLOPs are the encoder's matrix products")
+    costs = "layers, GFLOPs and ms are of an example; GFLOPs are the encoder's matrix products"
+    say(console, *curve.notes, how, table_of_rows(result.rows()), costs)
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# What pre-trained models know, as a table for people and as rows for programs.
 
 _CSV_COLUMNS = ("model", "sentence_objective", "test", "accuracy", "low", "high", "baseline", "loss", "count")
 
@@ -419,15 +394,22 @@ def as_csv(found: CrossEvaluation) -> str:
 
 def evaluate(args: Evaluate) -> None:
     """Run `albert evaluate`."""
-    run_evaluate(args, partial(_show, open_console(), args))
+    console = open_console()
+    for result in evaluations(args):
+        _show(console, args, result)
 
 
 def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
     match result.found:
-        case PretrainedScores(found=found, precision=precision):
-            _show_pretrained(console, args, result, found, precision)
-        case ComparedPrecisions():
-            console.print(table_of_rows(result.rows()))
+        case CrossEvaluation() as found if args.json:
+            precision = {"precision": result.report["precision"]}
+            print(json.dumps({**precision, **found.to_json()}, ensure_ascii=False))
+        case CrossEvaluation() as found if args.csv:
+            print(as_csv(found), end="")
+        case CrossEvaluation() as found:
+            notes = (note for one in found.models for note in one.notes)
+            computed = f"computed in {result.report['precision']}"
+            say(console, *notes, table_of_rows(result.rows()), computed, *remarks(found))
         case DepthCurve() as found:
             show_curve(console, result, found)
             if (picture := args.depths.curve) is not None:
@@ -435,16 +417,5 @@ def _show(console: Console, args: Evaluate, result: EvaluateResult) -> None:
         case ScoredSplit() as scored:
             show_evaluation(console, result, scored)
             say(console, *(in_bold(path, f": {count:,} predictions") for path, count in scored.submission.items()))
-
-
-def _show_pretrained(
-    console: Console, args: Evaluate, result: EvaluateResult, found: CrossEvaluation, precision: Precision
-) -> None:
-    if args.json:
-        print(json.dumps({"precision": precision, **found.to_json()}, ensure_ascii=False))
-    elif args.csv:
-        print(as_csv(found), end="")
-    else:
-        say(console, *(note for one in found.models for note in one.notes))
-        console.print(table_of_rows(result.rows()))
-        say(console, f"computed in {precision}", *remarks(found))
+        case _:
+            console.print(table_of_rows(result.rows()))

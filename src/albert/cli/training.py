@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,11 +15,9 @@ from albert.api.options import Evaluate, Finetune, Pretrain, Push
 from albert.cli.main import load_command
 from albert.cli.options import (
     ABOUT_RECIPES,
-    DESCRIBE,
     HELP_WORDS,
-    command,
-    dispatch,
-    flat_parts,
+    CommandGroup,
+    Subcommand,
     given_value,
     option_file,
     parse,
@@ -45,10 +43,10 @@ class PretrainCommand(Pretrain):
     """Print the recipe as a TOML file with comments, for --recipe, and train nothing."""
 
 
-def pretrain_main(arguments: list[str]) -> None:
-    """Run the command."""
+def pretrain(arguments: list[str]) -> None:
+    """Read the options, of which a recipe has the defaults, and run `albert pretrain`."""
     words = arguments
-    if not arguments or arguments[0] in (*HELP_WORDS, DESCRIBE):
+    if not arguments or arguments[0] in HELP_WORDS:
         parse(PretrainCommand, arguments[:1] or ["--help"], "albert pretrain RECIPE")
     file = given_value(arguments, "--recipe")
     name = None if arguments[0].startswith("-") else arguments[0]
@@ -83,12 +81,10 @@ def pretrain_main(arguments: list[str]) -> None:
 def _named(name: str, arguments: list[str]) -> PretrainingRecipe:
     if name in RENAMED:
         print(f"albert: note: the recipe {name} is now called {RENAMED[name]}", file=sys.stderr)
-    given = {option: given_value(arguments, f"--{option}") for option in ("init", "revision", "output")}
-    output = None if given["output"] is None else Path(given["output"])
-    asks_for_help = any(word in arguments for word in (*HELP_WORDS, DESCRIBE))
-    if name == CONTINUE and asks_for_help and given["init"] is None:
+    init, revision, output = (given_value(arguments, option) for option in ("--init", "--revision", "--output"))
+    if name == CONTINUE and init is None and any(word in arguments for word in HELP_WORDS):
         return RECIPES[CONTINUE]
-    return recipe_of(name, output, given["init"], given["revision"])
+    return recipe_of(name, None if output is None else Path(output), init, revision)
 
 
 def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -> PretrainingRecipe:
@@ -99,8 +95,7 @@ def _scaled(recipe: PretrainingRecipe, arguments: list[str], console: Console) -
     if not asked.isascii() or not asked.isdigit():
         raise UsageError("--scale-batch", f"is {asked}, a number of sequences from 1 is needed")
     changed, lines = scaled(recipe, int(asked))
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)  # what is to be copied is not wrapped
     return changed
 
 
@@ -141,21 +136,24 @@ class FinetuneCommand(Finetune):
     """Print the options as a TOML file with comments, for --recipe, and train nothing."""
 
 
-def finetune_main(arguments: list[str]) -> int:
+def finetune(arguments: list[str]) -> int:
     """Read the options, and run `albert finetune`."""
     defaults = option_file(FinetuneCommand, arguments)
     if given_value(arguments, "--print-recipe") is not None:
         args = parse(FinetuneCommand, arguments, "albert finetune", {"model": "", **defaults})
         print(f"# Options of `albert finetune`, from: {shlex.join(['albert', 'finetune', *arguments])}\n")
-        print(to_toml(args, inline=flat_parts(FinetuneCommand), leave_out=ABOUT_RECIPES), end="")
+        groups = [each.name for each in fields(args) if is_dataclass(each.default)]
+        print(to_toml(args, inline=groups, leave_out=ABOUT_RECIPES), end="")
         return 0
     args = parse(FinetuneCommand, arguments, "albert finetune", defaults)
     load_command("albert.cli.tasks").finetune(args)
     return 0
 
 
-evaluate_main = command(Evaluate, "albert evaluate", "tasks:evaluate")
-push_main = command(Push, "albert push", "convert:run_push")
+pretrain_main = Subcommand(PretrainCommand, "albert pretrain", pretrain, reads=False)
+finetune_main = Subcommand(FinetuneCommand, "albert finetune", finetune, reads=False)
+evaluate_main = Subcommand(Evaluate, "albert evaluate", "tasks:evaluate")
+push_main = Subcommand(Push, "albert push", "convert:run_push")
 
 
 SEQUENCES, MASKING = SequenceRecipe(max_length=128), MaskingRecipe()
@@ -189,7 +187,7 @@ class Show:
     masking: Annotated[MaskingRecipe, tyro.conf.arg(name="")] = MASKING
 
 
-show_main = command(Show, "albert show", "inspect:run_show")
+show_main = Subcommand(Show, "albert show", "inspect:run_show")
 
 ScaleName = Literal["tiny", "small", "base", "paper"]
 
@@ -245,20 +243,15 @@ class TablesArguments:
 
 
 PARTS = {
-    "list": command(ListTables, "albert tables list", "tables:list_tables"),
-    "plan": command(TablesArguments, "albert tables plan", "tables:plan"),
-    "run": command(TablesArguments, "albert tables run", "tables:run"),
-    "show": command(TablesArguments, "albert tables show", "tables:show"),
-    "export": command(ExportTables, "albert tables export", "tables:export"),
+    "list": Subcommand(ListTables, "albert tables list", "tables:list_tables"),
+    "plan": Subcommand(TablesArguments, "albert tables plan", "tables:plan"),
+    "run": Subcommand(TablesArguments, "albert tables run", "tables:run"),
+    "show": Subcommand(TablesArguments, "albert tables show", "tables:show"),
+    "export": Subcommand(ExportTables, "albert tables export", "tables:export"),
 }
 
 
-def tables_main(arguments: list[str]) -> int:
-    """Run `albert tables`."""
-    if arguments[:1] == ["keep"]:
-        print("albert: note: albert tables keep is now called albert tables export", file=sys.stderr)
-        arguments = ["export", *arguments[1:]]
-    return dispatch("albert tables", PARTS, arguments, "command")
+tables_main = CommandGroup("albert tables", PARTS, earlier={"keep": "export"})
 
 
 def default_root(scale: ScaleName) -> Path:

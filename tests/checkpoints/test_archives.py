@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import stat
 import tarfile
 import tempfile
 import zipfile
@@ -138,29 +137,22 @@ def tar_of(kind: bytes, **fields: object) -> bytes:
     return gzip.compress(member.tobuf(tarfile.GNU_FORMAT) + bytes(10_000), mtime=0)  # pytest names cases by their bytes
 
 
-def zip_of(attributes: int = 0) -> bytes:
+def damaged_zip() -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
-        member = zipfile.ZipInfo("model.index")
-        member.external_attr = attributes << 16
-        file.writestr(member, b"index" * 50)
-    return content.getvalue()
+        file.writestr(zipfile.ZipInfo("model.index"), b"index" * 50)
+    return content.getvalue().replace(b"index" * 9, b"other" * 9)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("a.tar.gz", tar_of(tarfile.SYMTYPE, linkname="/etc/passwd"), "holds a link"),
-        ("a.tar.gz", tar_of(tarfile.LNKTYPE, linkname="/etc/passwd"), "holds a link"),
-        *(
-            ("a.tar.gz", tar_of(kind), "holds a device")
-            for kind in (tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
-        ),
+        ("a.tar.gz", tar_of(tarfile.BLKTYPE), "holds a device"),
         ("a.tar.gz", tar_of(tarfile.GNUTYPE_LONGNAME, size=2**33), "not a whole archive .a header of 8589934592 bytes"),
-        ("a.zip", zip_of(stat.S_IFLNK | 0o777), "holds a link or a device"),
-        ("a.zip", zip_of().replace(b"index" * 9, b"other" * 9), "is not a whole archive"),
+        ("a.zip", damaged_zip(), "is not a whole archive"),
     ],
 )
-def test_links_devices_and_damaged_members_are_refused(tmp_path, temporary, name, content, why):
+def test_devices_and_damaged_members_are_refused(tmp_path, temporary, name, content, why):
+    """Links and other devices are given to `albert convert` by reliability/hostile_files.py."""
     (tmp_path / name).write_bytes(content)
     refused(tmp_path / name, temporary, why)

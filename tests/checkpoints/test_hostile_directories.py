@@ -1,9 +1,7 @@
 """Model directories and files that somebody made up are refused."""
 
-import io
 import json
 import os
-import pickle
 import shutil
 import struct
 from dataclasses import fields
@@ -183,23 +181,6 @@ def test_shards_that_hold_the_same_tensor_are_refused(victim: Victim, tmp_path: 
         open_model(tmp_path, "pretraining")
 
 
-def test_a_pickle_under_the_name_of_safetensors_is_not_executed(victim: Victim) -> None:
-    class Bomb:
-        def __reduce__(self):
-            return (pytest.fail, ("the pickle was executed",))
-
-    contents = [pickle.dumps(Bomb(), protocol=4), b"PK\x03\x04" + pickle.dumps(Bomb())]
-    for options in ({}, {"_use_new_zipfile_serialization": False}):
-        torch.save({"a": torch.zeros(3)}, saved := io.BytesIO(), **options)
-        contents.append(saved.getvalue())
-    for content in contents:
-        victim.put(json.dumps(victim.content), content)
-        with pytest.raises(
-            DamagedData, match="model.safetensors: is a pickle under the name of safetensors, which can"
-        ):
-            open_model(victim.path, "pretraining")
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # A header is believed only where the file bears it out; what we accept, safetensors accepts and sees alike.
 
@@ -276,28 +257,20 @@ def test_what_is_accepted_is_what_safetensors_sees(described: dict, data: st.Dat
     [
         (b"", "its header would have 0 bytes"),
         (b"\0" * 7, "its header would have 0 bytes"),
-        (file_of(GOOD, length=2**63), "its header would have 9,223,372,036,854,775,808 bytes"),
         (file_of(b" " * (2**24 + 1)), "its header would have 16,777,217 bytes"),
-        (file_of(b"[" * 100_000), "its header is not JSON"),
-        (file_of(b'{"a": 1, "a": 2}'), "occurs twice"),
         (file_of(b"\xff\xff"), "its header is not JSON"),
         (file_of([1]), "its header is not a JSON object"),
         (file_of({"a": {"dtype": "F32"}}), "a is not described"),
-        (file_of({"a\nb": GOOD["a"]}, b"\0" * 8), "a tensor is called"),
         (file_of(GOOD, b"\0" * 7), "end at byte"),
         (file_of(GOOD, b"\0" * 9), "end at byte"),
-        (file_of({"a": {**GOOD["a"], "shape": [3]}}, b"\0" * 8), "does not lie where"),
-        (file_of({"a": {**GOOD["a"], "shape": [-2]}}, b"\0" * 8), "has invalid sizes"),
-        (file_of({"a": {**GOOD["a"], "shape": [2**40, 2**40]}}, b"\0" * 8), "has invalid sizes"),
         (file_of({"a": {**GOOD["a"], "shape": [2**30, 2**30]}}, b"\0" * 8), "does not lie where"),
         (file_of({"a": {"dtype": "F32", "shape": [0, 2**64], "data_offsets": [0, 0]}}), "has invalid sizes"),
         (file_of({"a": {"dtype": "F32", "shape": [0, 2**40, 2**40], "data_offsets": [0, 0]}}), "has invalid sizes"),
-        (file_of({"a": GOOD["a"], "b": GOOD["a"]}, b"\0" * 8), "does not lie where"),
-        (file_of({"a": {**GOOD["a"], "data_offsets": [4, 12]}}, b"\0" * 12), "does not lie where"),
         (file_of({"a": {**GOOD["a"], "dtype": "F8_E5M2"}}, b"\0" * 8), "holds numbers of type 'F8_E5M2'"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(path: Path, content: bytes, message: str) -> None:
+    """More of the kind, and pickles, are given to `albert predict` by reliability/hostile_files.py."""
     path.write_bytes(content)
     with pytest.raises(DamagedData, match=message) as refusal:
         read_header(path)

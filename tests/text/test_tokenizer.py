@@ -18,6 +18,7 @@ from transformers import AutoTokenizer
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.files import new_directory
 from albert.text.sentencepiece import (
+    ReferenceSentencePieceTokenizer,
     SentencePieceTokenizer,
     TrainingReport,
     VocabularySettings,
@@ -62,6 +63,8 @@ def test_an_accent_belongs_to_its_letter_in_the_slice(tokenizer):
     text = "Cafe\u0301 z\u0301\u0302\u0303."
     slices = [text[start:end] for start, end in tokenizer.encode_with_offsets(text)[1]]
     assert "".join(slices) == text.replace(" ", "")
+    for each in (tokenizer, ReferenceSentencePieceTokenizer(tokenizer.model)):  # every dot of "…" has the accent, too
+        assert {place for place in each.encode_with_offsets("…\u0301")[1] if place[0] != place[1]} == {(0, 2)}
 
 
 @pytest.mark.parametrize("special", ["[MASK]", "[CLS]", "[SEP]", "<pad>", "<unk>"])

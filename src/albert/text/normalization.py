@@ -9,8 +9,8 @@ the way back to the original text is exact and no answer ever has to be searched
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
@@ -23,8 +23,7 @@ CHUNK = 1 << 12
 """Characters of one long word that are normalised at a time: a single one can become 18 (U+FDFA)."""
 
 
-@dataclass(frozen=True)
-class NormalizedText:
+class NormalizedText(NamedTuple):
     """A normalised text and its way back.
 
     Attributes:
@@ -61,7 +60,7 @@ def normalize_words(
 
 def keeps_places(word: str, lower_case: bool = True, keep_accents: bool = False, compatibility: bool = True) -> bool:
     """Whether every character of a word becomes one character, pairs of quotes aside."""
-    table = _characters(lower_case, keep_accents, compatibility)
+    table = characters(lower_case, keep_accents, compatibility)
     return word.isascii() or all(len(table[ord(character)]) == 1 for character in word)
 
 
@@ -69,7 +68,7 @@ def _replaced(text: str, lower_case: bool, keep_accents: bool, compatibility: bo
     """What `normalize` does, but for the blanks."""
     text = text.replace("``", '"').replace("''", '"')
     if not text.isascii():
-        table = _characters(lower_case, keep_accents, compatibility)
+        table = characters(lower_case, keep_accents, compatibility)
         text = _NOT_ASCII.sub(lambda run: run.group().translate(table), text)
     return text.lower() if lower_case else text  # letters beyond ASCII are lower-cased already, and stay as they are
 
@@ -102,7 +101,7 @@ def long_word_alignment(
 
     Each has one start more than characters: where the blank after it begins, or where the word ends.
     """
-    table = _characters(lower_case, keep_accents, compatibility)
+    table = characters(lower_case, keep_accents, compatibility)
     texts: list[str] = []  # of a part that may go on in the next chunk
     starts: list[int] = []
     ends: list[int] = []
@@ -137,24 +136,28 @@ def _chunks(text: str) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def _mapped(
-    text: str, table: "CharacterTable"
-) -> tuple[str, Int64[np.ndarray, " characters"], Int64[np.ndarray, " characters"]]:
-    """The text with every character replaced, and where in it the source of each begins and ends."""
+def _mapped(text: str, table: "CharacterTable") -> NormalizedText:
     mapped = [table[ord(character)] for character in text]
+    seconds = {pair.start() + 1 for pair in _QUOTE_PAIR.finditer(text)}
+    for place in seconds:
+        mapped[place - 1], mapped[place] = '"', ""
+    return with_places(text, mapped, lambda place: place in seconds or unicodedata.combining(text[place]) > 0)
+
+
+def with_places(text: str, mapped: Sequence[str], belongs: Callable[[int], bool]) -> NormalizedText:
+    """What the characters of a text become, joined, and where in it the source of each result begins and ends.
+
+    Args:
+        belongs: whether the character at a place, where it is dropped, belongs to the slice of the one before it, as an
+            accent does to its letter.
+    """
     lengths = np.fromiter(map(len, mapped), dtype=np.int64, count=len(mapped))
     ends_of_sources = np.arange(1, len(text) + 1, dtype=np.int64)
     for place in np.flatnonzero(lengths == 0)[::-1].tolist():
-        if place and unicodedata.combining(text[place]):  # an accent that is dropped belongs to its letter's slice
+        if place and belongs(place):
             ends_of_sources[place - 1] = ends_of_sources[place]
-    for pair in _QUOTE_PAIR.finditer(text):
-        first, second = pair.start(), pair.start() + 1
-        mapped[first], mapped[second] = '"', ""
-        lengths[second] = 0
-        ends_of_sources[first] = ends_of_sources[second]
     starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
-    ends = np.repeat(ends_of_sources, lengths)
-    return "".join(mapped), starts, ends
+    return NormalizedText("".join(mapped), starts, np.repeat(ends_of_sources, lengths))
 
 
 class CharacterTable(dict[int, str]):
@@ -170,7 +173,9 @@ class CharacterTable(dict[int, str]):
 
 
 @cache
-def _characters(lower_case: bool, keep_accents: bool, compatibility: bool) -> CharacterTable:
+def characters(lower_case: bool, keep_accents: bool, compatibility: bool) -> CharacterTable:
+    """What single characters become."""
+
     def normalized(character: str) -> str:
         if "\ud800" <= character <= "\udfff":
             return REPLACEMENT_CHARACTER  # half of a surrogate pair is no text and cannot be encoded

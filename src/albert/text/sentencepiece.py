@@ -3,15 +3,15 @@
 `SentencePieceTokenizer` encodes and decodes, `train_tokenizer` trains one; the functions above them parse, check and
 rebuild the serialised SentencePiece model."""
 
+import base64
 import hashlib
 import heapq
 import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +23,20 @@ from sentencepiece import sentencepiece_model_pb2 as model_format
 
 from albert.runtime.errors import AlbertError, DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.files import write_bytes
-from albert.runtime.json_files import save_json
-from albert.runtime.progress import progress
+from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
-from albert.text.normalization import REPLACEMENT_CHARACTER, normalize
+from albert.text.normalization import NormalizedText, characters, normalize, with_places
 from albert.text.sentences import check_language, split_sentences
 from albert.text.tokenizer import (
     BLANK,
-    CONFIG_NAME,
     CONTENT_PREFIX,
-    JSON_NAME,
+    MAXIMUM_LENGTH,
     MODEL_NAME,
-    REFERENCE,
     SPECIAL_PIECES,
     Tokenizer,
     begins_word,
     byte_fingerprint,
     content_fingerprint,
-    special_tokens_map,
-    tokenizer_config,
-    tokenizer_json,
 )
 from albert.text.word_cache import WordIds, WordSpans, encode_joined, encode_texts, encode_texts_with_places
 
@@ -142,35 +136,6 @@ def accents_per_million(documents: Sequence[str]) -> int:
     return round(1e6 * accents / max(characters, 1))
 
 
-def train_model(documents: Sequence[str], settings: VocabularySettings, report: TrainingReport) -> bytes:
-    """Train on documents and return the serialised model; equal documents in equal order give equal bytes."""
-    output = io.BytesIO()
-    sentencepiece.set_random_generator_seed(settings.seed % 2**32)
-    try:
-        with progress("Training the vocabulary", total=len(documents), unit="documents") as bar:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_sentences(documents, settings, report, bar.advance, bar.note),
-                model_writer=output,
-                model_type="unigram",
-                vocab_size=settings.vocab_size,
-                pad_id=0,
-                unk_id=1,
-                bos_id=-1,
-                eos_id=-1,
-                control_symbols=CONTROL_SYMBOLS,
-                user_defined_symbols=ALWAYS_ALONE,
-                character_coverage=settings.character_coverage,
-                input_sentence_size=settings.maximum_sentences,
-                shuffle_input_sentence=True,
-                max_sentence_length=LONGEST_SENTENCE,
-                num_threads=THREADS,
-                minloglevel=3,
-            )
-    except RuntimeError as error:
-        raise _explained(settings.vocab_size, str(error), report) from error
-    return output.getvalue()
-
-
 def cut_to_bytes(text: str, limit: int) -> list[str]:
     """The text in pieces of at most `limit` (4 or more) bytes of UTF-8, cut at blanks where there are any."""
     pieces = []
@@ -187,11 +152,7 @@ def cut_to_bytes(text: str, limit: int) -> list[str]:
 
 
 def _sentences(
-    documents: Sequence[str],
-    settings: VocabularySettings,
-    report: TrainingReport,
-    advance: Callable[[], None],
-    note: Callable[[str], None],
+    documents: Sequence[str], settings: VocabularySettings, report: TrainingReport, bar: Bar
 ) -> Iterator[str]:
     for document in documents:
         for sentence in split_sentences(_RESERVED.sub(" ", document), settings.language, settings.as_lines):
@@ -200,9 +161,9 @@ def _sentences(
             report.sentences += len(pieces)
             report.sentences_cut += len(pieces) > 1
             yield from pieces
-        advance()
+        bar.advance()
     report.sentences_used = min(report.sentences, settings.maximum_sentences)
-    note(f"{report.sentences:,} sentences read, SentencePiece at work")
+    bar.note(f"{report.sentences:,} sentences read, SentencePiece at work")
 
 
 def _explained(vocab_size: int, message: str, report: TrainingReport) -> AlbertError:
@@ -332,6 +293,7 @@ class SentencePieceTokenizer(Tokenizer):
         proto = parse_model(model, source)
         self.model = without_digit_comma_pieces(proto, model)
         self.lower_case, self.keep_accents = lower_case, keep_accents
+        self._arguments = self.model, lower_case, keep_accents
         self._character_map: bytes = proto.normalizer_spec.precompiled_charsmap
         self._normalization = (lower_case, keep_accents, bool(self._character_map))
         self._vocabulary: list[tuple[str, float]] = [(entry.piece, entry.score) for entry in proto.pieces]
@@ -343,20 +305,13 @@ class SentencePieceTokenizer(Tokenizer):
         pieces = (piece for piece, _ in self._vocabulary)
         self._word_spans = WordSpans(self._processor, self._normalization, pieces, self.unk_id)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.model, self.lower_case, self.keep_accents)
-
     @property
     def vocab_size(self) -> int:
         return len(self._vocabulary)
 
-    @property
-    def fingerprint(self) -> str:
-        return self._fingerprint
-
-    @cached_property
     def _fingerprint(self) -> str:
-        return content_fingerprint(parse_model(self.model, MODEL_NAME), self.lower_case, self.keep_accents)
+        proto = parse_model(self.model, MODEL_NAME)
+        return content_fingerprint(proto, self.lower_case, self.keep_accents, self.reference)
 
     def answers_to(self, fingerprint: str) -> bool:
         """Whether a recorded fingerprint is that of this tokenizer.
@@ -364,7 +319,7 @@ class SentencePieceTokenizer(Tokenizer):
         Older corpora and models recorded a hash over the bytes of `spiece.model`. A tokenizer rebuilt from
         `tokenizer.json` has not got those bytes: nothing can be said against it then, and it answers to all of them.
         """
-        if fingerprint.startswith(CONTENT_PREFIX):
+        if fingerprint.startswith(CONTENT_PREFIX) or self.reference:
             return fingerprint == self.fingerprint
         if is_rebuilt(parse_model(self.model, MODEL_NAME)):
             return True
@@ -413,13 +368,37 @@ class SentencePieceTokenizer(Tokenizer):
 
     def save(self, directory: Path) -> None:
         write_bytes(directory / MODEL_NAME, self.model)
-        files = {
-            JSON_NAME: tokenizer_json(self._vocabulary, self._character_map, self.lower_case, self.keep_accents),
-            CONFIG_NAME: tokenizer_config(self.lower_case, self.keep_accents),
-            "special_tokens_map.json": special_tokens_map(),
+        pad, unknown, first, separator, mask = SPECIAL_PIECES
+        names = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+        pieces = (first, separator, unknown, separator, pad, first, mask)
+        config = {
+            "tokenizer_class": "AlbertTokenizer",
+            "model_max_length": MAXIMUM_LENGTH,
+            # without these, `AlbertTokenizer` of transformers 5 returns no segment ids
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            "do_lower_case": self.lower_case,
+            "keep_accents": self.keep_accents,
         }
-        for name, content in files.items():
-            save_json(directory / name, content)
+        normalizers: list[dict[str, Any]] = [
+            {"type": "Replace", "pattern": {"String": pair}, "content": '"'} for pair in ("``", "''")
+        ]
+        if not self.keep_accents:
+            normalizers += [{"type": "NFKD"}, {"type": "StripAccents"}]
+        if self.lower_case:
+            normalizers.append({"type": "Lowercase"})
+        if self._character_map:
+            encoded = base64.b64encode(self._character_map).decode("ascii")
+            normalizers.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+        metaspace = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
+        self._save_hugging_face_files(
+            directory,
+            config,
+            dict(zip(names, pieces, strict=True)),
+            normalizer={"type": "Sequence", "normalizers": normalizers},
+            pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
+            decoder=metaspace,
+            model={"type": "Unigram", "unk_id": 1, "vocab": self._vocabulary, "byte_fallback": False},
+        )
 
 
 def train_tokenizer(
@@ -447,15 +426,32 @@ def train_tokenizer(
 def train_on_documents(
     documents: Sequence[str], settings: VocabularySettings, report: TrainingReport
 ) -> SentencePieceTokenizer:
-    """`train_tokenizer` on a sample that was drawn before."""
-    model = train_model(documents, settings, report)
-    return SentencePieceTokenizer(model, settings.lower_case, settings.keep_accents)
-
-
-@lru_cache(maxsize=4)
-def _reopened(model: bytes, lower_case: bool, keep_accents: bool) -> SentencePieceTokenizer:
-    """A tokenizer sent to another process is opened there once, and remembers the words it met."""
-    return SentencePieceTokenizer(model, lower_case, keep_accents)
+    """`train_tokenizer` on a sample that was drawn before; equal documents in equal order give equal bytes."""
+    output = io.BytesIO()
+    sentencepiece.set_random_generator_seed(settings.seed % 2**32)
+    try:
+        with progress("Training the vocabulary", total=len(documents), unit="documents") as bar:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_sentences(documents, settings, report, bar),
+                model_writer=output,
+                model_type="unigram",
+                vocab_size=settings.vocab_size,
+                pad_id=0,
+                unk_id=1,
+                bos_id=-1,
+                eos_id=-1,
+                control_symbols=CONTROL_SYMBOLS,
+                user_defined_symbols=ALWAYS_ALONE,
+                character_coverage=settings.character_coverage,
+                input_sentence_size=settings.maximum_sentences,
+                shuffle_input_sentence=True,
+                max_sentence_length=LONGEST_SENTENCE,
+                num_threads=THREADS,
+                minloglevel=3,
+            )
+    except RuntimeError as error:
+        raise _explained(settings.vocab_size, str(error), report) from error
+    return SentencePieceTokenizer(output.getvalue(), settings.lower_case, settings.keep_accents)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -466,7 +462,7 @@ def _reopened(model: bytes, lower_case: bool, keep_accents: bool) -> SentencePie
 # with it (text is compared with bytes there, which under Python 2 took the "▁" away). A sigma that ends a word is
 # written as such. And a text is cut as a whole, so that sums of scores can break ties otherwise than word by word.
 
-Placed = tuple[str, int, int]  # a character, and where in the text its source begins and ends
+_KEPT = re.compile(r"[^\n]|(?<=[^\n ])\n")  # letters, and the first of several blanks, but not before all letters
 
 
 class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
@@ -478,44 +474,29 @@ class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
     """
 
     reference = True
+    encode_batch = Tokenizer.encode_batch
+    encode_joined = Tokenizer.encode_joined
+    encode_batch_with_offsets = Tokenizer.encode_batch_with_offsets
 
     def __init__(self, model: bytes, lower_case: bool = True, keep_accents: bool = False, source: str = MODEL_NAME):
         super().__init__(model, lower_case, keep_accents, source)
-        proto = parse_model(model, source)
-        for entry in proto.pieces:
+        for entry in parse_model(model, source).pieces:
             if is_digit_comma(entry.piece) and entry.score <= -DIGIT_COMMA_PENALTY:
                 why = f"has lost the scores of pieces such as {entry.piece!r}, which the reference chooses"
                 raise DamagedData(source, why, "give the spiece.model of the release")
         self.model = model
+        self._arguments = model, lower_case, keep_accents
         self._original = sentencepiece.SentencePieceProcessor(model_proto=model)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reference_reopened, (self.model, self.lower_case, self.keep_accents)
-
-    @cached_property
-    def _fingerprint(self) -> str:
-        proto = parse_model(self.model, MODEL_NAME)
-        return content_fingerprint(proto, self.lower_case, self.keep_accents, reference=True)
-
-    def answers_to(self, fingerprint: str) -> bool:
-        """Whether a recorded fingerprint is that of this tokenizer; those of before know no reference mode."""
-        return fingerprint.startswith(CONTENT_PREFIX) and fingerprint == self.fingerprint
+        self._characters = characters(False, keep_accents, True)
 
     def normalize(self, text: str) -> str:
-        return "".join(character for character, _, _ in self._placed(text))
+        return self._placed(text).text
 
     def encode(self, text: str) -> list[int]:
         return self.encode_with_offsets(text)[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return Tokenizer.encode_batch(self, texts)
-
-    def encode_joined(self, texts: Sequence[str]) -> tuple[Int32[np.ndarray, " pieces"], Int64[np.ndarray, " texts"]]:
-        return Tokenizer.encode_joined(self, texts)
-
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        placed = self._placed(text)
-        normalized = "".join(character for character, _, _ in placed)
+        normalized, starts, ends = self._placed(text)
         found: Any = self._original.encode(normalized, return_type="offset_mapping")
         ids: list[int] = []
         spans: list[tuple[int, int]] = []
@@ -527,17 +508,7 @@ class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
             else:
                 ids.append(number)
                 spans.append((start, start if piece == BLANK else max(start, end)))
-        return ids, _in_the_text(spans, placed, len(text))
-
-    def encode_batch_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        return Tokenizer.encode_batch_with_offsets(self, texts)
-
-    def save(self, directory: Path) -> None:
-        """Write `spiece.model`, and the files of the Hugging Face libraries, which know no such mode."""
-        super().save(directory)
-        write_bytes(directory / MODEL_NAME, self.model)
-        config = tokenizer_config(self.lower_case, self.keep_accents) | REFERENCE
-        save_json(directory / CONFIG_NAME, config)
+        return ids, _in_the_text(spans, [*starts.tolist(), len(text)], ends.tolist())
 
     def _spell_anew(self, piece: str, start: int, end: int, ids: list[int], spans: list[tuple[int, int]]) -> None:
         """The pieces of "5000," without its comma, then the comma."""
@@ -549,52 +520,22 @@ class ReferenceSentencePieceTokenizer(SentencePieceTokenizer):
         ids.append(self._original.piece_to_id(","))
         spans.append((end - 1, end))
 
-    def _placed(self, text: str) -> list[Placed]:
-        """The characters that SentencePiece sees, blanks collapsed before anything else, each with its place."""
-        placed: list[Placed] = []
-        for place, character in enumerate(text):
-            if character.isspace():
-                if placed and placed[-1][0] != " ":
-                    placed.append((" ", place, place + 1))
-                continue
-            parts = self._parts(character)
-            if placed and not parts and unicodedata.category(character)[0] == "M":
-                last, start, end = placed[-1]
-                placed[-1] = (last, start, place + 1 if end == place else end)
-            placed += [(part, place, place + 1) for part in parts]
-        while placed and placed[-1][0] == " ":
-            placed.pop()
-        if not self.lower_case:
-            return placed
-        lowered = "".join(character for character, _, _ in placed).lower()
-        return [(letter, start, end) for letter, (_, start, end) in zip(lowered, placed, strict=True)]
-
-    def _parts(self, character: str) -> str:
-        if "\ud800" <= character <= "\udfff":
-            return REPLACEMENT_CHARACTER
-        if self.keep_accents:
-            # SentencePiece composes by itself; what grows is expanded here, where its place is known.
-            composed = unicodedata.normalize("NFKC", character)
-            parts = composed if len(composed) > 1 else character
-            return parts.replace("İ", "i\u0307") if self.lower_case else parts
-        decomposed = unicodedata.normalize("NFKD", character)
-        return "".join(part for part in decomposed if not unicodedata.combining(part))
+    def _placed(self, text: str) -> NormalizedText:
+        """What SentencePiece sees, blanks collapsed before anything else, each character with its place."""
+        mapped = ["\n" if character.isspace() else self._characters[ord(character)] for character in text]
+        if self.lower_case:
+            mapped = [parts.replace("İ", "i\u0307") for parts in mapped]  # or lower-casing would shift the places
+        found = with_places(text, mapped, lambda place: unicodedata.category(text[place])[0] == "M")
+        kept = [match.start() for match in _KEPT.finditer(found.text)]
+        letters = "".join(found.text[place] for place in kept).replace("\n", " ").rstrip(" ")
+        kept = kept[: len(letters)]
+        return NormalizedText(letters.lower() if self.lower_case else letters, found.starts[kept], found.ends[kept])
 
 
-def _in_the_text(spans: list[tuple[int, int]], placed: list[Placed], length: int) -> list[tuple[int, int]]:
+def _in_the_text(spans: list[tuple[int, int]], starts: list[int], ends: list[int]) -> list[tuple[int, int]]:
     """Spans of normalised characters as spans of the original text."""
-    starts = [start for _, start, _ in placed] + [length]
     offsets: list[tuple[int, int]] = []
     for start, end in spans:
-        place = starts[start]
-        if end > start:
-            offsets.append((place, placed[end - 1][2]))
-        else:
-            offsets.append((place, max(place, offsets[-1][1]) if offsets else place))
+        before = offsets[-1][1] if offsets else 0
+        offsets.append((starts[start], ends[end - 1] if end > start else max(starts[start], before)))
     return offsets
-
-
-@lru_cache(maxsize=4)
-def _reference_reopened(model: bytes, lower_case: bool, keep_accents: bool) -> ReferenceSentencePieceTokenizer:
-    """A tokenizer sent to another process is opened there once."""
-    return ReferenceSentencePieceTokenizer(model, lower_case, keep_accents)

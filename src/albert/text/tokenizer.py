@@ -2,13 +2,13 @@
 
 `albert.text.tokenizer_loading.load_tokenizer` opens one."""
 
-import base64
 import hashlib
 import json
 import struct
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int32, Int64
 
+from albert.runtime.json_files import save_json
+
 MODEL_NAME = "spiece.model"
 VOCABULARY_NAME = "vocab.txt"
 JSON_NAME = "tokenizer.json"
 CONFIG_NAME = "tokenizer_config.json"
 SPECIAL_TOKENS_NAME = "special_tokens_map.json"
 PREPROCESSING_KEY = "preprocessing"
-REFERENCE = {PREPROCESSING_KEY: "reference"}
-"""What `tokenizer_config.json` says of a tokenizer that does as the original code does, not as transformers."""
+"""Of `tokenizer_config.json`: "reference" for a tokenizer that does as the original code does, not as transformers."""
+SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+MAXIMUM_LENGTH = 512
+BLANK = "▁"
 
 
 class Tokenizer(ABC):
@@ -41,6 +45,11 @@ class Tokenizer(ABC):
     lower_case: bool
     keep_accents: bool
     reference: bool = False
+    _arguments: tuple[Any, ...]
+    """What another process makes it of; hashable."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (type(self), *self._arguments)
 
     @property
     def special_ids(self) -> tuple[int, ...]:
@@ -52,14 +61,17 @@ class Tokenizer(ABC):
     def vocab_size(self) -> int:
         """Number of pieces, specials included."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of the pieces and the normalisation: equal fingerprints give equal ids, whatever the file."""
+        return self._fingerprint()
 
     @abstractmethod
+    def _fingerprint(self) -> str: ...
+
     def answers_to(self, fingerprint: str) -> bool:
         """Whether a recorded fingerprint is that of this tokenizer."""
+        return fingerprint == self.fingerprint
 
     @abstractmethod
     def normalize(self, text: str) -> str:
@@ -113,11 +125,69 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:
-        """Which pieces begin a word, for whole-word masking (see `albert.text.tokenizer`)."""
+        """Which pieces begin a word, for whole-word masking."""
 
     @abstractmethod
     def save(self, directory: Path) -> None:
         """Write the vocabulary and the files of the Hugging Face libraries into an existing directory."""
+
+    def _save_hugging_face_files(
+        self,
+        directory: Path,
+        config: Mapping[str, Any],
+        special_tokens: Mapping[str, str],
+        *,
+        normalizer: Mapping[str, Any],
+        pre_tokenizer: Mapping[str, Any],
+        decoder: Mapping[str, Any],
+        model: Mapping[str, Any],
+    ) -> None:
+        """Write `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
+
+        By hand, so that none of these libraries is needed at run time. `AlbertTokenizer` of transformers 5 rebuilds the
+        normaliser from do_lower_case and keep_accents and takes only vocabulary and character map from tokenizer.json;
+        both files say the same.
+        """
+        flags = {name: False for name in ("single_word", "lstrip", "rstrip", "normalized")} | {"special": True}
+        single = [_special("[CLS]", 0), _sequence("A", 0), _special("[SEP]", 0)]
+        template = {
+            "type": "TemplateProcessing",
+            "single": single,
+            "pair": [*single, _sequence("B", 1), _special("[SEP]", 1)],
+            "special_tokens": {
+                piece: {"id": piece, "ids": [number], "tokens": [piece]}
+                for piece, number in (("[CLS]", self.cls_id), ("[SEP]", self.sep_id))
+            },
+        }
+        content = {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": [{"id": number, "content": self.piece(number)} | flags for number in self.special_ids],
+            "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer,
+            "post_processor": template,
+            "decoder": decoder,
+            "model": model,
+        }
+        save_json(directory / JSON_NAME, content)
+        preprocessing = {PREPROCESSING_KEY: "reference"} if self.reference else {}
+        save_json(directory / CONFIG_NAME, {**config, **special_tokens, **preprocessing})
+        save_json(directory / SPECIAL_TOKENS_NAME, special_tokens)
+
+
+def _special(piece: str, segment: int) -> dict[str, Any]:
+    return {"SpecialToken": {"id": piece, "type_id": segment}}
+
+
+def _sequence(name: str, segment: int) -> dict[str, Any]:
+    return {"Sequence": {"id": name, "type_id": segment}}
+
+
+@lru_cache(maxsize=4)
+def _reopened(kind: Callable[..., Tokenizer], *arguments: Any) -> Tokenizer:
+    """A tokenizer sent to another process is opened there once, and remembers the words it met."""
+    return kind(*arguments)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -165,119 +235,6 @@ def byte_fingerprint(model: bytes, lower_case: bool, keep_accents: bool) -> str:
     """The fingerprint of before: SHA-256 over the bytes of `spiece.model` and the flags."""
     flags = json.dumps({"lower_case": lower_case, "keep_accents": keep_accents}, sort_keys=True)
     return hashlib.sha256(model + flags.encode("ascii")).hexdigest()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Tokenizers as files of the Hugging Face libraries, and which pieces begin a word. Written by hand, so that nothing
-# of theirs is needed at run time. AlbertTokenizer of transformers 5 rebuilds the normaliser from do_lower_case and
-# keep_accents and takes only vocabulary and character map from tokenizer.json; both descriptions below say the same
-# thing.
-
-
-SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
-MAXIMUM_LENGTH = 512
-BLANK = "▁"
-
-
-def tokenizer_json(
-    vocabulary: list[tuple[str, float]], character_map: bytes, lower_case: bool, keep_accents: bool
-) -> dict[str, Any]:
-    """The content of `tokenizer.json`: unigram model, normaliser, template with segment ids."""
-    metaspace = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [added_token(number, piece) for number, piece in enumerate(SPECIAL_PIECES)],
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": _normalizers(character_map, lower_case, keep_accents),
-        },
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
-        "post_processor": pair_template({piece: SPECIAL_PIECES.index(piece) for piece in ("[CLS]", "[SEP]")}),
-        "decoder": metaspace,
-        "model": {
-            "type": "Unigram",
-            "unk_id": 1,
-            "vocab": [list(entry) for entry in vocabulary],
-            "byte_fallback": False,
-        },
-    }
-
-
-def tokenizer_config(lower_case: bool, keep_accents: bool) -> dict[str, Any]:
-    """The content of `tokenizer_config.json`.
-
-    `model_input_names` is spelled out because `AlbertTokenizer` of transformers 5 otherwise returns no
-    segment ids.
-    """
-    return {
-        "tokenizer_class": "AlbertTokenizer",
-        "model_max_length": MAXIMUM_LENGTH,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-        "do_lower_case": lower_case,
-        "keep_accents": keep_accents,
-        **special_tokens_map(),
-    }
-
-
-def special_tokens_map() -> dict[str, str]:
-    """The content of `special_tokens_map.json`."""
-    pad, unknown, first, separator, mask = SPECIAL_PIECES
-    return {
-        "bos_token": first,
-        "eos_token": separator,
-        "unk_token": unknown,
-        "sep_token": separator,
-        "pad_token": pad,
-        "cls_token": first,
-        "mask_token": mask,
-    }
-
-
-def added_token(number: int, piece: str) -> dict[str, Any]:
-    """A special piece as `tokenizer.json` lists it: cut out of the text as it stands."""
-    return {
-        "id": number,
-        "content": piece,
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": True,
-    }
-
-
-def pair_template(ids: Mapping[str, int]) -> dict[str, Any]:
-    """`[CLS] A [SEP]` with segment 0, and `B [SEP]` behind it with segment 1."""
-
-    def special(piece: str, segment: int) -> dict[str, Any]:
-        return {"SpecialToken": {"id": piece, "type_id": segment}}
-
-    def sequence(name: str, segment: int) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": segment}}
-
-    single = [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0)]
-    return {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": [*single, sequence("B", 1), special("[SEP]", 1)],
-        "special_tokens": {piece: {"id": piece, "ids": [number], "tokens": [piece]} for piece, number in ids.items()},
-    }
-
-
-def _normalizers(character_map: bytes, lower_case: bool, keep_accents: bool) -> list[dict[str, Any]]:
-    steps: list[dict[str, Any]] = [
-        {"type": "Replace", "pattern": {"String": pair}, "content": '"'} for pair in ("``", "''")
-    ]
-    if not keep_accents:
-        steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
-    if lower_case:
-        steps.append({"type": "Lowercase"})
-    if character_map:
-        encoded = base64.b64encode(character_map).decode("ascii")
-        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-    return steps
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -60,9 +60,21 @@ class WordCache(dict[str, bytes], ABC):
             self.clear()
         self.update(zip(new, self._found(new), strict=True))
 
-    @abstractmethod
-    def _found(self, words: Sequence[str]) -> Iterable[bytes]:
+    def _found(self, words: Sequence[str]) -> Iterator[bytes]:
         """What is to be known about each of some words."""
+        if not any(map(_may_grow, words)):
+            yield from self._of_words(words)
+            return
+        for word in words:
+            yield from [array("i", self._in_parts(word)).tobytes()] if _may_grow(word) else self._of_words([word])
+
+    @abstractmethod
+    def _of_words(self, words: Sequence[str]) -> Iterator[bytes]:
+        """The same of words that are normalised at once."""
+
+    @abstractmethod
+    def _in_parts(self, word: str) -> Iterator[int]:
+        """The same of any word, in memory for some of it at a time."""
 
     def _ids(self, normalized: Sequence[str]) -> list[list[int]]:
         """Ids of what `normalize_words` gives."""
@@ -79,25 +91,19 @@ class WordCache(dict[str, bytes], ABC):
 class WordIds(WordCache):
     """From a word to the ids of its pieces, int32 [pieces]."""
 
-    def _found(self, words: Sequence[str]) -> Iterator[bytes]:
-        if any(map(_may_grow, words)):
-            for word in words:
-                yield from self._in_parts(word) if _may_grow(word) else self._found([word])
-            return
-        ids = self._ids(normalize_words(words, *self._normalization))
-        yield from (array("i", numbers).tobytes() for numbers in ids)
+    def _of_words(self, words: Sequence[str]) -> Iterator[bytes]:
+        for ids in self._ids(normalize_words(words, *self._normalization)):
+            yield array("i", ids).tobytes()
 
-    def _in_parts(self, word: str) -> Iterator[bytes]:
+    def _in_parts(self, word: str) -> Iterator[int]:
         known: dict[str, array] = {}
-        ids = array("i")
         for part in long_word_parts(word, *self._normalization):
             found = known.get(part)
             if found is None:
                 found = array("i", self._processor.encode(part))
                 if len(part) <= LONGEST_WORD and len(known) < MOST_PARTS:
                     known[part] = found
-            ids += found
-        yield ids.tobytes()
+            yield from found
 
 
 class WordSpans(WordCache):
@@ -116,11 +122,7 @@ class WordSpans(WordCache):
         self._lengths = np.array(list(map(len, self._letters)))
         self._invisible: dict[str, bool] = {" ": True, BLANK: True}
 
-    def _found(self, words: Sequence[str]) -> Iterator[bytes]:
-        if any(map(_may_grow, words)):
-            for word in words:
-                yield from [array("i", self._aligned(word)).tobytes()] if _may_grow(word) else self._found([word])
-            return
+    def _of_words(self, words: Sequence[str]) -> Iterator[bytes]:
         normalized = normalize_words(words, *self._normalization)
         for word, text, (pieces, letters) in zip(
             words, normalized, self._side_by_side(self._ids(normalized)), strict=True
@@ -128,7 +130,7 @@ class WordSpans(WordCache):
             if letters == text and len(text) == len(word) and keeps_places(word, *self._normalization):
                 yield pieces
             else:
-                yield array("i", self._aligned(word)).tobytes()
+                yield array("i", self._in_parts(word)).tobytes()
 
     def _side_by_side(self, ids: Sequence[Sequence[int]]) -> Iterator[tuple[bytes, str]]:
         """What is to be known about words that consist of the letters of their pieces, and those letters."""
@@ -144,7 +146,7 @@ class WordSpans(WordCache):
         for (first, last), (start, end) in zip(places, pairwise(word_bounds.tolist()), strict=True):
             yield packed[first:last], letters[start:end]
 
-    def _aligned(self, word: str) -> Iterator[int]:
+    def _in_parts(self, word: str) -> Iterator[int]:
         """Id, start and end of each piece of any word, by way of the alignments of both normalisations."""
         known: dict[str, list[tuple[int, tuple[int, int]]]] = {}
         last_end = 0

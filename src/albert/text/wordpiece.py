@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,13 @@ from jaxtyping import Bool
 
 from albert.runtime.errors import DamagedData, InvalidConfiguration
 from albert.runtime.files import write_text
-from albert.runtime.json_files import save_json
 from albert.runtime.manifest import open_input, read_input
-from albert.text.normalization import CharacterTable, NormalizedText
+from albert.text.normalization import CharacterTable, NormalizedText, with_places
 from albert.text.tokenizer import (
     CONFIG_NAME,
-    JSON_NAME,
     MAXIMUM_LENGTH,
-    REFERENCE,
-    SPECIAL_TOKENS_NAME,
     VOCABULARY_NAME,
     Tokenizer,
-    added_token,
-    pair_template,
     wordpiece_fingerprint,
 )
 
@@ -43,12 +37,8 @@ LONGEST_WORD_OF_THE_REFERENCE = 200
 _LONGEST_KNOWN, _MOST_KNOWN = 48, 1 << 19  # longer words are hardly ever met again
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedPieces:
-    """The ids of one word, and the characters of the word that each piece covers."""
-
-    ids: list[int]
-    spans: list[tuple[int, int]]
+MatchedPieces = tuple[list[int], list[tuple[int, int]]]
+"""The ids of one word, and the characters of the word that each piece covers."""
 
 
 class WordPieces(dict[str, MatchedPieces]):
@@ -73,7 +63,7 @@ class WordPieces(dict[str, MatchedPieces]):
         return pieces
 
     def _matched(self, word: str) -> MatchedPieces:
-        unknown = MatchedPieces([self._unk_id], [(0, len(word))])
+        unknown = [self._unk_id], [(0, len(word))]
         if len(word) > self._longest_word:
             return unknown
         found, spans = [], []
@@ -87,7 +77,7 @@ class WordPieces(dict[str, MatchedPieces]):
             found.append(piece)
             spans.append((start, end))
             start, mark = end, CONTINUES
-        return MatchedPieces(found, spans)
+        return found, spans
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -138,13 +128,7 @@ def words_with_alignment(text: str, normalization: WordPieceNormalization) -> No
     """
     table = _characters(normalization)
     mapped = [table[ord(character)] for character in _prepared(text, normalization)]
-    lengths = np.fromiter(map(len, mapped), dtype=np.int64, count=len(mapped))
-    ends_of_sources = np.arange(1, len(text) + 1, dtype=np.int64)
-    for place in np.flatnonzero(lengths == 0)[::-1].tolist():
-        if place and unicodedata.category(text[place])[0] == "M":
-            ends_of_sources[place - 1] = ends_of_sources[place]
-    starts = np.repeat(np.arange(len(text), dtype=np.int64), lengths)
-    return NormalizedText("".join(mapped), starts, np.repeat(ends_of_sources, lengths))
+    return with_places(text, mapped, lambda place: unicodedata.category(text[place])[0] == "M")
 
 
 def _prepared(text: str, normalization: WordPieceNormalization) -> str:
@@ -243,64 +227,6 @@ def check_vocabulary(pieces: Sequence[str], source: str) -> None:
         raise DamagedData(source, "is not a WordPiece vocabulary, it lacks " + " ".join(missing), kept)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A WordPiece tokenizer as files that the Hugging Face libraries open: those of their `BertTokenizer`.
-
-
-def wordpiece_tokenizer_json(vocabulary: Sequence[str], normalization: WordPieceNormalization) -> dict[str, Any]:
-    """The content of `tokenizer.json`: WordPiece model, BERT's normaliser, template with segment ids."""
-    ids = {piece: number for number, piece in enumerate(vocabulary)}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [added_token(ids[piece], piece) for piece in sorted(SPECIAL_PIECES, key=ids.__getitem__)],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": normalization.space_ideographs,
-            "strip_accents": _strip_accents(normalization),
-            "lowercase": normalization.lower_case,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": pair_template({CLS: ids[CLS], SEP: ids[SEP]}),
-        "decoder": {"type": "WordPiece", "prefix": CONTINUES, "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": UNKNOWN,
-            "continuing_subword_prefix": CONTINUES,
-            "max_input_chars_per_word": LONGEST_WORD,
-            "vocab": ids,
-        },
-    }
-
-
-def wordpiece_tokenizer_config(normalization: WordPieceNormalization) -> dict[str, Any]:
-    """The content of `tokenizer_config.json`; the class keeps transformers from taking a model of ALBERT's type for one
-    with a SentencePiece vocabulary.
-    """
-    return {
-        "tokenizer_class": "BertTokenizer",
-        "model_max_length": MAXIMUM_LENGTH,
-        "do_lower_case": normalization.lower_case,
-        "strip_accents": _strip_accents(normalization),
-        "tokenize_chinese_chars": normalization.space_ideographs,
-        **wordpiece_special_tokens_map(),
-    }
-
-
-def wordpiece_special_tokens_map() -> dict[str, str]:
-    """The content of `special_tokens_map.json`."""
-    names = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-    return dict(zip(names, (UNKNOWN, SEP, PAD, CLS, MASK), strict=True))
-
-
-def _strip_accents(normalization: WordPieceNormalization) -> bool | None:
-    """None is BERT's rule: accents go where capitals go."""
-    usual = not normalization.lower_case
-    return None if normalization.keep_accents == usual else not normalization.keep_accents
-
-
 _WORD = re.compile("[^ ]+")
 _ATTACHED = (".", "?", "!", ",")
 
@@ -324,6 +250,7 @@ class WordPieceTokenizer(Tokenizer):
         check_vocabulary(vocabulary, source)
         self.vocabulary = tuple(vocabulary)
         self.normalization = normalization or WordPieceNormalization()
+        self._arguments = self.vocabulary, self.normalization
         self.lower_case, self.keep_accents = self.normalization.lower_case, self.normalization.keep_accents
         self.reference = self.normalization.reference
         self._ids = {piece: number for number, piece in enumerate(vocabulary)}
@@ -333,46 +260,29 @@ class WordPieceTokenizer(Tokenizer):
         longest = LONGEST_WORD_OF_THE_REFERENCE if self.reference else LONGEST_WORD
         self._pieces = WordPieces(self._ids, self.unk_id, longest)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, ("\n".join(self.vocabulary), self.normalization)
-
     @property
     def vocab_size(self) -> int:
         return len(self.vocabulary)
 
-    @property
-    def fingerprint(self) -> str:
-        return self._fingerprint
-
-    @cached_property
     def _fingerprint(self) -> str:
         return wordpiece_fingerprint(self.vocabulary, asdict(self.normalization))
-
-    def answers_to(self, fingerprint: str) -> bool:
-        return fingerprint == self.fingerprint
 
     def normalize(self, text: str) -> str:
         return " ".join(basic_words(text, self.normalization))
 
     def encode(self, text: str) -> list[int]:
         known = self._pieces
-        return [number for word in basic_words(text, self.normalization) for number in known[word].ids]
+        return [number for word in basic_words(text, self.normalization) for number in known[word][0]]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Ids of a text and where each piece stands in it.
-
-        Returns:
-            ids, and for each the characters (start, end) of the original text that it covers. Accents that were dropped
-            belong to their letter. Offsets never go back; all pieces of one decomposed character cover it.
-        """
         aligned = words_with_alignment(text, self.normalization)
         starts, ends = aligned.starts.tolist(), aligned.ends.tolist()
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         for word in _WORD.finditer(aligned.text):
-            pieces, first = self._pieces[word.group()], word.start()
-            ids += pieces.ids
-            offsets += [(starts[first + start], ends[first + end - 1]) for start, end in pieces.spans]
+            (found, spans), first = self._pieces[word.group()], word.start()
+            ids += found
+            offsets += [(starts[first + start], ends[first + end - 1]) for start, end in spans]
         return ids, offsets
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
@@ -398,19 +308,39 @@ class WordPieceTokenizer(Tokenizer):
 
     def save(self, directory: Path) -> None:
         write_text(directory / VOCABULARY_NAME, "".join(piece + "\n" for piece in self.vocabulary))
-        files = {
-            JSON_NAME: wordpiece_tokenizer_json(self.vocabulary, self.normalization),
-            CONFIG_NAME: wordpiece_tokenizer_config(self.normalization) | (REFERENCE if self.reference else {}),
-            SPECIAL_TOKENS_NAME: wordpiece_special_tokens_map(),
+        specials = {"unk": UNKNOWN, "sep": SEP, "pad": PAD, "cls": CLS, "mask": MASK}
+        # None is BERT's rule: accents go where capitals go.
+        strips = None if self.keep_accents != self.lower_case else not self.keep_accents
+        config = {
+            "tokenizer_class": "BertTokenizer",  # or transformers takes an ALBERT's vocabulary for SentencePiece's
+            "model_max_length": MAXIMUM_LENGTH,
+            "do_lower_case": self.lower_case,
+            "strip_accents": strips,
+            "tokenize_chinese_chars": self.normalization.space_ideographs,
         }
-        for name, content in files.items():
-            save_json(directory / name, content)
-
-
-@lru_cache(maxsize=4)
-def _reopened(vocabulary: str, normalization: WordPieceNormalization) -> WordPieceTokenizer:
-    """A tokenizer sent to another process is opened there once, and remembers the words it met."""
-    return WordPieceTokenizer(vocabulary.split("\n"), normalization)
+        normalizer = {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": self.normalization.space_ideographs,
+            "strip_accents": strips,
+            "lowercase": self.lower_case,
+        }
+        model = {
+            "type": "WordPiece",
+            "unk_token": UNKNOWN,
+            "continuing_subword_prefix": CONTINUES,
+            "max_input_chars_per_word": LONGEST_WORD,
+            "vocab": self._ids,
+        }
+        self._save_hugging_face_files(
+            directory,
+            config,
+            {f"{name}_token": piece for name, piece in specials.items()},
+            normalizer=normalizer,
+            pre_tokenizer={"type": "BertPreTokenizer"},
+            decoder={"type": "WordPiece", "prefix": CONTINUES, "cleanup": True},
+            model=model,
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------------

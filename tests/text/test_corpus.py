@@ -382,7 +382,7 @@ def test_a_tab_always_ends_a_field_of_tsv(tmp_path):
         ("a.csv", 'text,b\n1,"2"3\n', r"a\.csv:2: broken CSV"),
         ("a.csv", "text,b\r1,2\r3\r", r"a\.csv:3: has 1 fields where the header has 2"),
         ("a.tsv", "a\tb\n1\t2\n", "has no column 'text'"),
-        ("a.tsv", "text\tb\n1\t2\n1\t2\t3\n", r"a\.tsv:3: has 3 fields where the header has 2"),
+        ("a.tsv", "text\tb\n1\t2\n1\t2\t3\n", r"a\.tsv:3: has 3 tab-separated fields where the header has 2"),
         ("a.csv", "text,b\n1,2\n".encode("utf-16"), "is UTF-16; convert it"),
     ],
 )

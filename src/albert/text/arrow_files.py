@@ -33,8 +33,8 @@ from albert.text.readers import (
     Record,
     Values,
     changed,
+    check_column,
     open_corpus_file,
-    similar_name,
     size_and_time,
 )
 
@@ -51,14 +51,6 @@ TEXT_TYPES = (
 )
 DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException, MemoryError)
 """What libraries raise who open or read a damaged file."""
-
-
-def check_column(source: object, columns: Sequence[str], name: str) -> None:
-    """Refuse a table without the column of the text, or with two of that name."""
-    if columns.count(name) > 1:
-        raise DamagedData(source, f"two columns are named {name!r}")
-    if name not in columns:
-        raise DamagedData(source, f"has no column {name!r}", similar_name(name, columns))
 
 
 def _values(column: pa.Array | pa.ChunkedArray, first_row: int, path: object, reading: Reading) -> Values:

@@ -28,6 +28,7 @@ from albert.text.readers import (
     Reading,
     SourceCounts,
     Values,
+    check_column,
     decode,
     decode_from_file,
     documents_of,
@@ -36,12 +37,11 @@ from albert.text.readers import (
     open_corpus_file,
     pieces,
     place_to_cut,
-    quoted_rows,
     repair,
     similar_name,
     size_and_time,
     size_in_bytes,
-    unquoted_rows,
+    table_rows,
 )
 
 
@@ -386,31 +386,21 @@ def _lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:
 def read_delimited(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
     """The documents of a table (see `albert.text.readers.Reader`)."""
     with open_corpus_file(file) as (content, raw):
-        rows = (quoted_rows if file.kind == "CSV" else unquoted_rows)(content, file.path, reading.max_record_bytes)
-        columns = column = 0
-        for line, fields in rows:
-            place = f"{file.path}:{line}"
-            if not columns:
-                columns, column = len(fields), _column(fields, file, place, reading.text_field)
-                continue
-            if len(fields) != columns:
-                raise DamagedData(place, f"has {len(fields)} fields where the header has {columns}")
-            yield f":{line}", fields[column]
-            reached(raw.tell())
+        column: int | None = None
+        for line, fields in table_rows(file, content, file.path, reading.max_record_bytes):
+            if column is None:
+                column = _column(fields, file, f"{file.path}:{line}", reading.text_field)
+            else:
+                yield f":{line}", fields[column]
+                reached(raw.tell())
 
 
 def _column(header: list[bytes], file: CorpusFile, place: str, name: str) -> int:
     strictly = Reading(), CorpusReport()
     first, *others = header
-    names = [
-        decode_from_file(first, file.path, 0, *strictly),
-        *(decode(other, place, 0, *strictly) for other in others),
-    ]
-    if names.count(name) == 1:
-        return names.index(name)
-    if name in names:
-        raise DamagedData(place, f"two columns are named {name!r}")
-    raise DamagedData(place, f"has no column {name!r}", similar_name(name, names))
+    names = [decode_from_file(first, file.path, 0, *strictly), *(decode(each, place, 0, *strictly) for each in others)]
+    check_column(place, names, name)
+    return names.index(name)
 
 
 def read_json_lines(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:

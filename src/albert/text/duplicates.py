@@ -27,7 +27,7 @@ from albert.runtime.errors import OutOfResources
 from albert.runtime.files import new_file, write_bytes
 from albert.runtime.manifest import FileSum, file_hash
 from albert.runtime.progress import progress
-from albert.text.executors import STAYING_NAME, Batch, Stage, UnitJob, UnitNotes, Workforce, run_stage
+from albert.text.executors import STAYING_NAME, Batch, Stage, UnitJob, Workforce, run_stage
 from albert.text.readers import size_in_bytes
 from albert.text.shards import SHOWN_NAME, save_arrays
 
@@ -116,13 +116,6 @@ class Fingerprints:
     files: dict[str, FileSum]
 
 
-@dataclass
-class UnitFingerprints(UnitNotes):
-    """What was kept of a unit."""
-
-    shards: tuple[Fingerprints, ...] = ()
-
-
 def text_key(text: str) -> bytes:
     """A 128-bit hash of a text; runs of white space are one blank, and those at its ends nothing."""
     collapsed = " ".join(text.split())
@@ -153,7 +146,7 @@ def fingerprint(batch: Batch) -> Fingerprints:
     return Fingerprints(batch.name, batch.digest, len(texts), files)
 
 
-FINGERPRINTING = Stage(FINGERPRINTS, UnitFingerprints, Fingerprints, fingerprint)
+FINGERPRINTING = Stage(FINGERPRINTS, Fingerprints, fingerprint)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -230,7 +223,8 @@ def find_recurrences(batches: Sequence[Fingerprints], directory: Path, near: boo
     A document is left out if an earlier one that stays has the same key or, with `near`, a signature that is alike by
     `LEAST_SIMILARITY`; so whatever is left out is like a document that stays.
     """
-    keys = np.concatenate([np.zeros((0, 3), np.uint64), *(_load(directory, KEYS_NAME, batch) for batch in batches)])
+    found = [np.load(directory / KEYS_NAME.format(batch.name)) for batch in batches]
+    keys = np.concatenate([np.zeros((0, 3), np.uint64), *found])
     if len(keys) >= MOST_DOCUMENTS:
         why = f"cannot be sought among {len(keys):,} documents"
         raise OutOfResources("duplicates", why, "prepare parts, and merge them")
@@ -298,10 +292,6 @@ def _halves(pairs: UInt64[np.ndarray, " pairs"]) -> tuple[Int64[np.ndarray, " pa
     return (pairs >> np.uint64(32)).astype(np.int64), (pairs & _LOW).astype(np.int64)
 
 
-def _load(directory: Path, pattern: str, batch: Fingerprints) -> np.ndarray:
-    return np.load(directory / pattern.format(batch.name), allow_pickle=False)
-
-
 EQUAL, ALIKE = "duplicate of an earlier document", "nearly a duplicate of an earlier document"
 SHOWN = 1000
 """Documents that were left out and are named in a file, at most; spread evenly over the corpus."""
@@ -364,14 +354,11 @@ def _show(found: Recurrences, batches: Sequence[Fingerprints], job: UnitJob) -> 
 
 def _places(numbers: set[int], batches: Sequence[Fingerprints], directory: Path) -> dict[int, tuple[str, str]]:
     found: dict[int, tuple[str, str]] = {}
-    waiting = iter(sorted(numbers))
-    number = next(waiting, None)
-    for batch, begin in zip(batches, itertools.accumulate((b.documents for b in batches), initial=0), strict=False):
-        if number is None or number >= begin + batch.documents:
-            continue
-        lines = (directory / PLACES_NAME.format(batch.name)).read_text(encoding="utf-8").splitlines()
-        while number is not None and number < begin + batch.documents:
-            source, beginning = json.loads(lines[number - begin])
+    starts = np.cumsum([0, *(batch.documents for batch in batches)])
+    batch_of = np.searchsorted(starts, sorted(numbers), side="right") - 1
+    for batch, group in itertools.groupby(zip(batch_of.tolist(), sorted(numbers), strict=True), lambda pair: pair[0]):
+        lines = (directory / PLACES_NAME.format(batches[batch].name)).read_text(encoding="utf-8").splitlines()
+        for _, number in group:
+            source, beginning = json.loads(lines[number - starts[batch]])
             found[number] = source, beginning
-            number = next(waiting, None)
     return found

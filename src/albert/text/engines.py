@@ -17,16 +17,13 @@ from albert.runtime.errors import TryAgain, Unavailable, UsageError
 from albert.runtime.progress import Bar
 from albert.text.executors import (
     ENGINE_LOGS,
-    OfUnit,
-    SlurmSettings,
     Stage,
     UnitJob,
+    UnitNotes,
     Workforce,
     finished_unit,
     prepare_unit,
 )
-
-_PYTHON = Path(sys.executable)
 
 
 class PrepareUnits(PipelineStep):
@@ -35,7 +32,7 @@ class PrepareUnits(PipelineStep):
     name = "units of a corpus"
     type = "albert"
 
-    def __init__(self, stage: Stage[Any], jobs: Sequence[UnitJob]) -> None:
+    def __init__(self, stage: Stage, jobs: Sequence[UnitJob]) -> None:
         super().__init__()
         self.prepare = partial(prepare_unit, stage)  # datatrove writes its steps as JSON, and stumbles over a stage
         self.jobs = tuple(jobs)
@@ -46,15 +43,15 @@ class PrepareUnits(PipelineStep):
         yield from ()
 
 
-def run_engine(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workforce: Workforce, bar: Bar) -> list[OfUnit]:
+def run_engine(stage: Stage, jobs: Sequence[UnitJob], workforce: Workforce, bar: Bar) -> list[UnitNotes]:
     """Have all units taken through a stage that are not yet finished."""
     waiting = [job for job in jobs if finished_unit(stage, job) is None]
     bar.advance(sum(job.unit.size for job in jobs if job not in waiting) / 1e6)
+    logs = jobs[0].directory / ENGINE_LOGS / stage.folder
     if waiting:
-        _launch(stage, waiting, workforce)
+        _launch(stage, waiting, workforce, logs)
     results = [finished_unit(stage, job) for job in jobs]
     missing = results.count(None)
-    logs = _logs(stage, jobs)
     if missing and workforce.engine == "slurm":
         why = f"{missing} of {len(jobs)} units of work are in the queue"
         raise TryAgain("Slurm", why, f"run the same command when they are done, to go on; they log to {logs}")
@@ -65,41 +62,32 @@ def run_engine(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workforce: Workfor
     return [result for result in results if result is not None]
 
 
-def _logs(stage: Stage[Any], jobs: Sequence[UnitJob]) -> Path:
-    return jobs[0].directory / ENGINE_LOGS / stage.folder
-
-
-def _launch(stage: Stage[Any], jobs: Sequence[UnitJob], workforce: Workforce) -> None:
-    # Which units are finished is known better here than by its marks: files may have changed since.
-    common: dict[str, Any] = {"logging_dir": str(_logs(stage, jobs)), "skip_completed": False}
-    pipeline: list[PipelineStep] = [PrepareUnits(stage, jobs)]
-    if workforce.engine == "datatrove":
-        LocalPipelineExecutor(pipeline, tasks=len(jobs), workers=workforce.workers, **common).run()
-    elif workforce.engine == "ray":
-        RayPipelineExecutor(pipeline, tasks=len(jobs), workers=workforce.workers, **common).run()
-    else:
-        _submit(pipeline, len(jobs), workforce.workers, workforce.slurm, common)
-
-
-def _submit(
-    pipeline: list[PipelineStep], tasks: int, workers: int, slurm: SlurmSettings, common: dict[str, Any]
-) -> None:
+def _launch(stage: Stage, jobs: Sequence[UnitJob], workforce: Workforce, logs: Path) -> None:
+    slurm = workforce.slurm
+    common: dict[str, Any] = {
+        "pipeline": [PrepareUnits(stage, jobs)],
+        "tasks": len(jobs),
+        "workers": workforce.workers,
+        "logging_dir": str(logs),
+        "skip_completed": False,  # which are finished is known better here: files may have changed since
+    }
+    if workforce.engine != "slurm":
+        executor = LocalPipelineExecutor if workforce.engine == "datatrove" else RayPipelineExecutor
+        executor(**common).run()
+        return
     if not slurm.partition:
         raise UsageError("--slurm.partition", "is not given", "name the partition that has the machines (`sinfo`)")
     executor = SlurmPipelineExecutor(
-        pipeline,
-        tasks=tasks,
-        workers=workers,
+        **common,
         time=slurm.time,
         partition=slurm.partition,
         mem_per_cpu_gb=slurm.memory_gb,
         job_name="albert-prepare",
-        env_command=f'export PATH="{_PYTHON.parent}:$PATH"',
+        env_command=f'export PATH="{Path(sys.executable).parent}:$PATH"',
         qos="",
-        **common,
     )
     try:
         executor.run()
     except FileNotFoundError as error:
         why = "there is no `sbatch` on this machine"
-        raise Unavailable("Slurm", why, f"{common['logging_dir']} holds the job script for one that has it") from error
+        raise Unavailable("Slurm", why, f"{logs} holds the job script for one that has it") from error

@@ -20,13 +20,13 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import AlbertError, DamagedData, OutOfResources
-from albert.runtime.json_files import load_json, save_json
+from albert.runtime.json_files import from_json, load_json, save_json
 from albert.runtime.manifest import FileSum
 from albert.runtime.progress import Bar, progress
 from albert.runtime.random_streams import stream_key
@@ -49,6 +49,7 @@ from albert.text.tokenizer import Tokenizer
 #
 # Whoever prepares a unit, one process or a cluster, writes the same shards: a shard never holds text of two units.
 
+Item = TypeVar("Item")
 UNIT_BYTES = 64_000_000
 """Bytes on disk of a unit, at least; a larger file is a unit by itself."""
 
@@ -68,18 +69,21 @@ class WorkUnit:
 
 def plan_units(files: Sequence[CorpusFile], unit_bytes: int = UNIT_BYTES) -> list[WorkUnit]:
     """Cut a list of files into units of consecutive ones."""
-    units: list[WorkUnit] = []
-    waiting: list[CorpusFile] = []
-    size = 0
-    for file in files:
-        waiting.append(file)
-        size += file.size
-        if size >= unit_bytes:
-            units.append(WorkUnit(len(units), tuple(waiting)))
-            waiting, size = [], 0
-    if waiting:
-        units.append(WorkUnit(len(units), tuple(waiting)))
-    return units
+    return [WorkUnit(number, tuple(run)) for number, run in enumerate(_runs(files, lambda file: file.size, unit_bytes))]
+
+
+def _runs(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Iterator[list[Item]]:
+    """Consecutive items in runs of that size, at least; the last may be smaller."""
+    run: list[Item] = []
+    total = 0
+    for item in items:
+        run.append(item)
+        total += size(item)
+        if total >= least:
+            yield run
+            run, total = [], 0
+    if run:
+        yield run
 
 
 Duplicates = Literal["keep", "exact", "near"]
@@ -175,12 +179,8 @@ class UnitNotes:
     shards: tuple[Any, ...] = ()
 
 
-Notes = TypeVar("Notes")
-OfUnit = TypeVar("OfUnit", bound=UnitNotes)
-
-
 @dataclass(frozen=True)
-class Stage(Generic[OfUnit]):
+class Stage:
     """One pass over the text: what is made of each batch of documents.
 
     Attributes:
@@ -188,44 +188,54 @@ class Stage(Generic[OfUnit]):
     """
 
     folder: str
-    of_unit: type[OfUnit]
     of_batch: type[Any]
     work: Callable[[Batch], Any]
 
 
-def prepare_unit(stage: Stage[OfUnit], job: UnitJob) -> OfUnit:
+def prepare_unit(stage: Stage, job: UnitJob) -> UnitNotes:
     """Take a unit through a stage in this process, or find it finished."""
     finished = finished_unit(stage, job)
     if finished is not None:
         return finished
-    notes = stage.of_unit(origin=job.origin)
+    notes = UnitNotes(job.origin)
     notes.shards = tuple(prepare_batch(stage, batch) for batch in batches(job, notes.read))
     return keep_unit(stage, job, notes)
 
 
-def finished_unit(stage: Stage[OfUnit], job: UnitJob) -> OfUnit | None:
-    """What an earlier process has kept of this unit, if it is of the same files."""
-    kept = _kept(stage.of_unit, job.directory / stage.folder / f"{job.name}.json")
-    if kept is None or kept.origin != job.origin:
+def finished_unit(stage: Stage, job: UnitJob) -> UnitNotes | None:
+    """What an earlier process has kept of this unit, if it is of the same files; what does not fit is made again."""
+    place = job.directory / stage.folder / f"{job.name}.json"
+    try:
+        kept = load_json(UnitNotes, place)
+        kept.shards = tuple(from_json(stage.of_batch, shard, str(place)) for shard in kept.shards)
+    except AlbertError:
         return None
-    return kept if all(_is_there(shard, job.directory) for shard in kept.shards) else None
+    return kept if kept.origin == job.origin and all(_is_there(shard, job.directory) for shard in kept.shards) else None
 
 
-def keep_unit(stage: Stage[OfUnit], job: UnitJob, notes: OfUnit) -> OfUnit:
+def keep_unit(stage: Stage, job: UnitJob, notes: UnitNotes) -> UnitNotes:
     """Write down that all batches of a unit are finished."""
     save_json(job.directory / stage.folder / f"{job.name}.json", notes)
     return notes
 
 
-def prepare_batch(stage: Stage[Any], batch: Batch) -> Any:
+def prepare_batch(stage: Stage, batch: Batch) -> Any:
     """Take a batch of documents through a stage, or find it finished."""
     place = batch.directory / stage.folder / f"{batch.name}.json"
-    kept = _kept(stage.of_batch, place)
-    if kept is not None and kept.digest == batch.digest and _is_there(kept, batch.directory):
-        return kept
+    try:
+        kept = load_json(stage.of_batch, place)
+        if kept.digest == batch.digest and _is_there(kept, batch.directory):
+            return kept
+    except AlbertError:
+        pass  # not there, or damaged
     notes = stage.work(batch)
     save_json(place, notes)
     return notes
+
+
+def _is_there(notes: Any, directory: Path) -> bool:
+    places = {directory / name: file.bytes for name, file in notes.files.items()}
+    return all(place.is_file() and place.stat().st_size == size for place, size in places.items())
 
 
 def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Document]:
@@ -245,37 +255,13 @@ def documents_of(job: UnitJob, read: CorpusReport, advance: Callable[[int], None
 
 def batches(job: UnitJob, read: CorpusReport, advance: Callable[[int], None] | None = None) -> Iterator[Batch]:
     """The documents of a unit in runs of `shard_bytes` of text, at least; `read` counts what is read."""
-    numbers = itertools.count()
-    sources: list[str] = []
-    texts: list[bytes] = []
-    size = 0
-
-    def batch() -> Batch:
-        name = f"{job.name}-{next(numbers):05d}"
-        return Batch(name, tuple(sources), tuple(texts), job.settings, job.tokenizer, job.directory)
-
-    for document in documents_of(job, read, advance):
-        sources.append(document.source)
-        texts.append(document.text.encode("utf-8", "surrogatepass"))
-        size += len(texts[-1])
-        if size >= job.settings.shard_bytes:
-            yield batch()
-            sources, texts, size = [], [], 0
-    if texts:
-        yield batch()
-
-
-def _kept(kind: type[Notes], place: Path) -> Notes | None:
-    """What an earlier process wrote; nothing where it did not, or what does not fit: it is made again."""
-    try:
-        return load_json(kind, place)
-    except AlbertError:
-        return None
-
-
-def _is_there(notes: Any, directory: Path) -> bool:
-    places = {directory / name: file.bytes for name, file in notes.files.items()}
-    return all(place.is_file() and place.stat().st_size == size for place, size in places.items())
+    documents = (
+        (document.source, document.text.encode("utf-8", "surrogatepass"))
+        for document in documents_of(job, read, advance)
+    )
+    runs = _runs(documents, lambda document: len(document[1]), job.settings.shard_bytes)
+    for number, (sources, texts) in enumerate(zip(*run, strict=True) for run in runs):
+        yield Batch(f"{job.name}-{number:05d}", sources, texts, job.settings, job.tokenizer, job.directory)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -301,14 +287,6 @@ class ShardResult:
     lowest_key: int = KEYS
     highest_key: int = -1
     """Of the keys of the documents for training: which one a larger share would hold out first, and last."""
-
-
-@dataclass
-class _Arrays:
-    counts: SplitCounts = field(default_factory=SplitCounts)
-    tokens: list[np.ndarray] = field(default_factory=list)
-    sentence_lengths: list[np.ndarray] = field(default_factory=list)
-    document_lengths: list[int] = field(default_factory=list)
 
 
 def held_out_key(text: str, seed: int) -> int:
@@ -339,22 +317,11 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
         divided: whether the last sentences of the document are held out, rather than whole documents.
     """
     tokenizer, settings = batch.tokenizer, batch.settings
-    arrays = {split: _Arrays() for split in SPLITS}
-    type_on_disk = token_type(tokenizer.vocab_size)
-    dropped = bytes_dropped = sentences_dropped = bytes_in = 0
+    documents: dict[str, list[tuple[np.ndarray, np.ndarray, int]]] = {split: [] for split in SPLITS}
+    dropped = bytes_dropped = sentences_dropped = 0
     lowest, highest = KEYS, -1
-
-    def add(split: str, tokens: np.ndarray, lengths: np.ndarray, size: int) -> None:
-        part = arrays[split]
-        part.tokens.append(tokens.astype(type_on_disk))
-        part.sentence_lengths.append(lengths.astype("<u4"))
-        part.document_lengths.append(len(lengths))
-        unknown = int(np.count_nonzero(tokens == tokenizer.unk_id))
-        part.counts.add(SplitCounts(1, len(lengths), len(tokens), unknown, size))
-
     for encoded in batch.texts:
         text, size = encoded.decode("utf-8", "surrogatepass"), len(encoded)
-        bytes_in += size
         sentences = split_sentences(text, settings.language, settings.as_lines)
         tokens, lengths = tokenizer.encode_joined(sentences)
         filled = lengths[lengths > 0]
@@ -366,26 +333,36 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
         key = held_out_key(text, settings.seed)
         last = last_sentences(len(filled), settings.held_out) if divided else 0
         if is_held_out(key, settings.held_out) or key == also_held_out:
-            add("held_out", tokens, filled, size)
+            documents["held_out"].append((tokens, filled, size))
         elif last:
             tokens_before = int(filled[:-last].sum())
             first = int(np.flatnonzero(lengths > 0)[-last])
             size_behind = sum(len(sentence.encode("utf-8", "surrogatepass")) for sentence in sentences[first:])
-            add("train", tokens[:tokens_before], filled[:-last], size - size_behind)
-            add("held_out", tokens[tokens_before:], filled[-last:], size_behind)
+            documents["train"].append((tokens[:tokens_before], filled[:-last], size - size_behind))
+            documents["held_out"].append((tokens[tokens_before:], filled[-last:], size_behind))
         else:
             lowest, highest = min(lowest, key), max(highest, key)
-            add("train", tokens, filled, size)
-    files: dict[str, FileSum] = {}
-    for split, part in arrays.items():
-        if part.document_lengths:
-            files |= _write(batch.directory, split, batch.name, part)
+            documents["train"].append((tokens, filled, size))
+    splits, files = {split: SplitCounts() for split in SPLITS}, {}
+    for split, held in documents.items():
+        if held:
+            tokens, lengths, sizes = zip(*held, strict=True)
+            arrays = {
+                TOKENS_NAME: np.concatenate(tokens).astype(token_type(tokenizer.vocab_size)),
+                SENTENCES_NAME: np.concatenate(lengths).astype("<u4"),
+                DOCUMENTS_NAME: np.array(list(map(len, lengths)), dtype="<u4"),
+            }
+            n_tokens, n_sentences, n_documents = map(len, arrays.values())
+            unknown = int(np.count_nonzero(arrays[TOKENS_NAME] == tokenizer.unk_id))
+            splits[split] = SplitCounts(n_documents, n_sentences, n_tokens, unknown, sum(sizes))
+            named = {f"{split}/{pattern.format(batch.name)}": array for pattern, array in arrays.items()}
+            files |= save_arrays(batch.directory, named)
     return ShardResult(
         name=batch.name,
         digest=batch.digest,
         documents_in=len(batch.texts),
-        bytes_in=bytes_in,
-        splits={split: part.counts for split, part in arrays.items()},
+        bytes_in=sum(map(len, batch.texts)),
+        splits=splits,
         documents_dropped=dropped,
         bytes_dropped=bytes_dropped,
         sentences_dropped=sentences_dropped,
@@ -395,37 +372,7 @@ def encode_shard(batch: Batch, also_held_out: int | None = None, divided: bool =
     )
 
 
-def _write(directory: Path, split: str, name: str, part: _Arrays) -> dict[str, FileSum]:
-    arrays = {
-        TOKENS_NAME: np.concatenate(part.tokens),
-        SENTENCES_NAME: np.concatenate(part.sentence_lengths),
-        DOCUMENTS_NAME: np.array(part.document_lengths, dtype="<u4"),
-    }
-    return save_arrays(directory, {f"{split}/{pattern.format(name)}": array for pattern, array in arrays.items()})
-
-
-@dataclass
-class UnitResult(UnitNotes):
-    """What became of a unit: what was read, and its shards."""
-
-    shards: tuple[ShardResult, ...] = ()
-
-
-ENCODING = Stage(RESULTS, UnitResult, ShardResult, encode_shard)
-
-
-def hold_out_one(job: UnitJob, result: UnitResult, key: int, divided: bool) -> UnitResult:
-    """Encode the shards of a finished unit again that have the document of this key, and hold it or its end out."""
-    wanted = {shard.name for shard in result.shards if shard.lowest_key == key}
-    if not wanted:
-        return result
-    again = {}
-    for batch in batches(job, CorpusReport()):
-        if batch.name in wanted:
-            again[batch.name] = encode_shard(batch, None if divided else key, divided)
-            save_json(job.directory / RESULTS / f"{batch.name}.json", again[batch.name])
-    result.shards = tuple(again.get(shard.name, shard) for shard in result.shards)
-    return keep_unit(ENCODING, job, result)
+ENCODING = Stage(RESULTS, ShardResult, encode_shard)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -500,7 +447,7 @@ class Workforce:
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
 
-def run_stage(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workforce: Workforce, description: str) -> list[OfUnit]:
+def run_stage(stage: Stage, jobs: Sequence[UnitJob], workforce: Workforce, description: str) -> list[UnitNotes]:
     """Take all units through a stage, under a progress bar; what is finished is not done again."""
     with progress(description, sum(job.unit.size for job in jobs) / 1e6, "MB on disk") as bar:
         if workforce.engine != "processes":
@@ -515,9 +462,9 @@ def run_stage(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workforce: Workforc
         return results
 
 
-def _by_batches(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workers: int, bar: Bar) -> list[OfUnit]:
+def _by_batches(stage: Stage, jobs: Sequence[UnitJob], workers: int, bar: Bar) -> list[UnitNotes]:
     """All units, one after the other; this process reads, all work."""
-    results: dict[str, OfUnit] = {}
+    results: dict[str, UnitNotes] = {}
 
     def advance(amount: int) -> None:
         bar.advance(amount / 1e6)
@@ -530,7 +477,7 @@ def _by_batches(stage: Stage[OfUnit], jobs: Sequence[UnitJob], workers: int, bar
                 results[job.name] = kept
                 bar.advance(job.unit.size / 1e6)
                 continue
-            results[job.name] = stage.of_unit(origin=job.origin)
+            results[job.name] = UnitNotes(job.origin)
             yield from batches(job, results[job.name].read, advance)
 
     done = in_order(partial(prepare_batch, stage), waiting(), workers)

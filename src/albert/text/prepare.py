@@ -15,11 +15,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from albert import __version__
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import CannotCreate, InvalidConfiguration, MissingInput, UsageError, WriteFailed
 from albert.runtime.files import locked, new_directory, remove_directory, remove_leftovers
-from albert.runtime.json_files import differences, load_json, save_json, to_json
+from albert.runtime.json_files import common_fields, differences, load_json, save_json, to_json
 from albert.runtime.manifest import FileSum, read_manifest, verify_directory
 from albert.runtime.progress import progress
 from albert.text.corpus import find_corpus_files, read_files
@@ -32,14 +34,16 @@ from albert.text.executors import (
     PreparationSettings,
     SlurmSettings,
     UnitJob,
-    UnitResult,
+    UnitNotes,
     Workforce,
     WorkUnit,
-    hold_out_one,
+    batches,
+    encode_shard,
+    keep_unit,
     plan_units,
     run_stage,
 )
-from albert.text.readers import CorpusFile, CorpusReport, add_counts
+from albert.text.readers import CorpusFile, CorpusReport, size_in_bytes, sum_counts
 from albert.text.sentences import check_language, split_sentences
 from albert.text.shards import (
     DESCRIPTION_NAME,
@@ -143,9 +147,8 @@ def prepare(
             force = Workforce(workers, engine, slurm or SlurmSettings())
             jobs, left_out = leave_out_duplicates(jobs, force)
             results = run_stage(ENCODING, jobs, force, "Preparing")
-            though_few = ""
-            if not any(part.description.counts["held_out"].documents for part in base):
-                results, though_few = _hold_out_of_few(jobs, results, settings)
+            holds_out = any(part.description.counts["held_out"].documents for part in base)
+            though_few = "" if holds_out else _hold_out_of_few(jobs, results, settings)
             subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
             report = _report(results, left_out, workers, subject)
             report.read.files_ignored, report.read.files_repeated = ignored, repeated
@@ -201,43 +204,53 @@ def _libraries(settings: PreparationSettings) -> dict[str, str]:
 
 
 def _hold_out_of_few(
-    jobs: Sequence[UnitJob], results: list[UnitResult], settings: PreparationSettings
-) -> tuple[list[UnitResult], Literal["", "document", "sentences"]]:
+    jobs: Sequence[UnitJob], results: Sequence[UnitNotes], settings: PreparationSettings
+) -> Literal["", "document", "sentences"]:
     """Where the share holds out nothing: hold out the document that a larger share would take first.
 
-    Of a single document the last sentences, if it has two; of documents that are all equal nothing.
+    Of a single document the last sentences, if it has two; of documents that are all equal nothing. The shards that
+    have the document are encoded again.
     """
     shards = [shard for result in results for shard in result.shards]
     documents = sum(shard.splits["train"].documents for shard in shards)
     if not settings.held_out or not documents or any(shard.splits["held_out"].documents for shard in shards):
-        return results, ""
+        return ""
     lowest, highest = min(shard.lowest_key for shard in shards), max(shard.highest_key for shard in shards)
-    if lowest == highest and documents > 1:
-        return results, ""
     divided = documents == 1
-    results = [hold_out_one(job, result, lowest, divided) for job, result in zip(jobs, results, strict=True)]
-    if not any(shard.splits["held_out"].documents for result in results for shard in result.shards):
-        return results, ""
-    return results, "sentences" if divided else "document"
+    if lowest == highest and not divided:
+        return ""
+    wanted = {shard.name for shard in shards if shard.lowest_key == lowest}
+    again = {}
+    for job, result in zip(jobs, results, strict=True):
+        if not any(shard.name in wanted for shard in result.shards):
+            continue
+        for batch in batches(job, CorpusReport()):
+            if batch.name in wanted:
+                again[batch.name] = encode_shard(batch, None if divided else lowest, divided)
+                save_json(job.directory / RESULTS / f"{batch.name}.json", again[batch.name])
+        result.shards = tuple(again.get(shard.name, shard) for shard in result.shards)
+        keep_unit(ENCODING, job, result)
+    if not any(shard.splits["held_out"].documents for shard in again.values()):
+        return ""
+    return "sentences" if divided else "document"
 
 
-def _report(results: Sequence[UnitResult], left_out: Leftovers, workers: int, subject: Path | str) -> PreparationReport:
-    report = PreparationReport(workers=workers, duplicates_shown=left_out.shown)
-    read = report.read
-    for result in results:
-        add_counts(read, result.read)
-        for shard in result.shards:
-            for split, counts in shard.splits.items():
-                report.splits[split].add(counts)
-            if shard.documents_dropped:
-                report.documents_dropped[NO_TOKENS] += shard.documents_dropped
-                report.bytes_dropped[NO_TOKENS] += shard.bytes_dropped
-            report.sentences_dropped += shard.sentences_dropped
-    report.documents_in, report.bytes_in = read.documents_in, read.bytes_in
-    report.documents_dropped.update(read.dropped)
-    report.documents_dropped.update(left_out.documents)
-    report.bytes_dropped.update(read.dropped_bytes)
-    report.bytes_dropped.update(left_out.bytes)
+def _report(results: Sequence[UnitNotes], left_out: Leftovers, workers: int, subject: Path | str) -> PreparationReport:
+    shards = [shard for result in results for shard in result.shards]
+    read = sum_counts([result.read for result in results])
+    documents, size = sum(shard.documents_dropped for shard in shards), sum(shard.bytes_dropped for shard in shards)
+    splits = {split: SplitCounts() for split in SPLITS}
+    report = PreparationReport(
+        documents_in=read.documents_in,
+        bytes_in=read.bytes_in,
+        documents_dropped=sum_counts([+Counter({NO_TOKENS: documents}), read.dropped, left_out.documents]),
+        bytes_dropped=sum_counts([+Counter({NO_TOKENS: size}), read.dropped_bytes, left_out.bytes]),
+        sentences_dropped=sum(shard.sentences_dropped for shard in shards),
+        read=read,
+        splits=sum_counts([splits, *(shard.splits for shard in shards)]),
+        workers=workers,
+        duplicates_shown=left_out.shown,
+    )
     if read.documents == 0:
         raise MissingInput(subject, f"no document with text ({read.documents_in} read)")
     if not any(counts.documents for counts in report.splits.values()):
@@ -246,22 +259,17 @@ def _report(results: Sequence[UnitResult], left_out: Leftovers, workers: int, su
 
 
 def _describe(
-    plan: Plan, tokenizer: Tokenizer, results: Sequence[UnitResult], report: PreparationReport
+    plan: Plan, tokenizer: Tokenizer, results: Sequence[UnitNotes], report: PreparationReport
 ) -> CorpusDescription:
     shards = [shard for result in results for shard in result.shards]
     return CorpusDescription(
+        **common_fields(CorpusDescription, plan.settings),
+        **common_fields(CorpusDescription, report),
         format=FORMAT,
         tokenizer_fingerprint=tokenizer.fingerprint,
         vocab_size=tokenizer.vocab_size,
         token_type=token_type(tokenizer.vocab_size).name,
-        language=plan.settings.language,
         held_out_share=float(plan.settings.held_out),
-        seed=plan.settings.seed,
-        documents_in=report.documents_in,
-        bytes_in=report.bytes_in,
-        documents_dropped=dict(report.documents_dropped),
-        bytes_dropped=dict(report.bytes_dropped),
-        sentences_dropped=report.sentences_dropped,
         counts=report.splits,
         shards={
             split: tuple(
@@ -271,7 +279,7 @@ def _describe(
             )
             for split in SPLITS
         },
-        noted=dict(report.read.noted),
+        noted=report.read.noted,
         sources=report.read.sources,
         versions=plan.libraries | {"albert": __version__},
     )
@@ -313,42 +321,39 @@ def estimate_preparation(
     files: Sequence[CorpusFile], tokenizer: Tokenizer, settings: PreparationSettings, workers: int
 ) -> PreparationEstimate:
     """Estimate what preparing some files takes."""
-    total = sum(file.size for file in files)
+    size = sum(file.size for file in files)
     if unknown := next((file.name for file in files if file.kind == "Hub dataset"), None):
         raise UsageError(unknown, "its size is unknown before it is read, so nothing can be estimated")
-    sampled = _spread(files, total)
-    room = SAMPLE_BYTES // len(sampled)
-    documents = text_bytes = sentences = tokens = on_disk = 0
-    reading = encoding = comparing = 0.0
+    sampled = _spread(files, size)
+    sums = np.zeros(5)  # documents, their bytes, sentences, tokens, bytes on disk
+    times = np.zeros(3)  # of reading, of splitting and encoding, of looking for duplicates
     with progress("Looking at a sample", total=len(sampled), unit="files") as bar:
         for file in sampled:
-            begin = time.perf_counter()
-            texts, read = _beginning(file, settings, room)
-            reading += time.perf_counter() - begin
-            size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-            begin = time.perf_counter()
-            rules = settings.language, settings.as_lines
-            split = [sentence for text in texts for sentence in split_sentences(text, *rules)]
-            tokens += sum(map(len, tokenizer.encode_batch(split)))
-            encoding += time.perf_counter() - begin
+            clock = [time.perf_counter()]
+            texts, on_disk = _beginning(file, settings, SAMPLE_BYTES // len(sampled))
+            clock.append(time.perf_counter())
+            split = [each for text in texts for each in split_sentences(text, settings.language, settings.as_lines)]
+            n_tokens = sum(map(len, tokenizer.encode_batch(split)))
+            clock.append(time.perf_counter())
             if settings.duplicates != "keep":
-                begin = time.perf_counter()
                 fingerprint_arrays(texts, settings.duplicates == "near")
-                comparing += time.perf_counter() - begin
-            documents, text_bytes, sentences = documents + len(texts), text_bytes + size, sentences + len(split)
-            on_disk += read
+            clock.append(time.perf_counter())
+            sums += len(texts), sum(map(size_in_bytes, texts)), len(split), n_tokens, on_disk
+            times += np.diff(clock)
             bar.advance()
+    documents, text_bytes, sentences, tokens, on_disk = sums.tolist()
     if not tokens:
         raise MissingInput(files[0].path if len(files) == 1 else "corpus", "its sample holds no text")
-    more = total / max(on_disk, 1)
+    more = size / max(on_disk, 1)
     # One process reads for all where there are few files; reading and encoding overlap.
+    reading, encoding, comparing = times.tolist()
     stages = [encoding] if settings.duplicates == "keep" else [comparing, encoding]
     seconds = more * sum(max(reading, (reading + work) / workers) for work in stages)
     lengths = BYTES_OF_LENGTH * (sentences + documents)
     return PreparationEstimate(
         files=len(files),
-        bytes_on_disk=total,
-        sample_bytes=text_bytes,
+        bytes_on_disk=size,
+        sample_bytes=round(text_bytes),
         documents=more * documents,
         text_bytes=more * text_bytes,
         sentences=more * sentences,
@@ -361,16 +366,9 @@ def estimate_preparation(
 
 def _spread(files: Sequence[CorpusFile], total: int) -> list[CorpusFile]:
     """At most `PLACES` files, those that hold evenly spaced bytes of the corpus."""
-    ends = list(itertools.accumulate(file.size for file in files))
-    chosen: list[CorpusFile] = []
-    place = 0
-    for number in range(PLACES):
-        wanted = (number + 0.5) * total / PLACES
-        while place < len(files) - 1 and ends[place] <= wanted:
-            place += 1
-        if not chosen or chosen[-1] is not files[place]:
-            chosen.append(files[place])
-    return chosen
+    wanted = (np.arange(PLACES) + 0.5) * total / PLACES
+    chosen = np.searchsorted(np.cumsum([file.size for file in files]), wanted, side="right")
+    return [files[number] for number in np.unique(np.minimum(chosen, len(files) - 1)).tolist()]
 
 
 def _beginning(file: CorpusFile, settings: PreparationSettings, room: int) -> tuple[list[str], int]:
@@ -486,31 +484,12 @@ def _renamed(part: CorpusPart, taken: set[str]) -> tuple[CorpusDescription, dict
 
 
 def _together(descriptions: Sequence[CorpusDescription]) -> CorpusDescription:
-    first = descriptions[0]
-    if len(descriptions) == 1:
-        return first
-    counts = {split: SplitCounts() for split in SPLITS}
-    dropped: Counter[str] = Counter()
-    bytes_dropped: Counter[str] = Counter()
-    noted: Counter[str] = Counter()
-    for description in descriptions:
-        for split in SPLITS:
-            counts[split].add(description.counts[split])
-        dropped.update(description.documents_dropped)
-        bytes_dropped.update(description.bytes_dropped)
-        noted.update(description.noted)
+    names = ("documents_in", "bytes_in", "documents_dropped", "bytes_dropped", "noted", "sentences_dropped", "counts")
+    languages = {language for each in descriptions for language in each.language.split("+")}
     return replace(
-        first,
-        language="+".join(sorted({language for each in descriptions for language in each.language.split("+")})),
-        documents_in=sum(each.documents_in for each in descriptions),
-        bytes_in=sum(each.bytes_in for each in descriptions),
-        documents_dropped=dict(dropped),
-        bytes_dropped=dict(bytes_dropped),
-        noted=dict(noted),
-        sentences_dropped=sum(each.sentences_dropped for each in descriptions),
-        counts=counts,
-        shards={split: tuple(s for each in descriptions for s in each.shards.get(split, ())) for split in SPLITS},
-        sources=tuple(source for each in descriptions for source in each.sources),
+        descriptions[0],
+        language="+".join(sorted(languages)),
+        **{name: sum_counts([getattr(each, name) for each in descriptions]) for name in (*names, "shards", "sources")},
     )
 
 

@@ -11,13 +11,14 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from dataclasses import fields as fields_of
 from io import BufferedIOBase
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
@@ -174,14 +175,16 @@ class CorpusReport:
         return lines + [f"{count:,} {what}" for what, count in self.noted.items()]
 
 
-def add_counts(total: Any, part: Any) -> None:
-    """Add the counts of a part to those of the whole; both are of one dataclass."""
-    for each in fields_of(total):
-        value, more = getattr(total, each.name), getattr(part, each.name)
-        if isinstance(value, Counter):
-            value.update(more)
-        else:
-            setattr(total, each.name, value + more)
+def sum_counts(counts: Sequence[Any]) -> Any:
+    """The sum of numbers; of tuples all their items; of dicts and dataclasses the same by name."""
+    first = counts[0]
+    if is_dataclass(first):
+        sums = {each.name: sum_counts([getattr(one, each.name) for one in counts]) for each in fields_of(first)}
+        return type(first)(**sums)  # pyright: ignore[reportCallIssue]
+    if isinstance(first, dict):
+        names = dict.fromkeys(chain.from_iterable(counts))
+        return type(first)({name: sum_counts([one[name] for one in counts if name in one]) for name in names})
+    return tuple(chain.from_iterable(counts)) if isinstance(first, tuple) else sum(counts)
 
 
 Values = Iterator[tuple[str, str | bytes | None]]
@@ -189,26 +192,13 @@ Values = Iterator[tuple[str, str | bytes | None]]
 UTF-8 if it was not decoded yet, or null."""
 
 
-@runtime_checkable
-class Reader(Protocol):
-    """What reads a kind of file."""
+Reader = Callable[[CorpusFile, Reading, CorpusReport, Callable[[int], None]], Values]
+"""What reads a kind of file: gives its documents in their order, those without text included.
 
-    def __call__(
-        self, file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]
-    ) -> Values:
-        """The documents of a file in their order; those without text included.
-
-        Args:
-            report: to count what is dropped or noted here; what is yielded is decoded, divided and counted by
-                `albert.text.corpus.read_files`.
-            reached: to be told the place in the file, in bytes.
-
-        Raises:
-            MissingInput: it cannot be read.
-            DamagedData: it is not what its name says; with the line, row or byte.
-            Unavailable: a data set of the Hub that cannot be had.
-        """
-        ...
+It counts in the report what it drops or mends itself; what it gives is decoded, divided and counted by
+`albert.text.corpus.read_files`. The function it is handed is told the place in the file, in bytes. It raises
+MissingInput for a file that cannot be read, DamagedData, with the line, row or byte, for one that is not what its name
+says, and Unavailable for a data set of the Hub that cannot be had."""
 
 
 def size_in_bytes(text: str) -> int:
@@ -259,6 +249,14 @@ def similar_name(name: str, names: Iterable[object]) -> str:
     """`did_you_mean` for names out of a file, whatever characters they are made of."""
     hint = did_you_mean(name, [repr(str(known))[1:-1] for known in names])
     return f"{hint} (--text-field)" if hint else ""
+
+
+def check_column(source: object, columns: Sequence[str | None], name: str) -> None:
+    """Refuse a table without the column of the text, or with two of that name."""
+    if columns.count(name) > 1:
+        raise DamagedData(source, f"two columns are named {name!r}")
+    if name not in columns:
+        raise DamagedData(source, f"has no column {name!r}", similar_name(name, columns))
 
 
 def repair(text: str, report: CorpusReport) -> str:
@@ -335,36 +333,15 @@ LARGEST_PART = 1 << 18
 LARGEST_WINDOW = 1 << 31  # `zstd --long=31`, as some published corpora are packed; used as far as data fill it
 
 
-class GzipDecompressor:
-    """One member of a gzip file, with the methods of `bz2.BZ2Decompressor`."""
-
-    def __init__(self) -> None:
-        self._stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
-
-    @property
-    def needs_input(self) -> bool:
-        return not self._stream.unconsumed_tail
-
-    @property
-    def eof(self) -> bool:
-        return self._stream.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._stream.unused_data
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        return self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
-
-
 class ZstandardDecompressor:
     """One frame; skippable frames are frames without data. Needs the library `zstandard`."""
-
-    needs_input = True
 
     def __init__(self) -> None:
         self._library = load_by_name("zstandard", "data")
         self._stream = self._library.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         """What the next packed bytes hold, all of it: there is no limit, four bytes may stand for 128 KB."""
@@ -373,18 +350,13 @@ class ZstandardDecompressor:
         except self._library.ZstdError as error:
             raise ValueError(str(error).removeprefix("zstd decompressor error: ")) from error
 
-    @property
-    def eof(self) -> bool:
-        return self._stream.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._stream.unused_data
-
 
 @dataclass(frozen=True)
 class Packing:
-    """A way to pack files: how it is called, and what opens one stream."""
+    """A way to pack files: how it is called, and what opens one stream, an object like `bz2.BZ2Decompressor`.
+
+    What it has taken but not unpacked yet stays in it, or comes back as `unconsumed_tail` (zlib).
+    """
 
     name: str
     decompressor: Callable[[], Any]
@@ -393,7 +365,7 @@ class Packing:
 
 
 PACKINGS: dict[str, Packing] = {
-    ".gz": Packing("gzip", GzipDecompressor),
+    ".gz": Packing("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
     ".bz2": Packing("bzip2", bz2.BZ2Decompressor),
     ".xz": Packing("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
     ".zst": Packing("Zstandard", ZstandardDecompressor, CHUNK >> 7),
@@ -430,7 +402,7 @@ class UnpackedFile(io.RawIOBase):
     def _more(self) -> bytes:
         """Some data; none at the end of a file whose streams are all whole."""
         while True:
-            if not self._packed and (self._stream is None or self._stream.needs_input):
+            if not self._packed and getattr(self._stream, "needs_input", True):
                 self._packed = self._raw.read(self._packing.chunk)
                 if not self._packed and self._stream is None:
                     if self._any_stream:
@@ -442,11 +414,12 @@ class UnpackedFile(io.RawIOBase):
                     if not self._packed:
                         continue
                 self._stream, self._any_stream = self._packing.decompressor(), True
-            packed, self._packed = self._packed, b""
+            packed = self._packed
             data = self._stream.decompress(packed, LARGEST_PART)
+            self._packed = getattr(self._stream, "unconsumed_tail", b"")
             if self._stream.eof:
                 self._packed, self._stream = self._stream.unused_data, None
-            elif not data and not packed and self._stream.needs_input:
+            elif not data and not packed and getattr(self._stream, "needs_input", True):
                 raise EOFError("it ends too early")
             if data:
                 return data
@@ -557,7 +530,7 @@ def numbered_lines(
         yield number, line
 
 
-def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool = False) -> Rows:
+def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool) -> Rows:
     """Rows of CSV, each with the line it begins on; lines end with a line feed, a carriage return, or both."""
     line, size = 1, 0
 
@@ -584,10 +557,10 @@ def quoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_li
         raise DamagedData(f"{name}:{line}", why, "check the quotes of this row") from error
 
 
-def unquoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool = False) -> Rows:
+def unquoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_lines: bool) -> Rows:
     """Rows of TSV, each with its line."""
     for line, data in numbered_lines(content, name, limit):
-        data = _without_end(data)
+        data = _without_end(data.removeprefix(_BYTE_ORDER_MARK) if line == 1 else data)
         if data or keep_empty_lines:
             yield line, data.split(b"\t")
 
@@ -637,21 +610,38 @@ def _refuse_half_characters(fields: Mapping[str, Any], where: str) -> None:
             raise DamagedData(where, why, "write the file as UTF-8 again") from error
 
 
+def table_rows(
+    file: CorpusFile,
+    content: BufferedIOBase,
+    name: object,
+    limit: int,
+    width: int | None = None,
+    keep_empty_lines: bool = False,
+) -> Rows:
+    """The rows of a CSV or TSV file, each with its line; one not as wide as the header, or as `width`, is an error.
+
+    Args:
+        name: of the file, in errors.
+        limit: bytes of a row.
+    """
+    read_rows, what = (quoted_rows, "fields") if file.kind == "CSV" else (unquoted_rows, "tab-separated fields")
+    wanted = "where the header has {}" if width is None else "where {} are expected"
+    for line, fields in read_rows(content, name, limit, keep_empty_lines):
+        width = len(fields) if width is None else width
+        if len(fields) != width:
+            raise DamagedData(f"{name}:{line}", f"has {len(fields)} {what} {wanted.format(width)}")
+        yield line, fields
+
+
 def _table_records(
     file: CorpusFile, content: BufferedIOBase, keep_empty_lines: bool, columns: tuple[str, ...] | None
 ) -> Iterator[Record]:
-    read_rows, what = (quoted_rows, "fields") if file.kind == "CSV" else (unquoted_rows, "tab-separated fields")
-    header = None if columns is None else list(columns)
-    for line, fields in read_rows(content, file.name, LONGEST_RECORD, keep_empty_lines):
+    header, width = columns, None if columns is None else len(columns)
+    rows = table_rows(file, content, file.name, LONGEST_RECORD, width, keep_empty_lines)
+    for line, data in rows:
         where = f"{file.name}:{line}"
-        if line == 1:
-            fields = [*(field.removeprefix(_BYTE_ORDER_MARK) for field in fields[:1]), *fields[1:]]
-        if header is None:
-            header = [decoded(field, where) for field in fields]
-            if len(set(header)) != len(header):
-                raise DamagedData(where, "two columns have the same name")
-        elif len(fields) != len(header):
-            wanted = f"where the header has {len(header)}" if columns is None else f"where {len(header)} are expected"
-            raise DamagedData(where, f"has {len(fields)} {what} {wanted}")
-        else:
-            yield Record(where, {name: decoded(field, where) for name, field in zip(header, fields, strict=True)})
+        fields = tuple(decoded(field, where) for field in data)
+        if header is not None:
+            yield Record(where, dict(zip(header, fields, strict=True)))
+        elif len(set(header := fields)) != len(header):
+            raise DamagedData(where, "two columns have the same name")

@@ -17,7 +17,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.runtime.files import new_file
 from albert.runtime.json_files import load_json
 from albert.runtime.manifest import FileSum, file_hash, open_input, verify_directory
-from albert.text.readers import SourceCounts, add_counts
+from albert.text.readers import SourceCounts
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 
@@ -34,9 +34,6 @@ class SplitCounts:
     tokens: int = 0
     unknown_tokens: int = 0
     bytes: int = 0
-
-    def add(self, other: "SplitCounts") -> None:
-        add_counts(self, other)
 
 
 def token_type(vocab_size: int) -> np.dtype:

@@ -295,70 +295,57 @@ def read_files(
 # Documents of plain text: a file each, a block of lines, or a line.
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Some bytes of a file.
-
-    Attributes:
-        line: the line they begin with, from 1.
-        part: 2 and more of what goes on from the stretch before, because it is too long to be one.
-    """
-
-    data: bytes
-    offset: int
-    line: int
-    part: int = 1
+Stretches = Iterator[tuple[bytes, int, int]]
+"""All bytes of a file in turn: some of them; the line they begin with, from 1; and which part of one document they are,
+from 1, where it is too long to be one."""
 
 
 def read_plain_text(file: CorpusFile, reading: Reading, report: CorpusReport, reached: Callable[[int], None]) -> Values:
     """The documents of a text file (see `albert.text.readers.Reader`)."""
-    divide = {"file": _whole, "blank-line": _blocks, "line": _filled_lines}[reading.documents]
-    with open_corpus_file(file) as (content, raw):
-        for stretch in divide(content, reading.max_document_bytes):
-            text = decode_from_file(stretch.data, file.path, stretch.offset, reading, report)
-            report.cuts += stretch.part > 1
-            if text is not None:
-                line = "" if reading.documents == "file" else f":{stretch.line}"
-                yield line + (f"#{stretch.part}" if stretch.part > 1 else ""), text
-            reached(raw.tell())
-
-
-def _whole(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
+    divide = {"file": _whole, "blank-line": _blocks, "line": _single_lines}[reading.documents]
     offset = 0
+    with open_corpus_file(file) as (content, raw):
+        for data, line, part in divide(content, reading.max_document_bytes):
+            if reading.documents == "file" or not data.isspace():
+                text = decode_from_file(data, file.path, offset, reading, report)
+                report.cuts += part > 1
+                if text is not None:
+                    place = "" if reading.documents == "file" else f":{line}"
+                    yield place + (f"#{part}" if part > 1 else ""), text
+                reached(raw.tell())
+            offset += len(data)
+
+
+def _whole(content: BufferedIOBase, limit: int) -> Stretches:
     for part, data in enumerate(pieces(content.read, limit), start=1):
-        yield Stretch(data, offset, 1, part)
-        offset += len(data)
+        yield data, 1, part
 
 
-def _filled_lines(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
-    offset, line, part = 0, 1, 1
+def _single_lines(content: BufferedIOBase, limit: int) -> Stretches:
+    line = part = 1
     for data, ended in _lines(content, limit):
-        if not data.isspace():
-            yield Stretch(data, offset, line, part)
-        offset += len(data)
+        yield data, line, part
         line, part = (line + 1, 1) if ended else (line, part + 1)
 
 
-def _blocks(content: BufferedIOBase, limit: int) -> Iterator[Stretch]:
-    """Filled lines that follow one another."""
+def _blocks(content: BufferedIOBase, limit: int) -> Stretches:
+    """Filled lines that follow one another; each blank line by itself."""
     block: list[bytes] = []
-    offset = size = 0  # of the block
-    first = line = part = 1
+    size, first, line, part = 0, 1, 1, 1
     for data, ended in _lines(content, limit):
         blank = data.isspace()
         if block and (blank or size + len(data) > limit):
-            yield Stretch(b"".join(block), offset, first, part)
-            part = 1 if blank else part + 1
-            block, offset, size = [], offset + size, 0
+            yield b"".join(block), first, part
+            block, size, part = [], 0, 1 if blank else part + 1
         if blank:
-            offset += len(data)
+            yield data, line, 1
         else:
             first = first if block else line
             block.append(data)
             size += len(data)
         line += ended
     if block:
-        yield Stretch(b"".join(block), offset, first, part)
+        yield b"".join(block), first, part
 
 
 def _lines(content: BufferedIOBase, limit: int) -> Iterator[tuple[bytes, bool]]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int32, Int64
 
+from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.json_files import save_json
 
 MODEL_NAME = "spiece.model"
@@ -174,6 +175,14 @@ class Tokenizer(ABC):
         preprocessing = {PREPROCESSING_KEY: "reference"} if self.reference else {}
         save_json(directory / CONFIG_NAME, {**config, **special_tokens, **preprocessing})
         save_json(directory / SPECIAL_TOKENS_NAME, special_tokens)
+
+
+def stated_flag(config: Mapping[str, Any], name: str, usual: Any, place: Path, optional: bool = False) -> Any:
+    """The value of a flag of `tokenizer_config.json`; null where it is optional."""
+    value = config.get(name, usual)
+    if not isinstance(value, bool) and not (optional and value is None):
+        raise InvalidConfiguration(f"{place}: {name}", f"is {value!r}, true or false is expected")
+    return value
 
 
 def _special(piece: str, segment: int) -> dict[str, Any]:

@@ -25,13 +25,13 @@ from albert.text.tokenizer import (
     SPECIAL_PIECES,
     VOCABULARY_NAME,
     Tokenizer,
+    stated_flag,
 )
 from albert.text.wordpiece import (
     BERT_CLASSES,
-    WordPieceNormalization,
     WordPieceTokenizer,
-    normalization_settings,
     read_vocabulary,
+    stated_normalization,
     vocabulary_from_json,
 )
 
@@ -162,25 +162,34 @@ def load_tokenizer(
             why = f'is {stated!r}, "transformers" or "reference" is expected'
             raise InvalidConfiguration(f"{config_file}: {PREPROCESSING_KEY}", why)
         reference = stated == "reference"
+    pieces: list[str] | None = None
+    content: dict[str, Any] = {}
     if file.suffix == ".txt":
-        return _wordpiece(read_vocabulary(file), file, config, None, reference)
-    if file.suffix == ".json":
+        pieces = read_vocabulary(file)
+    elif file.suffix == ".json":
         content = read_json_object(file)
-        model = content.get("model")
         # Old files do not say of which type the model is; byte-pair models have merges beside their pieces.
-        model = model if isinstance(model, dict) else {}
-        kind = model.get("type", "" if "merges" in model else "WordPiece")
-        if kind == "WordPiece" and isinstance(model.get("vocab"), dict):
+        described = content["model"] if isinstance(content.get("model"), dict) else {}
+        kind = described.get("type", "" if "merges" in described else "WordPiece")
+        if kind == "WordPiece" and isinstance(described.get("vocab"), dict):
             pieces = vocabulary_from_json(file, content)
-            return _wordpiece(pieces, file, config, content.get("normalizer"), reference)
-        return _sentencepiece(model_from_tokenizer_json(file, config), file, config, reference)
+    if pieces is not None:
+        normalization = stated_normalization(file, config, content.get("normalizer"), reference)
+        return WordPieceTokenizer(pieces, normalization, str(file))
+    model = model_from_tokenizer_json(file, config) if file.suffix == ".json" else _read_model(file)
+    lower = stated_flag(config, "do_lower_case", True, config_file)
+    accents = stated_flag(config, "keep_accents", False, config_file)
+    kind = ReferenceSentencePieceTokenizer if reference else SentencePieceTokenizer
+    return kind(model, lower, accents, str(file))
+
+
+def _read_model(file: Path) -> bytes:
     if file.suffix == ".vocab":
         raise DamagedData(file, "lists the pieces of a SentencePiece model", "give the .model file beside it")
     try:
-        model = read_input(file)
+        return read_input(file)
     except MissingInput as error:
         raise MissingInput(file, error.why, error.remedy or "`albert tokenizer train` makes a vocabulary") from error
-    return _sentencepiece(model, file, config, reference)
 
 
 def vocabulary_file(path: Path) -> Path:
@@ -193,29 +202,3 @@ def vocabulary_file(path: Path) -> Path:
     if both and read_json_object(config).get("tokenizer_class") in BERT_CLASSES:
         order.remove(MODEL_NAME)
     return next((path / name for name in order if (path / name).exists()), path / MODEL_NAME)
-
-
-def _sentencepiece(model: bytes, file: Path, config: dict[str, Any], reference: bool) -> Tokenizer:
-    flags = {"do_lower_case": True, "keep_accents": False}
-    for name in flags:
-        flags[name] = config.get(name, flags[name])
-        if not isinstance(flags[name], bool):
-            place = f"{file.parent / CONFIG_NAME}: {name}"
-            raise InvalidConfiguration(place, f"is {flags[name]!r}, true or false is expected")
-    kind = ReferenceSentencePieceTokenizer if reference else SentencePieceTokenizer
-    return kind(model, flags["do_lower_case"], flags["keep_accents"], str(file))
-
-
-def _wordpiece(
-    pieces: list[str], file: Path, config: dict[str, Any], normalizer: object, reference: bool
-) -> WordPieceTokenizer:
-    stated = normalization_settings(file, config, normalizer)
-    lower_case = bool(stated["do_lower_case"])
-    strip = stated["strip_accents"]
-    normalization = WordPieceNormalization(
-        lower_case=lower_case,
-        keep_accents=not (lower_case if strip is None else strip),
-        space_ideographs=bool(stated["tokenize_chinese_chars"]),
-        reference=reference,
-    )
-    return WordPieceTokenizer(pieces, normalization, str(file))

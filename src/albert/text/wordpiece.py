@@ -24,6 +24,7 @@ from albert.text.tokenizer import (
     MAXIMUM_LENGTH,
     VOCABULARY_NAME,
     Tokenizer,
+    stated_flag,
     wordpiece_fingerprint,
 )
 
@@ -374,10 +375,12 @@ def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
     return pieces
 
 
-def normalization_settings(file: Path, config: dict[str, Any], normalizer: object) -> dict[str, bool | None]:
-    """`do_lower_case`, `strip_accents` (None: as letters are lower-cased) and `tokenize_chinese_chars`.
+def stated_normalization(
+    file: Path, config: dict[str, Any], normalizer: object, reference: bool
+) -> WordPieceNormalization:
+    """What the files say of the text.
 
-    BERT's classes of transformers take them from `tokenizer_config.json` alone; where that names none of them, the
+    BERT's classes of transformers take it from `tokenizer_config.json` alone; where that names none of them, the
     normaliser of `tokenizer.json` says it.
     """
     place = file.parent / CONFIG_NAME
@@ -390,8 +393,8 @@ def normalization_settings(file: Path, config: dict[str, Any], normalizer: objec
             raise DamagedData(file, "does not normalise as BERT's tokenizer does", ORIGINAL)
         names = zip(stated, ("lowercase", "strip_accents", "handle_chinese_chars"), strict=True)
         stated = {ours: normalizer.get(theirs, stated[ours]) for ours, theirs in names}
-    for name, value in stated.items():
-        stated[name] = config.get(name, value)
-        if not isinstance(stated[name], bool) and not (name == "strip_accents" and stated[name] is None):
-            raise InvalidConfiguration(f"{place}: {name}", f"is {stated[name]!r}, true or false is expected")
-    return stated
+    lower_case, strip_accents, space_ideographs = (
+        stated_flag(config, name, usual, place, name == "strip_accents") for name, usual in stated.items()
+    )
+    strip_accents = lower_case if strip_accents is None else strip_accents
+    return WordPieceNormalization(lower_case, not strip_accents, space_ideographs, reference)

@@ -643,5 +643,7 @@ def _table_records(
         fields = tuple(decoded(field, where) for field in data)
         if header is not None:
             yield Record(where, dict(zip(header, fields, strict=True)))
-        elif len(set(header := fields)) != len(header):
+            continue
+        header = fields
+        if len(set(header)) != len(header):
             raise DamagedData(where, "two columns have the same name")

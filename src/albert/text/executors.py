@@ -224,10 +224,10 @@ def prepare_batch(stage: Stage, batch: Batch) -> Any:
     place = batch.directory / stage.folder / f"{batch.name}.json"
     try:
         kept = load_json(stage.of_batch, place)
-        if kept.digest == batch.digest and _is_there(kept, batch.directory):
-            return kept
     except AlbertError:
-        pass  # not there, or damaged
+        kept = None  # not there, or damaged
+    if kept is not None and kept.digest == batch.digest and _is_there(kept, batch.directory):
+        return kept
     notes = stage.work(batch)
     save_json(place, notes)
     return notes

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -20,7 +21,9 @@ from albert.experiments.results import Outcome, export_results, hours_by_arm, ou
 from albert.model.cost import count_parameters
 from albert.runtime.devices import free_memory, pick_device
 from albert.runtime.errors import MissingInput, UsageError, did_you_mean
+from albert.runtime.json_files import save_json
 from albert.tasks import glue, race, squad
+from albert.tasks.task import Task
 
 # --------------------------------------------------------------------------------------------------------------------
 # What the options of `albert tables` stand for: grids, the study below the root, and data of tasks.
@@ -61,8 +64,8 @@ class TablesOptions(TablesArguments):
     def study(self) -> jobs.Study:
         return jobs.study_of(self.folders.root, self.scale, self.data, self.device)
 
-    def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, jobs.TaskFiles], list[str]]:
-        """The files of each task that tables need and that are there, and a line for each that is not.
+    def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, tuple[Task, Path]], list[str]]:
+        """Each task that tables need and the folder with its files, and a line for each that is not there.
 
         Raises:
             MissingInput: a folder is no folder.
@@ -91,7 +94,7 @@ class TablesOptions(TablesArguments):
                 except MissingInput as error:
                     lacking.append(f"{task.name} is left out: {error}")
                 else:
-                    found[task.name] = jobs.TaskFiles(task, folder)
+                    found[task.name] = task, folder
         return found, lacking
 
     def set_threads(self) -> None:
@@ -247,7 +250,7 @@ def run(options: TablesArguments) -> None:
     planned = _planned(args, study)
     console = open_console()
     show_plan(console, planned, args)
-    jobs.keep_study(args.folders.root, study)
+    save_json(args.folders.root / jobs.STUDY_NAME, study)
     execution = Execution(
         folders=args.folders, jobs=[one.job for one in planned], corpora=args.data, data=data, device=args.device
     )

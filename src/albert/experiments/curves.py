@@ -19,8 +19,12 @@ from albert.training.run_folder import RunFolder
 
 matplotlib.use("Agg")
 Against = Literal["steps", "tokens", "minutes"]
-_AXES = {"steps": "steps", "tokens": "million tokens seen", "minutes": "minutes in updates"}
-_SCALES = {"steps": 1.0, "tokens": 1e6, "minutes": 60.0}
+_AXES = {
+    "steps": ("steps", "step", 1.0),
+    "tokens": ("million tokens seen", "tokens", 1e6),
+    "minutes": ("minutes in updates", "seconds", 60.0),
+}
+"""What an axis is called, which figure of a journal it shows, and in which unit."""
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Told apart by people who see colours otherwise (Okabe and Ito, 2008)."""
 BLUE, ORANGE, GREY = "#1f6fb4", "#d9731a", "#8a8a8a"
@@ -68,15 +72,13 @@ def _read_run(path: Path, name: str) -> RunCurves:
         raise MissingInput(path, "has recorded no update yet", "wait for the first line of its journal")
     seconds = _seconds(updates)
     steps = [record["step"] for record in updates]
-    evaluations = [record for record in records if record["event"] == "evaluation"]
-    return RunCurves(
-        name,
-        [record | {"seconds": at} for record, at in zip(updates, seconds, strict=True)],
-        [
-            {"seconds": float(np.interp(record["step"], [0, *steps], [0.0, *seconds])), **record}
-            for record in evaluations
-        ],
-    )
+    evaluations = [
+        {"seconds": float(np.interp(record["step"], [0, *steps], [0.0, *seconds])), **record}
+        for record in records
+        if record["event"] == "evaluation"
+    ]
+    updates = [record | {"seconds": at} for record, at in zip(updates, seconds, strict=True)]
+    return RunCurves(name, updates, evaluations)
 
 
 def _seconds(updates: Sequence[dict[str, Any]]) -> list[float]:
@@ -121,7 +123,7 @@ def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "step
     for axes, panel in zip(grid, panels, strict=False):
         for number, run in enumerate(runs):
             _draw(axes, run, panel, number, against)
-        axes.set(title=panel.replace("_", " "), xlabel=_AXES[against])
+        axes.set(title=panel.replace("_", " "), xlabel=_AXES[against][0])
         if panel.endswith("_accuracy") and axes.dataLim.y1 <= 1:  # scores of tasks are in points of 100
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
         bare(axes)
@@ -135,15 +137,12 @@ def draw_runs(runs: Sequence[RunCurves], picture: Path, against: Against = "step
 
 def _panels(runs: Sequence[RunCurves]) -> list[str]:
     """The figures that are drawn: accuracies first, then losses, other scores, learning rate and gradient norm."""
-    found: dict[str, None] = {}
-    for run in runs:
-        for record in (run.updates[-1], *run.evaluations[-1:]):
-            found |= dict.fromkeys(_figures(record))
+    last = (record for run in runs for record in (run.updates[-1], *run.evaluations[-1:]))
+    found = dict.fromkeys(figure for record in last for figure in _figures(record))
     losses = [name for name in found if name.endswith("_loss")]
     accuracies = [name for name in found if name.endswith("_accuracy")]
     told = {figure for run in runs for record in run.evaluations for figure in _figures(record)}
-    others = [name for name in found if name in told and name not in (*losses, *accuracies)]
-    others = [name for name in others if not name.endswith("_baseline")]
+    others = [name for name in found if name in told and not name.endswith(("_loss", "_accuracy", "_baseline"))]
     return [*losses[:1], *accuracies, *losses[1:], *others, *(name for name in _ALWAYS if name in found)]
 
 
@@ -170,9 +169,9 @@ def _draw(axes: Axes, run: RunCurves, panel: str, number: int, against: Against)
 
 
 def _points(records: Sequence[dict[str, Any]], figure: str, against: Against) -> tuple[np.ndarray, np.ndarray]:
-    key = {"steps": "step", "tokens": "tokens", "minutes": "seconds"}[against]
+    _, key, unit = _AXES[against]
     chosen = [record for record in records if figure in record]
-    return np.array([r[key] / _SCALES[against] for r in chosen]), np.array([r[figure] for r in chosen], dtype=float)
+    return np.array([r[key] / unit for r in chosen]), np.array([r[figure] for r in chosen], dtype=float)
 
 
 def _names(runs: Sequence[RunCurves]) -> list[Line2D]:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from albert.experiments.grids import Downstream, Grid, Scale
-from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, TaskFiles, done_jobs, jobs_of
+from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, done_jobs, jobs_of
 from albert.experiments.sizes import measure_throughput, random_batch, take_turns, training_step
 from albert.finetuning.data import Subset, encode_split, read_examples
 from albert.finetuning.model import PretrainedEncoder
@@ -38,6 +38,7 @@ from albert.runtime.errors import Diverged, MissingInput
 from albert.runtime.files import LOCK_NAME, claimed, remove_directory
 from albert.runtime.json_files import save_json
 from albert.runtime.progress import progress
+from albert.tasks.task import Task
 from albert.text.shards import TokenCorpus
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -160,10 +161,10 @@ class Planner:
     Args:
         corpora: prepared corpora, of the first of which the held-out part says how long sequences are; none: all are
             full.
-        data: the files of the tasks that are learnt.
+        data: the tasks that are learnt, and the folders with their files.
     """
 
-    def __init__(self, corpora: Sequence[Path], data: Mapping[str, TaskFiles], device: torch.device) -> None:
+    def __init__(self, corpora: Sequence[Path], data: Mapping[str, tuple[Task, Path]], device: torch.device) -> None:
         self._corpus = TokenCorpus.open(corpora[0], verify=False) if corpora else None
         self._held_out: TokenCorpus | None = None
         if self._corpus is not None:
@@ -252,7 +253,7 @@ class Planner:
     def _of_task(self, task: Downstream) -> tuple[int, float, float]:
         """Training examples, tokens of one, and how many are answered over all evaluations."""
         if task.task not in self._tasks:
-            declared, data, recipe = self._data[task.task].task, self._data[task.task].folder, task.full_recipe
+            (declared, data), recipe = self._data[task.task], task.full_recipe
             examples, counts = read_examples(declared, data, "train", Subset(SAMPLED_EXAMPLES, 0))
             rows = len(examples) + counts["left_out_by_choice"]
             rows = rows if task.max_train_examples is None else min(rows, task.max_train_examples)
@@ -299,7 +300,7 @@ class Execution:
     folders: Folders
     jobs: Sequence[Job]
     corpora: Sequence[Path]
-    data: Mapping[str, TaskFiles]
+    data: Mapping[str, tuple[Task, Path]]
     device: str = "auto"
     report: Callable[[str], None] = lambda line: print(line, file=sys.stderr)
 
@@ -395,9 +396,9 @@ class Execution:
         model = self.folders.pretraining(job.key).model_path
         if job.intermediate is not None:
             model = self.folders.finetuning(job.key, job.intermediate, job.seed).model_path
-        run, files = self.folders.finetuning(job.key, job.task.task, job.seed), self.data[job.task.task]
+        run, (task, files) = self.folders.finetuning(job.key, job.task.task, job.seed), self.data[job.task.task]
         start, settings = PretrainedEncoder(str(model)), job.task.settings(job.seed)
-        finetune(files.task, start, files.folder, run.path, job.task.full_recipe, settings)
+        finetune(task, start, files, run.path, job.task.full_recipe, settings)
         if run.checkpoints_path.is_dir():  # nothing goes on from them, and they are most of the disk
             remove_directory(run.checkpoints_path)
 

@@ -129,15 +129,9 @@ class Scale:
         )
 
 
-def _shape(like: AlbertConfig, layers: int, width: int, head: int) -> AlbertConfig:
-    """Another depth and width; F = 4H as in the paper, heads of `head`."""
-    return replace(
-        like,
-        num_hidden_layers=layers,
-        hidden_size=width,
-        num_attention_heads=width // head,
-        intermediate_size=4 * width,
-    )
+def _of_width(like: AlbertConfig, width: int, head: int) -> AlbertConfig:
+    """Another width; F = 4H as in the paper, heads of `head`."""
+    return replace(like, hidden_size=width, num_attention_heads=width // head, intermediate_size=4 * width)
 
 
 def _scale(declared: Mapping[str, Any]) -> Scale:
@@ -145,8 +139,10 @@ def _scale(declared: Mapping[str, Any]) -> Scale:
     sizes: dict[Size, AlbertConfig]
     if "sizes" in declared:
         V, E, head = declared["sizes"]["vocabulary"], declared["sizes"]["embeddings"], declared["sizes"]["head"]
-        like = replace(ALBERT_BASE, vocab_size=V, embedding_size=E)
-        sizes = {size: _shape(like, *declared["sizes"][size], head=head) for size in SIZE_NAMES}
+        like, sizes = replace(ALBERT_BASE, vocab_size=V, embedding_size=E), {}
+        for size in SIZE_NAMES:
+            layers, width = declared["sizes"][size]
+            sizes[size] = _of_width(replace(like, num_hidden_layers=layers), width, head)
         recipe = from_json(PretrainingRecipe, {**declared["recipe"], "model": to_json(sizes["base"])}, "scales.toml")
     else:
         rate = declared["dropout"]
@@ -211,7 +207,7 @@ TABLE_14: dict[str, dict[str, float]] = _DECLARED["finetuning"]
 """Table 14 by the name that a task has here, in the paper's order."""
 COSTS: list[dict[str, Any]] = _DECLARED["cost"]
 """What pre-training cost others."""
-FACTS: dict[str, dict[str, Any]] = _DECLARED["facts"]
+TEXT_TABLES: dict[str, dict[str, Any]] = _DECLARED["facts"]
 """Title, head and notes of the tables that need no run."""
 DOWNSTREAM, INTRINSIC = GROUPS["downstream"], GROUPS["intrinsic"]
 """The columns of the paper's ablations, and what is asked of a model before any fine-tuning."""
@@ -275,15 +271,11 @@ def arm(
     """
     usual = model = scale.sizes[size]
     if width is not None:
-        heads = width * model.num_attention_heads // model.hidden_size
-        model = replace(model, hidden_size=width, num_attention_heads=heads, intermediate_size=4 * width)
-    if layers is not None:
-        model = replace(model, num_hidden_layers=layers)
-    if embedding_size is not None:
-        model = replace(model, embedding_size=embedding_size)
-    model = bert_control(model) if bert else replace(model, sharing=sharing)
-    if dropout is not None:
-        model = replace(model, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+        model = _of_width(model, width, model.hidden_size // model.num_attention_heads)
+    changed = {"num_hidden_layers": layers, "embedding_size": embedding_size}
+    changed |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    model = replace(model, sharing=sharing, **{name: value for name, value in changed.items() if value is not None})
+    model = bert_control(model) if bert else model
     recipe = replace(
         scale.recipe,
         model=model,

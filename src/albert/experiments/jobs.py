@@ -16,7 +16,7 @@ from albert.pretraining.run_identity import CorpusRecord, record_of
 from albert.runtime.devices import default_precision, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, UsageError
-from albert.runtime.json_files import load_json, read_journal, save_json
+from albert.runtime.json_files import load_json, read_journal
 from albert.runtime.manifest import MANIFEST_NAME
 from albert.tasks.submission import find_task
 from albert.tasks.task import Task
@@ -323,19 +323,6 @@ def study_of(root: Path, scale: ScaleName, corpora: Sequence[Path], device: str 
         why = f"holds runs on {kept.corpora[0]}, --data is {asked.corpora[0]}"
         raise InvalidConfiguration(root, why, "give the same corpus, or another --output")
     return replace(asked, precision=kept.precision)
-
-
-def keep_study(root: Path, study: Study) -> None:
-    """Write down what the runs below a root are of."""
-    save_json(root / STUDY_NAME, study)
-
-
-@dataclass(frozen=True)
-class TaskFiles:
-    """What is learnt, and the folder in which its files are."""
-
-    task: Task
-    folder: Path
 
 
 def own_files(said: Iterable[str]) -> dict[str, dict[str, Path]]:

@@ -14,8 +14,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from albert.experiments.curves import BLUE, COLORS, GREY, ORANGE, bare, read_runs, save_figure
-from albert.experiments.grids import COSTS, SCALES, SIZE_NAMES, TABLE_14, Column, FigureKind, Grid, Row, Scale
-from albert.experiments.grids import FACTS as DECLARED_FACTS
+from albert.experiments.grids import (
+    COSTS,
+    SCALES,
+    SIZE_NAMES,
+    TABLE_14,
+    TEXT_TABLES,
+    Column,
+    FigureKind,
+    Grid,
+    Row,
+    Scale,
+)
 from albert.experiments.jobs import Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
 from albert.experiments.price import Rates, implied_watts, price_and_energy
@@ -46,7 +56,7 @@ def _facts(
     table: str, scale: Scale, rows: Iterable[tuple[str, ...]], notes: Sequence[str] = (), **values: Any
 ) -> Facts:
     """A table as `paper.toml` declares it, with its rows and further notes."""
-    declared = DECLARED_FACTS[table]
+    declared = TEXT_TABLES[table]
     head, said = (tuple(text.format(scale=scale.name, **values) for text in declared[key]) for key in ("head", "notes"))
     return Facts(table=table, title=declared["title"], head=head, rows=tuple(rows), notes=(*said, *notes))
 

@@ -8,7 +8,7 @@ import time
 import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.resources import files
 from itertools import product
 from typing import Any, Literal, TypeVar
@@ -248,12 +248,8 @@ class SizeReport:
     @cached_property
     def memory(self) -> dict[tuple[str, str], ActivationMemory]:
         """By device and precision, ("cpu", "fp32")."""
-        return {
-            (device, precision): count_activation_memory(
-                self.configuration, self.sequence_length, device=device, precision=precision
-            )
-            for device, precision in product(DEVICES, PRECISIONS)
-        }
+        count = partial(count_activation_memory, self.configuration, self.sequence_length)
+        return {kind: count(device=kind[0], precision=kind[1]) for kind in product(DEVICES, PRECISIONS)}
 
     @property
     def training_state(self) -> int:
@@ -261,6 +257,7 @@ class SizeReport:
         return count_training_state(self.configuration)
 
     def to_json(self) -> dict[str, Any]:
+        flops = self.flops
         return {
             "name": self.name,
             "configuration": asdict(self.configuration),
@@ -270,11 +267,7 @@ class SizeReport:
             "parameters": {**self.parameters.by_part(), "transformers": self.transformers_parameters},
             "published": [size.to_json() for size in self.published],
             "sequence_length": self.sequence_length,
-            "flops_per_token": {
-                **asdict(self.flops),
-                "forward": self.flops.forward,
-                "training": self.flops.training,
-            },
+            "flops_per_token": asdict(flops) | {"forward": flops.forward, "training": flops.training},
             "bytes_per_sequence": {
                 f"{device}_{precision}": {**asdict(bytes_), "training": bytes_.training}
                 for (device, precision), bytes_ in self.memory.items()

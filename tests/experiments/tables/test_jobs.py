@@ -8,10 +8,11 @@ import torch
 
 from albert.experiments.execution import PlannedJob, share_done
 from albert.experiments.grids import GRIDS, PAPER, SCALES, TINY, grid_of
-from albert.experiments.jobs import Finetuning, Folders, Pretraining, has_text, jobs_of, keep_study, own_files, study_of
+from albert.experiments.jobs import STUDY_NAME, Finetuning, Folders, Pretraining, has_text, jobs_of, own_files, study_of
 from albert.experiments.report import as_csv, markdown, progress_of, side_by_side
 from albert.experiments.results import outcome_of
 from albert.runtime.errors import UsageError
+from albert.runtime.json_files import save_json
 
 CORPORA = ("first", "second")
 
@@ -129,7 +130,7 @@ def test_runs_are_keyed_by_the_precision_of_their_study(monkeypatch, tmp_path, c
     begun = study_of(tmp_path, "tiny", (), "cpu")
     assert begun.declared.recipe.precision == begun.precision == precision
     assert {job.arm.recipe.precision for job in pretrainings("4", scale=begun.declared)} == {precision}
-    keep_study(tmp_path, begun)
+    save_json(tmp_path / STUDY_NAME, begun)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": precision == "fp32"})
     assert study_of(tmp_path, "tiny", (), "cpu") == begun  # on another machine it goes on as it began
     other = replace(begun, precision="fp32" if precision == "bf16" else "bf16").declared

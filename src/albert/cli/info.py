@@ -335,7 +335,7 @@ def bytes_from(option: str, size: str) -> int:
 def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> None:
     """A training step at its peak, with and without activation checkpointing, of a model that applies so many
     layers."""
-    both = (plan.memory(False), plan.memory(True))
+    both = (plan.all_kept, plan.checkpointed)
     shown = in_millions(some.peak for some in both)
     rows = [
         bold("whatever the batch"),
@@ -348,7 +348,7 @@ def show_memory_plan(console: Console, plan: sizes.MemoryPlan, layers: int) -> N
     ]
     if plan.limit is not None:
         largest = f"largest micro-batch in {bytes_of(plan.limit)}"
-        rows.append(bold(largest, plan.largest_batch(False), plan.largest_batch(True)))
+        rows.append(bold(largest, plan.largest_batch, plan.largest_batch_checkpointed))
     title = f"A training step of {plan.batch_size:,} × {plan.sequence_length:,} tokens, MB"
     console.print(table(title, ("", "all kept", "checkpointing"), rows))
     about = f"{_DEVICES[plan.device]}, {plan.precision}, {plan.optimizer}; {plan.masked_tokens:,} masked tokens a "

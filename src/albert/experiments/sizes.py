@@ -370,11 +370,11 @@ class MemoryPlan:
         lengths = [self.sequence_length] * self.batch_size
         return pretraining_flops(self.config, lengths, self.masked_tokens * self.batch_size)
 
-    def memory(self, activation_checkpointing: bool, sequences: int | None = None) -> TrainingMemory:
-        """At the peak, of the micro-batch or of one of so many sequences."""
+    def memory(self, activation_checkpointing: bool, sequences: int) -> TrainingMemory:
+        """At the peak of a micro-batch of so many sequences."""
         return count_training_memory(
             self.config,
-            batch_size=self.batch_size if sequences is None else sequences,
+            batch_size=sequences,
             sequence_length=self.sequence_length,
             device=self.device,
             precision=self.precision,
@@ -382,22 +382,30 @@ class MemoryPlan:
             activation_checkpointing=activation_checkpointing,
         )
 
-    def largest_batch(self, activation_checkpointing: bool) -> int | None:
+    @property
+    def all_kept(self) -> TrainingMemory:
+        return self.memory(False, self.batch_size)
+
+    @property
+    def checkpointed(self) -> TrainingMemory:
+        return self.memory(True, self.batch_size)
+
+    @property
+    def largest_batch(self) -> int | None:
         """The most sequences within the limit."""
-        if self.limit is None:
-            return None
-        return largest_batch(lambda sequences: self.memory(activation_checkpointing, sequences), self.limit)
+        return None if self.limit is None else largest_batch(partial(self.memory, False), self.limit)
+
+    @property
+    def largest_batch_checkpointed(self) -> int | None:
+        """The same with activation checkpointing."""
+        return None if self.limit is None else largest_batch(partial(self.memory, True), self.limit)
 
     def to_json(self) -> dict[str, Any]:
-        peaks = {"all_kept": self.memory(False), "checkpointed": self.memory(True)}
-        return {
-            **{name: getattr(self, name) for name in ("batch_size", "sequence_length", "masked_tokens")},
-            **{name: getattr(self, name) for name in ("device", "precision", "optimizer", "flops")},
-            **{name: {**asdict(some), "peak": some.peak} for name, some in peaks.items()},
-            "limit": self.limit,
-            "largest_batch": self.largest_batch(False),
-            "largest_batch_checkpointed": self.largest_batch(True),
-        }
+        names = ("batch_size", "sequence_length", "masked_tokens", "device", "precision", "optimizer", "flops",
+                 "all_kept", "checkpointed", "limit", "largest_batch", "largest_batch_checkpointed")  # fmt: skip
+        values = {name: getattr(self, name) for name in names}
+        peaks = {name: values[name].peak for name in ("all_kept", "checkpointed")}
+        return values | {name: {**asdict(values[name]), "peak": peak} for name, peak in peaks.items()}
 
 
 # --------------------------------------------------------------------------------------------------------------------

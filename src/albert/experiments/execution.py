@@ -360,11 +360,11 @@ class Execution:
                 case Pretraining():
                     self._pretrain(job)
                 case HeldOut():
-                    self._ask(job)
+                    self._evaluate(job)
                 case Finetuning():
                     self._finetune(job)
                 case Speed():
-                    self._time(job)
+                    self._measure_speed(job)
         except Diverged as error:
             save_json(self.folders.failure(job.name), {"job": job.title, "why": str(error)})
             self.report(f"given up: {error}")
@@ -377,11 +377,10 @@ class Execution:
         pretrain(job.arm.recipe, corpora, run.path, self.device, init=init)
         gc.collect()  # the model is part of a cycle: the next one would come on top of it
 
-    def _ask(self, job: HeldOut) -> None:
-        model = self.folders.pretraining(job.key).model_path
+    def _evaluate(self, job: HeldOut) -> None:
         recipe = job.arm.recipe
         found = evaluate_pretraining(
-            [model],
+            [self.folders.pretraining(job.key).model_path],
             self.corpora[0],
             max_length=recipe.sequences.max_length,
             keep_pairs=recipe.sequences.keep_pairs,
@@ -402,7 +401,7 @@ class Execution:
         if run.checkpoints_path.is_dir():  # nothing goes on from them, and they are most of the disk
             remove_directory(run.checkpoints_path)
 
-    def _time(self, job: Speed) -> None:
+    def _measure_speed(self, job: Speed) -> None:
         device = pick_device(self.device)
         found = measure_throughput(
             dict(job.architectures),

@@ -102,6 +102,7 @@ class Scale:
     long_steps: Sequence[int]
     same_time: Sequence[int]
     second_release_steps: Mapping[Size, int]
+    dropout_curve_steps: int
     rates: Sequence[Sequence[float]] = ()
     curve_steps: int | None = None
     flagship_reads_all: bool = False
@@ -112,16 +113,6 @@ class Scale:
     task_seeds: Sequence[int] = ()
     tasks: Sequence[Downstream] = ()
     held_out_sequences: int = 10_000
-
-    @property
-    def dropout_curve_steps(self) -> int:
-        """The updates of Figure 2b, which the paper draws of its longest runs."""
-        return self.long_steps[1 if self.is_the_papers else 0]
-
-    @property
-    def is_the_papers(self) -> bool:
-        """Whether the recipes are the published ones."""
-        return self.name == "paper"
 
     def learning_rate(self, width: int) -> float:
         return next(
@@ -421,7 +412,7 @@ def grid_of(table: str, scale: Scale) -> Grid:
     for row in declared["rows"]:
         rows.append(_row(row, declared.get("paper", ()), scale, above, run=None if lacking else row.get("run")))
         above = rows[-1].arm or above
-    as_published = scale.is_the_papers and declared["compute"] == "equal time"
+    as_published = scale.name == "paper" and declared["compute"] == "equal time"
     return Grid(
         table=table,
         title=declared["title"].format_map(vars(scale)),

@@ -1,1 +1,1 @@
-"""Whole stories from corpus to score: the quickstart and the sample it runs on."""
+"""The paper's tables and figures as experiments; sizes, layers and speed of models; the quickstart and its sample."""

@@ -29,7 +29,7 @@ from albert.experiments.grids import (
 from albert.experiments.jobs import Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
 from albert.experiments.price import Rates, implied_watts, price_and_energy
-from albert.experiments.results import Cell, Judged, Outcome, RowOutcome, judge, papers_count
+from albert.experiments.results import Cell, Judged, Outcome, judge, papers_count
 from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS, AlbertConfig, bert_control
 from albert.runtime.errors import MissingInput
@@ -180,7 +180,7 @@ def about(outcome: Outcome) -> Iterator[str]:
         seeds = ", ".join(map(str, scale.seeds))
         yield f"Arms have in common: {grid.compute}. Ours: median over seeds ({seeds}), with lowest and highest."
     yield from grid.notes
-    rates = {one.row.label: one.row.arm.recipe.optimizer.learning_rate for one in outcome.rows if one.row.arm}
+    rates = {row.label: row.arm.recipe.optimizer.learning_rate for row in grid.rows if row.arm}
     if len(set(rates.values())) > 1:
         yield f"Peak rates differ: {', '.join(f'{label} {rate:g}' for label, rate in rates.items())}."
     yield from (f"Given up: {line}." for line in outcome.given_up)
@@ -191,7 +191,7 @@ def sentence(judged: Judged, outcome: Outcome) -> str:
     asked = {column.name for column in outcome.grid.columns if column.kind != "parameters"}
     if judged.verdict == "not asked" and outcome.is_partial and asked.intersection(judged.claim.columns):
         return f"{judged.claim.sentence} — not known yet, for its runs are not done."
-    labels = {one.row.name: one.row.label for one in outcome.rows}
+    labels = {row.name: row.label for row in outcome.grid.rows}
     figures = "; ".join(one.figures(labels) for one in judged.contrasts if one.difference is not None)
     return f"{judged.claim.sentence} — {judged.words}." + (f" {figures}." if figures else "")
 
@@ -215,7 +215,7 @@ def side_by_side(outcome: Outcome, both: bool = False) -> tuple[list[str], list[
     head, columns = [""], [[*labels, *([CONSTANT] if constant else [])]]
     for column in outcome.grid.columns:
         paper = [published(row, column) for row in outcome.grid.rows]
-        mine = [ours(one.cells[column.name], column) for one in outcome.rows]
+        mine = [ours(outcome.cells[row.name, column.name], column) for row in outcome.grid.rows]
         if constant:
             paper.append("")
             mine.append(f"{constant[column.name]:.1f}" if column.name in constant else "")
@@ -254,12 +254,12 @@ def as_csv(outcome: Outcome) -> str:
     grid, text = outcome.grid, io.StringIO()
     writer = csv.DictWriter(text, CSV_COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
-    for one in outcome.rows:
-        place = {"table": grid.table, "scale": grid.scale, "row": one.row.name, "label": one.row.label}
-        place["arm"] = "" if one.row.arm is None else one.row.arm.name
+    for row in grid.rows:
+        place = {"table": grid.table, "scale": grid.scale, "row": row.name, "label": row.label}
+        place["arm"] = "" if row.arm is None else row.arm.name
         for column in grid.columns:
-            cell = one.cells[column.name]
-            line = {"column": heading(column), "paper": published(one.row, column)}
+            cell = outcome.cells[row.name, column.name]
+            line = {"column": heading(column), "paper": published(row, column)}
             line |= {"seeds": str(len(cell.values)), "wanted": str(cell.wanted)}
             if cell.median is not None:
                 figures = {"median": cell.median, "lowest": cell.figures[0], "highest": cell.figures[-1]}
@@ -268,9 +268,9 @@ def as_csv(outcome: Outcome) -> str:
                 line["constant"] = f"{outcome.constant[column.name]:.4f}"
             writer.writerow(place | line)
     head, rows = besides(grid)
-    for row in rows:
-        place = {"table": grid.table, "scale": grid.scale, "row": row[0]}
-        for name, value in zip(head[1:], row[1:], strict=True):
+    for name_of_row, *values in rows:
+        place = {"table": grid.table, "scale": grid.scale, "row": name_of_row}
+        for name, value in zip(head[1:], values, strict=True):
             if value:
                 writer.writerow(place | {"column": name, "paper": value})
     return text.getvalue()
@@ -309,8 +309,8 @@ def draw_curves(outcome: Outcome, folders: Folders) -> Figure | None:
     figure.suptitle(outcome.grid.title, x=0.01, ha="left", fontsize=12)
     loss, accuracy = figure.subplots(1, 2)
     labels: set[str] = set()
-    for number, one in enumerate(outcome.rows):
-        for key in one.keys.values():
+    for number, row in enumerate(outcome.grid.rows):
+        for key in outcome.keys[row.name]:
             try:
                 [run] = read_runs([folders.pretraining(key).path])
             except MissingInput:  # it has not begun
@@ -319,10 +319,10 @@ def draw_curves(outcome: Outcome, folders: Folders) -> Figure | None:
             kept = run.updates[:: max(1, len(run.updates) // 150)]
             steps, losses = zip(*((at["step"], at["masked_tokens_loss"]) for at in kept), strict=True)
             loss.plot(steps, losses, alpha=0.7, **style)
-            style |= {"marker": "o", "markersize": 3, "label": None if one.row.label in labels else one.row.label}
+            style |= {"marker": "o", "markersize": 3, "label": None if row.label in labels else row.label}
             right = [(at["step"], at["masked_tokens_accuracy"]) for at in run.evaluations]
             accuracy.plot([step for step, _ in right], [share for _, share in right], **style)
-            labels.add(one.row.label)
+            labels.add(row.label)
     if not labels:
         return None
     loss.set(title="training loss of masked tokens, nats", xlabel="updates")
@@ -337,9 +337,9 @@ def draw_curves(outcome: Outcome, folders: Folders) -> Figure | None:
 def draw_layer_movement(outcome: Outcome, folders: Folders, picture: Path) -> bool:
     """Draw every finished model of the first seed, with a CSV beside the picture; whether there is one."""
     measured = []
-    for one in outcome.rows:
-        finished = [path for key in one.keys.values() if (path := folders.layers(key)).is_file()]
-        measured += [replace(load_json(LayerSimilarity, path), model=one.row.label) for path in finished[:1]]
+    for row in outcome.grid.rows:
+        finished = [path for key in outcome.keys[row.name] if (path := folders.layers(key)).is_file()]
+        measured += [replace(load_json(LayerSimilarity, path), model=row.label) for path in finished[:1]]
     if measured:
         draw_layers(measured, picture)
         write_layers(measured, picture.with_name(f"{picture.stem}-layers.csv"))
@@ -385,7 +385,7 @@ def draw_arms(outcome: Outcome) -> Figure | None:
     columns = scored_columns(outcome)
     if not columns:
         return None
-    rows, names = [one for one in outcome.rows if one.row.arm is not None], outcome.grid.names()
+    rows, names = [row for row in outcome.grid.rows if row.arm is not None], outcome.grid.names()
     below = [name for column in columns if (name := column.published or column.name) in names]
     below += ["average"] if "average" in names and "average" not in below else []
     across = max(len(columns), len(below))
@@ -393,17 +393,17 @@ def draw_arms(outcome: Outcome) -> Figure | None:
     figure = _figure(outcome, 3.1 * across + 1.6, height * (2 if below else 1) + 0.6)
     panels = figure.subplots(2 if below else 1, across, squeeze=False)
     for axes, column in zip(panels[0], columns, strict=False):
-        _dots(axes, rows, column)
+        _dots(axes, outcome, rows, column)
         if column.name in outcome.constant:
             axes.axvline(outcome.constant[column.name], **CONSTANT_LINE)
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
     for axes, name in zip(panels[-1] if below else (), below, strict=False):
-        for place, one in enumerate(rows):
-            if name in one.row.scores:
-                axes.plot(one.row.scores[name], place, "D", color=PAPER, markersize=6)
-                _number(axes, one.row.scores[name], place, _printed(one.row, name))
+        for place, row in enumerate(rows):
+            if name in row.scores:
+                axes.plot(row.scores[name], place, "D", color=PAPER, markersize=6)
+                _number(axes, row.scores[name], place, _printed(row, name))
         axes.set_title(f"paper: {name}", fontsize=10)
-    labels, papers = [one.row.label for one in rows], [one.row.name for one in rows]  # E = 128 here stands for its 768
+    labels, papers = [row.label for row in rows], [row.name for row in rows]  # E = 128 here stands for its 768
     for line, filled, ticks in zip(panels, (len(columns), len(below)), (labels, papers), strict=False):
         for number, axes in enumerate(line):
             axes.set_visible(number < filled)
@@ -419,20 +419,21 @@ def draw_depth(outcome: Outcome) -> Figure | None:
     columns = scored_columns(outcome)
     if not columns:
         return None
-    rows = [one for one in outcome.rows if one.row.arm is not None]
+    rows = [row for row in outcome.grid.rows if row.arm is not None]
     panels, across = len(columns) + 1, min(len(columns) + 1, DEPTHS_ACROSS)
     down = math.ceil(panels / across)
     figure = _figure(outcome, 3.6 * across, 3.0 * down + 0.6)
     *ours, last = figure.subplots(down, across, squeeze=False).flat[:panels]
     for axes, column in zip(ours, columns, strict=True):
-        known = {place: cell for place, one in enumerate(rows) if (cell := one.cells[column.name]).values}
+        cells = enumerate(outcome.cells[row.name, column.name] for row in rows)
+        known = {place: cell for place, cell in cells if cell.values}
         axes.plot(list(known), [cell.median for cell in known.values()], color=BLUE, marker="o")
         for place, cell in known.items():
             axes.vlines(place, cell.figures[0], cell.figures[-1], color=BLUE, linewidth=2)
         if column.name in outcome.constant:
             axes.axhline(outcome.constant[column.name], **CONSTANT_LINE)
         axes.set_title(f"ours: {heading(column)}", fontsize=10)
-        axes.set_xticks(range(len(rows)), [one.row.label for one in rows], rotation=25)
+        axes.set_xticks(range(len(rows)), [row.label for row in rows], rotation=25)
         axes.set_xlim(-0.4, len(rows) - 0.6)
     averages = {row.name: row.scores["average"] for row in outcome.grid.rows if "average" in row.scores}
     last.plot(range(len(averages)), list(averages.values()), color=PAPER, marker="D")
@@ -461,7 +462,7 @@ def draw_bars(outcome: Outcome) -> Figure | None:
                 axes.barh(place, row.scores[name], color="#f2c9a1", height=0.7)
                 axes.annotate(_printed(row, name), (row.scores[name], place), fontsize=8, **label)
         if name in columns:
-            _dots(axes, outcome.rows, columns[name])
+            _dots(axes, outcome, rows, columns[name])
         axes.set_title(name, fontsize=10)
         _rows_down(axes, [row.label if number == 0 else "" for row in rows], bottom=0.4)
         _tidy(axes)
@@ -471,7 +472,7 @@ def draw_bars(outcome: Outcome) -> Figure | None:
 def scored_columns(outcome: Outcome) -> list[Column]:
     """The scores that some run of ours has."""
     found = [column for column in outcome.grid.columns if column.kind in SCORES]
-    return [c for c in found if any(one.cells[c.name].values for one in outcome.rows)][:MOST_PANELS]
+    return [column for column in found if any(outcome.scores[column.name].values())][:MOST_PANELS]
 
 
 def _figure(outcome: Outcome, width: float, height: float) -> Figure:
@@ -490,9 +491,9 @@ def _rows_down(axes: Axes, labels: Sequence[str], bottom: float) -> None:
     axes.set_ylim(len(labels) - bottom, -0.6)
 
 
-def _dots(axes: Axes, rows: Sequence[RowOutcome], column: Column) -> None:
-    for place, one in enumerate(rows):
-        cell = one.cells[column.name]
+def _dots(axes: Axes, outcome: Outcome, rows: Sequence[Row], column: Column) -> None:
+    for place, row in enumerate(rows):
+        cell = outcome.cells[row.name, column.name]
         if cell.median is not None:
             axes.hlines(place, cell.figures[0], cell.figures[-1], color=BLUE, linewidth=3, alpha=0.5)
             axes.plot(cell.figures, [place] * len(cell.figures), "|", color=BLUE, markersize=9)

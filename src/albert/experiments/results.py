@@ -252,25 +252,19 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowOutcome:
-    """A row, the keys of its runs by seed, and its figures by column."""
-
-    row: Row
-    keys: Mapping[int, str]
-    cells: Mapping[str, Cell]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """A table so far.
 
     Args:
+        keys: of the runs of each row, by its name.
+        cells: what is known, by the names of row and column.
         done, wanted: how many jobs of each kind.
         given_up: jobs that are not tried again, each with its reason.
     """
 
     grid: Grid
-    rows: tuple[RowOutcome, ...]
+    keys: Mapping[str, Sequence[str]]
+    cells: Mapping[tuple[str, str], Cell]
     done: Mapping[str, int]
     wanted: Mapping[str, int]
     given_up: tuple[str, ...]
@@ -284,7 +278,7 @@ class Outcome:
     def scores(self) -> dict[str, Scores]:
         """Column -> row -> seed -> what was scored, as claims are judged on it."""
         return {
-            column.name: {one.row.name: one.cells[column.name].values for one in self.rows if one.cells}
+            column.name: {row.name: self.cells[row.name, column.name].values for row in self.grid.rows}
             for column in self.grid.columns
         }
 
@@ -293,7 +287,7 @@ class Outcome:
         """By column, what the best constant answer scores on the same data."""
         found = {}
         for column in (column for column in self.grid.columns if column.kind != "layers"):
-            scored = (one for row in self.rows for one in row.cells[column.name].values.values())
+            scored = (one for seeds in self.scores[column.name].values() for one in seeds.values())
             if (constant := next((one.constant for one in scored if one.constant is not None), None)) is not None:
                 found[column.name] = constant
         return found
@@ -306,19 +300,19 @@ def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folder
     for job in jobs:
         wanted[job.several] += 1
         done[job.several] += job.is_done(folders)
-    reading, rows, given_up = _Reading(grid, scale, folders), [], []
+    reading, all_keys, cells, given_up = _Reading(grid, scale, folders), {}, {}, []
     for row in grid.rows:
         learns = row.arm is not None and has_text(row.arm, corpora)
         arms = {seed: row.arm.seeded(seed) for seed in scale.seeds} if row.arm is not None and learns else {}
         keys = {seed: arm_key(one, corpora) for seed, one in arms.items()}
-        cells = {}
         for column in grid.columns:
             values = {seed: reading.figure(column, row, arm, keys[seed]) for seed, arm in arms.items()}
-            cells[column.name] = Cell({seed: one for seed, one in values.items() if one is not None}, len(arms))
-        rows.append(RowOutcome(row=row, keys=keys, cells=cells))
+            known = {seed: one for seed, one in values.items() if one is not None}
+            cells[row.name, column.name] = Cell(known, len(arms))
+        all_keys[row.name] = list(keys.values())
         failures = [read_json_object(path) for key in keys.values() for path in folders.failures(key)]
         given_up += [f"{one['job']}: {one['why']}" for one in failures]
-    return Outcome(grid=grid, rows=tuple(rows), done=done, wanted=wanted, given_up=tuple(given_up))
+    return Outcome(grid=grid, keys=all_keys, cells=cells, done=done, wanted=wanted, given_up=tuple(given_up))
 
 
 def average_of(scores: Mapping[str, float]) -> float:

@@ -81,7 +81,7 @@ def test_figures_have_their_spread_and_what_is_missing_is_counted(tmp_path):
     folders, grid = Folders(tmp_path), grid_of("5", TINY)
     written(folders, pretrainings("5"), {0: 0.30, 1: 0.34})
     outcome = outcome_of(grid, TINY, CORPORA, folders)
-    cell = outcome.rows[0].cells["masked tokens"]
+    cell = outcome.cells["none", "masked tokens"]
     assert cell.figures == (30.0, 34.0) and cell.median == 32.0 and outcome.constant["masked tokens"] == 6.5
     assert outcome.is_partial and progress_of(outcome).startswith("partial: 0 of 6 pre-trainings, 6 of 6 evaluations")
     head, rows = side_by_side(outcome)
@@ -144,4 +144,4 @@ def test_runs_of_before_studies_kept_a_precision_still_count(checkout):
     assert study.precision is None and study.declared == TINY
     outcome = outcome_of(grid_of("4", study.declared), study.declared, study.fingerprints, Folders(root))
     assert outcome.done["pre-trainings"] > 0
-    assert any(cell.median is not None for cell in outcome.rows[0].cells.values())
+    assert any(cell.median is not None for cell in outcome.cells.values())

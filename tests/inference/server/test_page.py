@@ -247,7 +247,7 @@ def test_entities_are_merged_and_explained(opened, predictors, monkeypatch):
 
 def test_the_exit_of_an_early_decision_is_shown(opened, predictors, monkeypatch):
     labels = [{"label": "calm", "score": 1.0, "depth": 1}]
-    monkeypatch.setattr(predictors("classify"), "classify_batch", lambda texts, pairs: [labels] * len(texts))
+    monkeypatch.setattr(predictors("classify"), "classify_batch", lambda texts: [labels] * len(texts))
     page = opened("classify")
     page.wait_for_selector("#answer .exits")
     assert page.locator(".exits .used").count() == 1 and page.locator(".exits span span").count() == 2

@@ -54,7 +54,7 @@ from albert.tasks.examples import Example, Sequences, span_features, text_featur
 from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.logging import TrainingPlan
-from albert.training.loop import train
+from albert.training.loop import Training
 from albert.training.run_folder import RunFolder
 
 OURS, TRAINER, GROUPED = "albert", "trainer", "trainer, grouped by length"
@@ -243,11 +243,11 @@ def our_steps(setting: Setting, data: Lengths) -> float:
     clocked = _Clocked(batches, [])
     plan = TrainingPlan(total_steps=steps + 1, precision=setting.precision, log_every=10**6, checkpoint_minutes=1e6)
     with tempfile.TemporaryDirectory() as folder:
-        train(
+        Training(
             model, build_optimizer(RECIPE, model),
             lambda step, _: warmup_then_linear(step, RECIPE.learning_rate, 0, steps + 1), clocked, task_loss, plan,
             RunFolder(Path(folder) / "run"), device=CPU, identity={}, save_model=lambda directory: None,
-        )  # fmt: skip
+        ).complete()  # fmt: skip
     return clocked.asked[steps] - clocked.asked[1]
 
 

@@ -137,7 +137,7 @@ def learn(make_model, tmp_path):
     """Train in a folder, afresh or from where it stands, as a new process would; returns model and result."""
     from albert.optim.optimizer import OptimizerRecipe, build_optimizer
     from albert.training.logging import TrainingPlan
-    from albert.training.loop import train
+    from albert.training.loop import Training
     from albert.training.run_folder import RunFolder
 
     def learn(name="run", *, source=None, objective=point_objective, dropout=0.0, kind="lamb", **changes):
@@ -157,7 +157,7 @@ def learn(make_model, tmp_path):
             (directory / "model.bin").write_bytes(bytes(10))
 
         with run.locked():
-            result = train(
+            result = Training(
                 model,
                 build_optimizer(OptimizerRecipe(kind=kind, learning_rate=0.01), model),
                 lambda step, used: 0.01 / (step + 1),
@@ -169,7 +169,7 @@ def learn(make_model, tmp_path):
                 save_model=save_model,
                 description="Learning",
                 **settings,
-            )
+            ).complete()
         return model, result
 
     return learn

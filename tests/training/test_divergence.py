@@ -199,7 +199,7 @@ from albert.optim.optimizer import OptimizerRecipe, build_optimizer
 from albert.runtime.devices import seed_torch
 from albert.runtime.distributed import process_group, wait_for_all
 from albert.runtime.errors import AlbertError
-from albert.training.loop import train
+from albert.training.loop import Training
 from albert.training.update import Sums
 from albert.training.logging import TrainingPlan
 from albert.training.run_folder import RunFolder
@@ -233,10 +233,10 @@ with process_group(torch.device("cpu")) as here:
         late = {"late_figures": True, "on_divergence": "skip"} if reaction == "late" else {"on_divergence": reaction}
         plan = TrainingPlan(total_steps=8, precision="fp32", checkpoint_every=3, log_every=20, **late)
         try:
-            result = train(
+            result = Training(
                 model, optimizer, lambda step, used: 0.05, Source(), objective, plan, RunFolder(place / reaction),
                 device=torch.device("cpu"), identity={}, save_model=lambda directory: None,
-            )
+            ).complete()
             said = f"{result.steps} {result.skipped} {result.rollbacks}"
         except AlbertError as error:
             said = f"{type(error).__name__} {error.subject}"

@@ -201,7 +201,7 @@ def finetune_contrastive(
         InvalidConfiguration: a setting that cannot work.
         MissingInput, DamagedData: the model cannot be read.
         CannotCreate: `output` holds another run.
-        Diverged, Stopped: see `training.loop.train`.
+        Diverged, Stopped: see `training.loop.Training`.
     """
     if not temperature > 0:
         raise InvalidConfiguration("temperature", f"is {temperature}, it must be above 0")

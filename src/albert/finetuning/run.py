@@ -62,7 +62,7 @@ from albert.tasks.table_task import RecipeChanges, save_table_task
 from albert.tasks.task import Score, Span, Task, TaskRecipe
 from albert.text.tokenizer import Tokenizer
 from albert.training.logging import TrainingPlan, TrainingResult
-from albert.training.loop import train
+from albert.training.loop import Training
 from albert.training.run_folder import RunFolder
 from albert.training.update import training_workers
 
@@ -247,11 +247,11 @@ def train_by_plan(
     workers: int = 1,
     **options: Any,
 ) -> TrainingResult:
-    """Train as planned: the rate rises, then falls linearly; for the rest see `training.loop.train`."""
+    """Train as planned: the rate rises, then falls linearly; for the rest see `training.loop.Training`."""
     optimizer = optimizer_of(settings, plan.recipe)
     if announce is not None and world().is_first:
         announce(plan.figures(optimizer.learning_rate, computing.precision, computing.device.type, workers))
-    return train(
+    return Training(
         setup.module,
         build_optimizer(optimizer, setup.module),
         lambda step, _: warmup_then_linear(step, optimizer.learning_rate, plan.warmup_updates, plan.updates),
@@ -271,7 +271,7 @@ def train_by_plan(
         evaluate=evaluate if settings.evaluation_interval else None,
         compute_workers=workers,
         **options,
-    )
+    ).complete()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def finetune(
         MissingInput, DamagedData: the model or the data cannot be read.
         InvalidConfiguration: a setting that cannot work.
         CannotCreate: `output` holds another run.
-        Diverged, Stopped: see `training.loop.train`.
+        Diverged, Stopped: see `training.loop.Training`.
     """
     settings, run = settings or FinetuningSettings(), RunFolder(output)
     kept = kept_recipe(run, task)

@@ -59,7 +59,7 @@ from albert.runtime.json_files import flat, read_journal, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
 from albert.text.shards import TokenCorpus
 from albert.training.logging import Curves, Logger, Meter, TrainingPlan, TrainingResult
-from albert.training.loop import train
+from albert.training.loop import Training
 from albert.training.run_folder import RunFolder
 from albert.training.state import TrainingState, training_tensors, write_training_state
 from albert.training.update import Batch, BatchSource, training_workers
@@ -239,7 +239,7 @@ def pretrain(
         Unavailable: wandb is asked for and not installed.
         InvalidConfiguration: `output` holds a run of another recipe, corpus or start, or weights cannot move.
         DamagedData, MissingInput: the corpus, the trained model or the newest checkpoint is damaged or absent.
-        Diverged, Stopped: see `training.loop.train`.
+        Diverged, Stopped: see `training.loop.Training`.
     """
     logging = None if wandb is None else load_by_name("albert.training.wandb_logger", "wandb")
     place = pick_device(device, world().local_rank)
@@ -315,7 +315,7 @@ class _Run:
             wait_for_all(ranks)
         peak, schedule = recipe.optimizer.learning_rate, recipe.schedule
         set_dropout_of = _dropout_by_step(model, recipe.dropout_changes)
-        result = train(
+        result = Training(
             model,
             optimizer,
             lambda step, used: schedule.learning_rate(step, peak, used),
@@ -334,7 +334,7 @@ class _Run:
             description="Pre-training",
             called=called,
             compute_workers=self._workers(called),
-        )
+        ).complete()
         set_dropout_of(result.steps - 1)  # a run that had taken all its updates took none now
         if gather is not None:
             gather()

@@ -1,4 +1,4 @@
-"""Training logs: journal and TensorBoard curves, progress notes, use of the machine; and the plan of a run.
+"""Training logs: journal and TensorBoard curves, use of the machine; and the plan of a run.
 
 `TrainingPlan` says how long the loop runs and how often it logs, evaluates and saves."""
 
@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
-from torch.optim import Optimizer
 from torch.utils.tensorboard import SummaryWriter
 
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration
 from albert.runtime.files import writing
-from albert.runtime.json_files import Journal, read_journal
-from albert.runtime.progress import Bar
+from albert.runtime.json_files import Journal
 from albert.training.run_folder import RunFolder
-from albert.training.state import TrainingState, Window
-from albert.training.update import Alarm, Batch, Reaction, TellsStatistics
+from albert.training.state import TrainingState
+from albert.training.update import Batch, Reaction
 
 # --------------------------------------------------------------------------------------------------------------------
 # The numbers of a run as they come: into the journal, as TensorBoard curves, and wherever else they are wanted.
@@ -121,12 +119,6 @@ class Meter:
     """Floating-point operations of the matrix products that a micro-batch needs, forwards and backwards."""
     matmul_rate: Callable[[], float]
     """Operations a second of a large matrix product alone, on this device at this precision; asked when first told."""
-
-
-def machine_figures(flops: float, seconds: float, meter: Meter | None, device: torch.device) -> dict[str, float]:
-    """The share of the machine's rate at which `flops` were done in `seconds`, and the memory held at most."""
-    share = {} if meter is None else {"matmul_share": flops / seconds / meter.matmul_rate()}
-    return {**share, "peak_memory_bytes": peak_memory_bytes(device)}
 
 
 def peak_memory_bytes(device: torch.device) -> int:
@@ -261,67 +253,3 @@ class TrainingResult:
             return f"all {self.steps:,} steps taken"
         used = f"{self.tokens:,} tokens" if self.ended_by == "tokens" else f"{self.seconds / 60:.3g} minutes"
         return f"stopped after {used} at step {self.steps:,} of {self.total_steps:,}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reports:
-    """Writes the training logs; silent on ranks other than the first."""
-
-    run: RunFolder
-    plan: TrainingPlan
-    curves: Curves
-    bar: Bar
-    meter: Meter | None
-    device: torch.device
-    active: bool
-
-    def updates(self, state: TrainingState, optimizer: Optimizer, learning_rate: float) -> None:
-        """The updates since the last line; then a new window begins."""
-        if not state.window.steps:  # all were left out
-            return
-        self.bar.note(state.window.note())
-        self.bar.expect(self.plan.likely_steps(state))
-        self.curves.write(
-            "train",
-            state.step,
-            **state.window.line(),
-            **(optimizer.statistics() if isinstance(optimizer, TellsStatistics) else {}),
-            **machine_figures(state.window.flops, state.window.seconds, self.meter, self.device),
-            learning_rate=learning_rate,
-            tokens=state.tokens,
-            seconds=state.seconds,
-        )
-        state.window = Window()
-
-    def evaluation(self, state: TrainingState, found: Mapping[str, float]) -> None:
-        """Held-out figures."""
-        self.curves.write("evaluation", state.step, **found, tokens=state.tokens, seconds=state.seconds)
-
-    def left_out(self, state: TrainingState, alarm: Alarm) -> None:
-        """The update after those of `state` is not taken."""
-        skipped = len(state.incidents.skipped)
-        self.curves.write("skip", state.step + 1, why=str(alarm), skipped=skipped)
-        self._say(f"{alarm} in step {state.step + 1:,}: its update is left out, as are {skipped:,} by now")
-
-    def rolled_back(self, before: TrainingState, now: TrainingState, alarm: Alarm) -> None:
-        """The run went back to a checkpoint; what was told of later steps is told again."""
-        rollbacks = len(now.incidents.rollbacks)
-        self.curves.write("rollback", before.step, why=str(alarm), to_step=now.step, rollbacks=rollbacks)
-        self.curves.rewind(now.step)
-        self.bar.advance(now.step - before.step)
-        self._say(f"{alarm} in step {before.step:,}: back to step {now.step:,}, the data since then are passed over")
-
-    def end(self, result: TrainingResult) -> None:
-        """What ended the run; told once."""
-        if self.active and not self.told("end", result.steps):
-            told = {"why": result.ending, "tokens": result.tokens, "seconds": result.seconds}
-            self.curves.write("end", result.steps, **told, skipped=result.skipped, rollbacks=result.rollbacks)
-
-    def told(self, event: str, step: int) -> bool:
-        """Whether the journal has this event of this step."""
-        records = read_journal(self.run.journal_path)
-        return any(record["event"] == event and record.get("step") == step for record in records)
-
-    def _say(self, what: str) -> None:
-        if self.active:
-            print(f"albert: note: {what}", file=sys.stderr)

@@ -5,10 +5,11 @@ from its newest checkpoint as if it had never stopped."""
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from torch.utils.data import DataLoader, Dataset
 from albert.runtime.devices import seed_torch
 from albert.runtime.distributed import replicate, sum_over_ranks, wait_for_all
 from albert.runtime.environment import Ranks, world
-from albert.runtime.progress import progress
-from albert.training.logging import Curves, Limit, Logger, Meter, Reports, TrainingPlan, TrainingResult
+from albert.runtime.json_files import read_journal
+from albert.runtime.progress import Bar, progress
+from albert.training.logging import Curves, Limit, Logger, Meter, TrainingPlan, TrainingResult, peak_memory_bytes
 from albert.training.run_folder import RunFolder, Stopped, StopRequest, stop_signals
 from albert.training.state import (
     TrainingState,
+    Window,
     circumstances,
     read_training_state,
     report_environment_changes,
@@ -38,6 +41,7 @@ from albert.training.update import (
     Guard,
     LateFigures,
     Objective,
+    TellsStatistics,
     UpdateFigures,
     diverged,
     non_finite_state,
@@ -130,8 +134,6 @@ def load_batches(
     """This rank's share of each batch.
 
     Args:
-        source: batches by number.
-        here: this process among all.
         numbers: which batches, in this order.
         workers: processes that make them; 0: this one, when a batch is asked for.
         device: a GPU is sent each batch while it computes the one before.
@@ -217,43 +219,100 @@ class _Launched:
     rate: float
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Training:
-    """A run under way: what it is made of (see `loop.train`), and how far it has come."""
+    """A run of the loop; `complete` trains until the plan's steps, tokens or minutes are used up.
+
+    It goes on from the newest checkpoint where there is one. A run that has ended goes on when the plan has come to
+    allow more tokens or minutes.
+    """
 
     model: nn.Module
-    parallel: nn.Module
-    """The model as all processes train it together."""
+    """On `device` already; trained in place, and left in evaluation mode."""
     optimizer: Optimizer
+    """Over the model's parameters."""
     learning_rate: Callable[[int, float], float]
+    """The rate of update number n, counted from 0, where a share of the plan's tokens or minutes is used up."""
     source: BatchSource
     objective: Objective
     plan: TrainingPlan
     run: RunFolder
+    """Where to write; the caller holds its lock."""
+    _: KW_ONLY
     device: torch.device
+    identity: dict[str, str]
+    """Fingerprints (recipe, corpus, …) that must be equal when a run is resumed."""
     save_model: Callable[[Path], None]
-    gather: Callable[[], None] | None
-    evaluate: Callable[[], dict[str, float]] | None
-    before_step: Callable[[int], Mapping[str, float]] | None
-    meter: Meter | None
-    ranks: Ranks
-    compute_workers: int
-    state: TrainingState
-    reports: Reports
-    request: StopRequest
-    evaluation: dict[str, float] = field(default_factory=dict)
-    ended_by: Limit | None = None
-    saved_at: float = field(default_factory=time.monotonic)
-    waiting: "_Launched | None" = None
+    """Writes the model into a directory, for others to open; called for each checkpoint, on the first rank."""
+    gather: Callable[[], None] | None = None
+    """Brings up to date what `evaluate` and `save_model` see of a model that is trained in another form; called before
+    them, on every rank."""
+    evaluate: Callable[[], dict[str, float]] | None = None
+    """Held-out figures of the model as it stands; called on the first rank. A signal ends it: what it has found so far
+    is dropped, and the run that goes on evaluates first."""
+    before_step: Callable[[int], Mapping[str, float]] | None = None
+    """Sets what update number n changes about the model, on every rank, and says what it was: a line of the journal."""
+    meter: Meter | None = None
+    loggers: Sequence[Logger] = ()
+    """Where else the numbers go, beside journal and TensorBoard."""
+    description: str = "Training"
+    """Shown beside the progress bar."""
+    called: nn.Module | None = None
+    """What the objective calls; None: the model itself. Its parameters are the model's."""
+    compute_workers: int = 1
+    """Threads that compute micro-batches at the same time (see `training_workers`); the source cuts a step into as
+    many."""
+
+    ranks: Ranks = field(default_factory=world, init=False)
+    parallel: nn.Module = field(init=False)
+    """The model as all processes train it together."""
+    state: TrainingState = field(init=False)
+    curves: Curves = field(init=False)
+    bar: Bar = field(init=False)
+    request: StopRequest = field(init=False)
+    evaluation: dict[str, float] = field(default_factory=dict, init=False)
+    ended_by: Limit | None = field(default=None, init=False)
+    saved_at: float = field(init=False)
+    waiting: "_Launched | None" = field(default=None, init=False)
     """The last update, where its figures are read late and have not been read."""
-    most_tokens: int = 0
+    most_tokens: int = field(default=0, init=False)
     """Of an update so far."""
-    clock: float = field(default_factory=time.perf_counter)
+    clock: float = field(init=False)
     """When the figures before were read, or what was due after them was done."""
-    paused_until: float = 0.0
+    paused_until: float = field(default=0.0, init=False)
 
     def complete(self) -> TrainingResult:
-        """Take all updates that are left."""
+        """Take all updates that are left.
+
+        Raises:
+            Diverged: an update would do harm and the plan says stop, or it happened too often; the newest checkpoint is
+                good.
+            Stopped: SIGTERM or SIGINT came; a checkpoint of the last step was saved.
+            DamagedData, InvalidConfiguration: the newest checkpoint is damaged, or belongs to another run.
+        """
+        run, plan, first = self.run, self.plan, self.ranks.is_first
+        newest = run.newest_checkpoint()
+        self.state = TrainingState(identity=self.identity)
+        if newest is not None:
+            self.state = read_training_state(newest[1], self.model, self.optimizer, self.identity, step=newest[0])
+            if first:  # a run that died right after a save has not let the older ones go
+                run.keep_newest(plan.keep_checkpoints)
+        now = circumstances(self.ranks, self.device, self.model, plan.precision, self.compute_workers)
+        changes = report_environment_changes(self.state.circumstances, now, self.ranks)
+        self.state.circumstances = now
+        self.curves = Curves(run, self.state.step, active=first, more=self.loggers)
+        if newest is None or changes:
+            self.curves.write("circumstances", self.state.step, now=now, changes=changes)
+        bar = progress(self.description, plan.likely_steps(self.state), "steps", self.state.step, quiet=not first)
+        try:
+            with stop_signals() as self.request, bar as self.bar:
+                self.parallel = replicate(self.called or self.model, self.ranks, self.device)
+                self.saved_at, self.clock = time.monotonic(), time.perf_counter()
+                return self._take_updates()
+        finally:
+            self.curves.close()
+
+    def _take_updates(self) -> TrainingResult:
         plan = self.plan
         self.state.seconds_of_first = self.state.seconds  # a checkpoint holds the first rank's
         self.ended_by = plan.reached(self.state)
@@ -275,7 +334,7 @@ class Training:
         """Take an update and do what is due after it; whether the next batch in line is wanted."""
         plan, state, number = self.plan, self.state, self.state.step + (self.waiting is not None)
         if self.before_step is not None and (changed := self.before_step(number)):
-            self.reports.curves.write("change", number, **changed)
+            self.curves.write("change", number, **changed)
         started = time.perf_counter()
         seed_torch("dropout", plan.seed, number, self.ranks.rank)
         save_due = time.monotonic() - self.saved_at > plan.checkpoint_minutes * 60
@@ -334,9 +393,6 @@ class Training:
         """Do what is due after an update; whether the next batch in line is wanted.
 
         Args:
-            figures: of the update.
-            seconds, flops: that it took.
-            rate: its learning rate.
             stop, save: whether the update before has found that the run is to stop, or to save.
         """
         plan, state = self.plan, self.state
@@ -345,7 +401,7 @@ class Training:
         if figures.alarm is not None and plan.on_divergence != "rollback":
             self._leave_out(figures.alarm)
         state.add(figures, seconds, flops)
-        self.reports.bar.advance()
+        self.bar.advance()
         if figures.alarm is not None and plan.on_divergence == "rollback":
             return self._rolled_back(figures.alarm, stop)
         self.ended_by = plan.reached(state)
@@ -353,7 +409,7 @@ class Training:
         if self.waiting is not None and (stop or save_now or ended):
             return self._read_waiting(stop, save_now)
         if self._due(plan.log_every) or ended:
-            self.reports.updates(state, self.optimizer, rate)
+            self._log_updates(rate)
         if self._due(plan.evaluate_every) or ended:
             stop = stop or not self._evaluated()
         if self._due(plan.checkpoint_every) or save_now or stop or ended:
@@ -378,7 +434,11 @@ class Training:
         self.state.circumstances, self.state.seconds = before.circumstances, before.seconds
         self.state.seconds_of_first = before.seconds_of_first
         self.state.incidents.rollbacks = rollbacks
-        self.reports.rolled_back(before, self.state, alarm)
+        step, told = self.state.step, {"why": str(alarm), "to_step": self.state.step, "rollbacks": len(rollbacks)}
+        self.curves.write("rollback", before.step, **told)
+        self.curves.rewind(step)
+        self.bar.advance(step - before.step)
+        self._say(f"{alarm} in step {before.step:,}: back to step {step:,}, the data since then are passed over")
         if stop:
             raise Stopped(self.run.path, self.request.number)
         return False
@@ -387,8 +447,37 @@ class Training:
         """Count the update as one that is not taken, where that is allowed."""
         if self.plan.on_divergence == "stop":
             raise diverged(alarm)
-        self.state.incidents.skip(self.state.step, alarm)
-        self.reports.left_out(self.state, alarm)
+        state, step = self.state, self.state.step + 1
+        state.incidents.skip(state.step, alarm)
+        skipped = len(state.incidents.skipped)
+        self.curves.write("skip", step, why=str(alarm), skipped=skipped)
+        self._say(f"{alarm} in step {step:,}: its update is left out, as are {skipped:,} by now")
+
+    def _log_updates(self, rate: float) -> None:
+        """A line on the updates since the last one; then a new window begins."""
+        state, window = self.state, self.state.window
+        if not window.steps:  # all were left out
+            return
+        self.bar.note(window.note())
+        self.bar.expect(self.plan.likely_steps(state))
+        statistics = self.optimizer.statistics() if isinstance(self.optimizer, TellsStatistics) else {}
+        share = {} if self.meter is None else {"matmul_share": window.flops / window.seconds / self.meter.matmul_rate()}
+        self.curves.write(
+            "train",
+            state.step,
+            **window.line(),
+            **statistics,
+            **share,
+            peak_memory_bytes=peak_memory_bytes(self.device),
+            learning_rate=rate,
+            tokens=state.tokens,
+            seconds=state.seconds,
+        )
+        state.window = Window()
+
+    def _say(self, what: str) -> None:
+        if self.ranks.is_first:
+            print(f"albert: note: {what}", file=sys.stderr)
 
     def _evaluated(self) -> bool:
         """Evaluate the model as it stands; False: a signal came, to whichever rank, and nothing is told."""
@@ -402,14 +491,20 @@ class Training:
             self.model.train()
             given_up = attempt.given_up
             if not given_up:
-                self.reports.evaluation(self.state, self.evaluation)
+                times = {"tokens": self.state.tokens, "seconds": self.state.seconds}
+                self.curves.write("evaluation", self.state.step, **self.evaluation, **times)
         return not self._on_any_rank(given_up)
 
     def _owes_evaluation(self) -> bool:
         """Whether the evaluation of the step that the run goes on from was given up for a signal."""
         due = self.state.step > 0 and (self._due(self.plan.evaluate_every) or self.ended_by is not None)
         owed = due and self.ranks.is_first and self.evaluate is not None
-        return self._on_any_rank(owed and not self.reports.told("evaluation", self.state.step))
+        return self._on_any_rank(owed and not self._is_told("evaluation"))
+
+    def _is_told(self, event: str) -> bool:
+        """Whether the journal has this event of the step that has been reached."""
+        records = read_journal(self.run.journal_path)
+        return any(record["event"] == event and record.get("step") == self.state.step for record in records)
 
     def _damage(self) -> Alarm | None:
         """What is not finite in the weights or moments, on any rank."""
@@ -428,7 +523,7 @@ class Training:
             self.save_model(directory)
             write_training_state(directory, tensors, self.state)
 
-        self.reports.curves.sync()  # a checkpoint never knows of steps that the journal lost
+        self.curves.sync()  # a checkpoint never knows of steps that the journal lost
         if self.ranks.is_first:
             self.run.save_checkpoint(self.state.step, write, self.plan.keep_checkpoints)
         wait_for_all(self.ranks)
@@ -448,7 +543,9 @@ class Training:
             skipped=len(incidents.skipped),
             rollbacks=len(incidents.rollbacks),
         )
-        self.reports.end(result)
+        if self.ranks.is_first and not self._is_told("end"):
+            told = {"why": result.ending, "tokens": result.tokens, "seconds": result.seconds}
+            self.curves.write("end", result.steps, **told, skipped=result.skipped, rollbacks=result.rollbacks)
         return result
 
     def _due(self, every: int | None) -> bool:
@@ -457,104 +554,3 @@ class Training:
     def _on_any_rank(self, flag: bool) -> bool:
         """Whether the flag is up anywhere; all ranks must ask."""
         return float(sum_over_ranks(torch.tensor(float(flag), device=self.device), self.ranks)) > 0
-
-
-def train(
-    model: nn.Module,
-    optimizer: Optimizer,
-    learning_rate: Callable[[int, float], float],
-    source: BatchSource,
-    objective: Objective,
-    plan: TrainingPlan,
-    run: RunFolder,
-    *,
-    device: torch.device,
-    identity: dict[str, str],
-    save_model: Callable[[Path], None],
-    gather: Callable[[], None] | None = None,
-    evaluate: Callable[[], dict[str, float]] | None = None,
-    before_step: Callable[[int], Mapping[str, float]] | None = None,
-    meter: Meter | None = None,
-    loggers: Sequence[Logger] = (),
-    description: str = "Training",
-    called: nn.Module | None = None,
-    compute_workers: int = 1,
-) -> TrainingResult:
-    """Train until the plan's steps, tokens or minutes are used up, from the newest checkpoint where there is one.
-
-    A run that has ended goes on when the plan has come to allow more tokens or minutes.
-
-    Args:
-        model: on `device` already; trained in place, and left in evaluation mode.
-        optimizer: over the model's parameters.
-        learning_rate: the rate of update number n, counted from 0, where a share of the plan's tokens or minutes is
-            used up.
-        source: batches by number.
-        objective: loss sums of a micro-batch.
-        plan: how long, how often.
-        run: where to write; the caller holds its lock.
-        device: where to compute.
-        identity: fingerprints (recipe, corpus, …) that must be equal when a run is resumed.
-        save_model: writes the model into a directory, for others to open; called for each checkpoint, on the first
-            rank.
-        gather: brings up to date what `evaluate` and `save_model` see of a model that is trained in another form;
-            called before them, on every rank.
-        evaluate: held-out figures of the model as it stands; called on the first rank. A signal ends it: what it has
-            found so far is dropped, and the run that goes on evaluates first.
-        before_step: sets what update number n changes about the model, on every rank, and says what it was: a line
-            of the journal.
-        meter: tells how much of the machine is used.
-        loggers: where else the numbers go, beside journal and TensorBoard.
-        description: shown beside the progress bar.
-        called: what the objective calls; None: the model itself. Its parameters are the model's.
-        compute_workers: threads that compute micro-batches at the same time (see `training_workers`); the source cuts
-            a step into as many.
-
-    Raises:
-        Diverged: an update would do harm and the plan says stop, or it happened too often; the newest checkpoint is
-            good.
-        Stopped: SIGTERM or SIGINT came; a checkpoint of the last step was saved.
-        DamagedData, InvalidConfiguration: the newest checkpoint is damaged, or belongs to another run.
-    """
-    ranks = world()
-    newest = run.newest_checkpoint()
-    state = TrainingState(identity=identity)
-    if newest is not None:
-        state = read_training_state(newest[1], model, optimizer, identity, step=newest[0])
-        if ranks.is_first:  # a run that died right after a save has not let the older ones go
-            run.keep_newest(plan.keep_checkpoints)
-    now = circumstances(ranks, device, model, plan.precision, compute_workers)
-    changes = report_environment_changes(state.circumstances, now, ranks)
-    state.circumstances = now
-    curves = Curves(run, state.step, active=ranks.is_first, more=loggers)
-    if newest is None or changes:
-        curves.write("circumstances", state.step, now=now, changes=changes)
-    bar = progress(description, plan.likely_steps(state), "steps", state.step, quiet=not ranks.is_first)
-    try:
-        with stop_signals() as request, bar as shown:
-            reports = Reports(
-                run=run, plan=plan, curves=curves, bar=shown, meter=meter, device=device, active=ranks.is_first
-            )
-            return Training(
-                model=model,
-                parallel=replicate(called or model, ranks, device),
-                optimizer=optimizer,
-                learning_rate=learning_rate,
-                source=source,
-                objective=objective,
-                plan=plan,
-                run=run,
-                device=device,
-                save_model=save_model,
-                gather=gather,
-                evaluate=evaluate,
-                before_step=before_step,
-                meter=meter,
-                ranks=ranks,
-                compute_workers=compute_workers,
-                state=state,
-                reports=reports,
-                request=request,
-            ).complete()
-    finally:
-        curves.close()

@@ -22,40 +22,16 @@ _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
 
 
 class RunFolder:
-    """One run's directory."""
+    """One run's directory; what lies in it stands above."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @property
-    def recipe_path(self) -> Path:
-        """The recipe, as JSON."""
-        return self.path / "recipe.json"
-
-    @property
-    def start_path(self) -> Path:
-        """What the run was started from, as JSON."""
-        return self.path / "start.json"
-
-    @property
-    def journal_path(self) -> Path:
-        """The journal."""
-        return self.path / "journal.jsonl"
-
-    @property
-    def tensorboard_path(self) -> Path:
-        """TensorBoard events."""
-        return self.path / "tensorboard"
-
-    @property
-    def checkpoints_path(self) -> Path:
-        """All checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def model_path(self) -> Path:
-        """The finished model."""
-        return self.path / "model"
+        self.recipe_path = path / "recipe.json"
+        self.start_path = path / "start.json"
+        self.journal_path = path / "journal.jsonl"
+        self.tensorboard_path = path / "tensorboard"
+        self.checkpoints_path = path / "checkpoints"
+        self.model_path = path / "model"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -74,12 +50,10 @@ class RunFolder:
             yield
 
     def save_checkpoint(self, step: int, write: Callable[[Path], None], keep: int) -> Path:
-        """Write the checkpoint of a step, then let the oldest go until `keep` are left.
+        """Write the checkpoint of a step (updates done), then let the oldest go until `keep` are left, at least 1.
 
         Args:
-            step: optimiser updates done.
             write: fills the directory it is given.
-            keep: checkpoints to keep, at least 1.
         """
         path = self.checkpoints_path / f"step-{step:08d}"
         if is_intact(path):  # by the run that this one resumes
@@ -114,14 +88,12 @@ class RunFolder:
         try:
             verify_directory(path)
         except AlbertError as damage:
-            raise DamagedData(damage.subject, damage.why, self._remedy(checkpoints[:-1], path)) from damage
+            remedy = f"no older checkpoint is whole; remove {self.path} to start again"
+            whole = next((step for step, older in reversed(checkpoints[:-1]) if is_intact(older)), None)
+            if whole is not None:
+                remedy = f"remove {path} to go on from step {whole}, which is whole"
+            raise DamagedData(damage.subject, damage.why, remedy) from damage
         return step, path
-
-    def _remedy(self, older: list[tuple[int, Path]], damaged: Path) -> str:
-        for step, path in reversed(older):
-            if is_intact(path):
-                return f"remove {damaged} to go on from step {step}, which is whole"
-        return f"no older checkpoint is whole; remove {self.path} to start again"
 
 
 # --------------------------------------------------------------------------------------------------------------------

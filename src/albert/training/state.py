@@ -94,8 +94,8 @@ class TrainingState:
 
     Attributes:
         step: optimiser updates done.
-        tokens: tokens seen, over all ranks.
-        seconds: time spent in updates, over all parts of the run.
+        tokens: over all ranks.
+        seconds: in updates, over all parts of the run.
         seconds_of_first: the same by the first rank's clock, before the last update; all ranks have it.
         window: sums since the last line of the journal.
         incidents: updates left out, returns to a checkpoint.
@@ -157,8 +157,6 @@ def read_training_state(
     """Load weights and moments in place and return how far the run had come.
 
     Args:
-        directory: the checkpoint.
-        model, optimizer: of the run, to be overwritten.
         identity: what must be as it was.
         step: of which update the checkpoint is, as its name says; None: whichever.
 
@@ -241,12 +239,10 @@ def circumstances(
 def report_environment_changes(
     before: Mapping[str, str | int], now: Mapping[str, str | int], ranks: Ranks
 ) -> dict[str, dict[str, Any]]:
-    """Say so when a run goes on under circumstances that may change the last bits of its numbers.
+    """Say so, on the first rank, when a run goes on where the last bits of its numbers may change.
 
     Args:
-        before: those of the checkpoint; what an older version did not record is not compared, but it had one worker.
-        now: those of this process.
-        here: this process; the first one prints.
+        before: of the checkpoint; what an older version did not record is not compared, but it had one worker.
 
     Returns:
         What changed, by name: {"before": …, "now": …}.

@@ -13,6 +13,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
@@ -148,24 +149,19 @@ def update(
     """Take one step, or leave it out: then the weights and moments are as before, on all ranks.
 
     Args:
-        model: called through data parallelism when there are several ranks.
-        optimizer: its learning rate is set here.
         batches: this rank's micro-batches of the step.
-        objective: gives loss sums.
-        learning_rate: of this update.
         clip_norm: bound of the global gradient norm.
-        precision: "bf16" for mixed precision.
-        device: where the batches go.
-        here: this process among all.
         flags: what all ranks decide together; summed on the way, at no cost of its own.
         judge: says why not to take the step, given figures that are the same on all ranks.
         workers: threads that compute micro-batches at the same time; see `training_workers`.
     """
-    counts = _global_counts(batches, ranks, device)
+    own = _counts(batches)
+    summed = sum_over_ranks(torch.tensor(list(own.values()), dtype=torch.float64, device=device), ranks)
+    counts = {name: int(value) for name, value in zip(own, summed.tolist(), strict=True)}
     divisors = {name: max(count, 1) for name, count in counts.items()}
     found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
-    totals = _totals(found.values, flags, ranks, device)
-    figures = found.figures(totals, counts)
+    sums = torch.cat((found.sums, torch.tensor(flags, dtype=torch.float64, device=device)))
+    figures = found.figures(sum_over_ranks(sums, ranks).tolist(), counts)
     alarm = judge(figures)
     if alarm is None:
         for group in optimizer.param_groups:
@@ -186,12 +182,17 @@ class _Found:
     all ranks."""
 
     @property
-    def values(self) -> list[Tensor]:
-        return [*self.losses.values(), *self.correct.values(), self.norm]
+    def n_sums(self) -> int:
+        return len(self.losses) + len(self.correct) + 1
+
+    @property
+    def sums(self) -> Float64[Tensor, " n"]:
+        """What is summed over all ranks."""
+        return torch.stack([each.double() for each in (*self.losses.values(), *self.correct.values(), self.norm)])
 
     def figures(self, totals: Sequence[float], counts: Mapping[str, int]) -> UpdateFigures:
-        """Of the sums of `values` over all ranks, and flags behind them."""
-        n_losses, n = len(self.losses), len(self.values)
+        """Of `sums` over all ranks, and flags behind them."""
+        n_losses, n = len(self.losses), self.n_sums
         return UpdateFigures(
             losses=dict(zip(self.losses, totals, strict=False)),
             counts={name: counts[name] for name in self.losses},
@@ -310,12 +311,11 @@ def _backward_by_workers(
 
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
-    found: list[list[Tensor | None]] = []
-    for some_losses, some_correct, gradients in share_out(compute, dealt):
+    computed = share_out(compute, dealt)
+    for some_losses, some_correct, _ in computed:
         _count(losses, some_losses)
         _count(correct, some_correct)
-        found.append(gradients)
-    return _Found(losses, correct, _sum_and_clip(parameters, found, clip_norm))
+    return _Found(losses, correct, _sum_and_clip(parameters, [each[-1] for each in computed], clip_norm))
 
 
 def _plus(mine: Tensor | None, more: Tensor | None) -> Tensor | None:
@@ -378,7 +378,7 @@ class LateFigures:
         """Wait for the update."""
         if self.copied is not None:
             self.copied.synchronize()
-        totals, n = self.numbers.tolist(), len(self.found.values)
+        totals, n = self.numbers.tolist(), self.found.n_sums
         known = totals[n:] or [*self.counts.values(), *self.flags]
         counts = {name: int(value) for name, value in zip(self.counts, known, strict=False)}
         figures = self.found.figures([*totals[:n], *known[len(counts) :]], counts)
@@ -401,21 +401,18 @@ def update_without_waiting(
 ) -> LateFigures:
     """Take one step as `update` does with `non_finite` for a judge, without waiting for the device.
 
-    Where a loss or the gradient norm is not finite, the device itself leaves the step out.
-
-    Args:
-        optimizer: one that takes `found_inf`, as torch's fused ones and `Lamb` do.
-        model, batches, objective, learning_rate, clip_norm, precision, device, ranks, flags, workers: see `update`.
+    Where a loss or the gradient norm is not finite, the device itself leaves the step out: the optimiser must take
+    `found_inf`, as torch's fused ones and `Lamb` do.
     """
     counts = _counts(batches)
     divisors: dict[str, int | Tensor] = {name: max(count, 1) for name, count in counts.items()}
     known = None
     if ranks.size > 1:
-        known = _sent([*counts.values(), *flags], device)
-        sum_over_ranks(known, ranks)
+        given = torch.tensor([*counts.values(), *flags], dtype=torch.float64, pin_memory=device.type == "cuda")
+        known = sum_over_ranks(given.to(device, non_blocking=True), ranks)
         divisors = {name: known[place].clamp(min=1) for place, name in enumerate(counts)}
     found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
-    totals = sum_over_ranks(torch.stack([value.double() for value in found.values]), ranks)
+    totals = sum_over_ranks(found.sums, ranks)
     optimizer.found_inf = (~totals.isfinite().all()).float()  # type: ignore[attr-defined]
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
@@ -431,29 +428,12 @@ def update_without_waiting(
     return LateFigures(found, on_host, copied, counts, flags)
 
 
-def _sent(values: Sequence[float], device: torch.device) -> Tensor:
-    """Numbers on the device, in float64."""
-    numbers = torch.tensor(values, dtype=torch.float64, pin_memory=device.type == "cuda")
-    return numbers.to(device, non_blocking=True)
-
-
 def _counts(batches: Sequence[Batch]) -> dict[str, int]:
     counts = {"tokens": sum(batch.n_tokens for batch in batches)}
     for batch in batches:
         for name, count in batch.counts.items():
             counts[name] = counts.get(name, 0) + count
     return counts
-
-
-def _global_counts(batches: Sequence[Batch], ranks: Ranks, device: torch.device) -> dict[str, int]:
-    counts = _counts(batches)
-    summed = sum_over_ranks(torch.tensor(list(counts.values()), dtype=torch.float64, device=device), ranks)
-    return {name: int(value) for name, value in zip(counts, summed.tolist(), strict=True)}
-
-
-def _totals(sums: list[Tensor], flags: tuple[float, ...], ranks: Ranks, device: torch.device) -> list[float]:
-    raised = [torch.tensor(float(flag), dtype=torch.float64, device=device) for flag in flags]
-    return sum_over_ranks(torch.stack([value.double() for value in sums] + raised), ranks).tolist()
 
 
 def _communication(model: nn.Module, last: bool) -> AbstractContextManager:

@@ -136,6 +136,28 @@ def test_a_model_of_next_sentences_stays_one(scene, tmp_path, capsys):
     assert (output / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
 
 
+def test_a_classifier_of_pairs_stays_one(tmp_path, capsys):
+    from albert.checkpoints.model_directory import write_model
+    from albert.model.albert import AlbertForPairClassification
+    from albert.model.config import AlbertConfig
+
+    sizes = {"hidden_size": 16, "embedding_size": 8, "intermediate_size": 32, "num_attention_heads": 2}
+    (source := tmp_path / "source").mkdir()
+    write_model(source, AlbertForPairClassification(AlbertConfig(vocab_size=40, num_hidden_layers=2, **sizes), 3), None)
+    convert(capsys, source, "--output", tmp_path / "out", "--without-tokenizer", "--labels", "a", "b", "c")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["architectures"] == ["AlbertForPairClassification"] and config["id2label"] == dict(
+        zip("012", "abc", strict=True)
+    )
+
+
+def test_of_several_vocabularies_the_one_that_is_named_counts(release, tmp_path, capsys):
+    shutil.copy(release / "30k-clean.model", release / "other.model")
+    refused(capsys, 66, "holds 2 vocabularies: .*choose with --tokenizer", release, "--output", tmp_path / "out")
+    said = convert(capsys, release, "--output", tmp_path / "out", "--tokenizer", release / "other.model")
+    assert "other.model: 30 pieces" in said
+
+
 def test_a_chinese_vocabulary(tmp_path, capsys):
     folder, output = tmp_path / "albert_base_zh", tmp_path / "out"
     shutil.copytree(HERE / "unfactorised", folder)

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -318,11 +318,17 @@ MODELS: dict[Kind, type[nn.Module]] = {
 ARCHITECTURES: dict[type[nn.Module], str] = {model: model.__name__ for model in MODELS.values()}
 KINDS: dict[str, Kind] = {model.__name__: kind for kind, model in MODELS.items()}
 """By the names in `architectures` of `config.json`: those of transformers' classes, and one that it has not."""
-_CLASSIFIERS: tuple[Kind, ...] = ("classification", "token_classification", "multiple_choice")
-_LABELLED = (AlbertForSequenceClassification, AlbertForPairClassification, AlbertForTokenClassification)
+CLASSIFIERS = ("AlbertForSequenceClassification", "AlbertForTokenClassification", "AlbertForMultipleChoice")
+"""Those whose head is a linear map called `classifier`."""
+_BIAS_OF_LABELS = {
+    **dict.fromkeys(CLASSIFIERS[:2], "classifier.bias"),
+    "AlbertForPairClassification": "pair_classifier.bias",
+}
+"""Of the classes whose number of outputs is for the user to say: the tensor that shows it."""
 OBJECTIVE_KEY = "sentence_objective"
 _MOST_LABELS = 2**16
-_OBJECTIVES = ("sop", "nsp", "none")
+HeadObjective = Literal["sop", "nsp", "none"]
+_OBJECTIVES = get_args(HeadObjective)
 
 
 def kind_of(extra: Mapping[str, Any]) -> Kind:
@@ -341,25 +347,21 @@ def build_model(kind: Kind, config: AlbertConfig, num_labels: int | None) -> nn.
     return MODELS[kind](config) if num_labels is None else MODELS[kind](config, num_labels)
 
 
-def has_the_head_of_another_task(kind: Kind, extra: Mapping[str, Any]) -> bool:
-    """Whether the file's `classifier` judges something else than the one of this kind, which has the same name."""
-    named = kind_of(extra)
-    return kind != named and kind in _CLASSIFIERS and named in _CLASSIFIERS
+def n_outputs(architecture: str, tensors: Mapping[str, Tensor]) -> int | None:
+    """Outputs of a head whose number is for the user to say, as its tensors show it; None for other classes."""
+    return tensors[_BIAS_OF_LABELS[architecture]].numel() if architecture in _BIAS_OF_LABELS else None
 
 
 def labels_wanted(
     kind: Kind, asked: int | None, tensors: Mapping[str, Tensor], extra: Mapping[str, Any], new_head: bool
 ) -> int | None:
-    """Outputs that a model of this kind gets: as asked, as many as the file's head has, or as `config.json` says.
-
-    Returns:
-        their number, or None for a kind where nobody chooses it.
-    """
-    if MODELS[kind] not in _LABELLED:
+    """Outputs that a model of this kind gets: as asked, as many as the file's head has, or as `config.json` says; None
+    for a kind where nobody chooses."""
+    bias = _BIAS_OF_LABELS.get(MODELS[kind].__name__)
+    if bias is None:
         return None
     if asked is not None:
         return asked
-    bias = "pair_classifier.bias" if kind == "pair_classification" else "classifier.bias"
     if bias in tensors and not new_head:
         return tensors[bias].numel()
     named = extra.get("id2label")
@@ -369,21 +371,16 @@ def labels_wanted(
     return stated
 
 
-def sentence_objective(model: nn.Module, extra: Mapping[str, Any]) -> str:
-    """What the sentence head of a pre-training model was trained on; other models have none that could be mistaken."""
-    objective = extra.get(OBJECTIVE_KEY, "sop") if isinstance(model, AlbertForPreTraining) else "sop"
+def sentence_objective(extra: Mapping[str, Any]) -> HeadObjective:
+    """What the sentence head of a pre-training model was trained on; what nobody wrote down is ALBERT's."""
+    objective = extra.get(OBJECTIVE_KEY, "sop")
     if objective not in _OBJECTIVES:
         raise InvalidConfiguration(OBJECTIVE_KEY, f"is {objective!r}", f"known: {', '.join(_OBJECTIVES)}")
     return objective
 
 
-def architecture_named(model: nn.Module, objective: str) -> str:
-    """The class of transformers that may open it: the one for pre-training takes its sentence head for an order."""
-    return ARCHITECTURES[type(model) if objective == "sop" else AlbertForMaskedLM]
-
-
-def labels_written(model: nn.Module) -> int | None:
+def labels_written(architecture: str, tensors: Mapping[str, Tensor]) -> int | None:
     """Outputs whose number transformers takes from the labels; it does so for orders and answers too."""
-    if isinstance(model, _LABELLED):
-        return model.classifier.out_features
-    return 2 if isinstance(model, AlbertForPreTraining | AlbertForQuestionAnswering) else None
+    if architecture in ("AlbertForPreTraining", "AlbertForQuestionAnswering"):
+        return 2
+    return n_outputs(architecture, tensors)

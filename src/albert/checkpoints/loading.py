@@ -18,11 +18,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float32, Int8
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from albert.checkpoints.huggingface import BACKBONE_PREFIX, BUFFERS, HEADS, KINDS, Renamed, backbone_names, build_model
+from albert.checkpoints.huggingface import (
+    BACKBONE_PREFIX,
+    BUFFERS,
+    CLASSIFIERS,
+    HEADS,
+    KINDS,
+    Renamed,
+    backbone_names,
+    build_model,
+    n_outputs,
+)
 from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.encoder import initialize, without_memory
@@ -72,7 +81,7 @@ class StoredTensor:
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:
-    """Every tensor of a safetensors file."""
+    """Every tensor of a safetensors file, its place checked against the length of the file."""
     try:
         with open_input(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -86,10 +95,6 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
             header = file.read(length)
     except OSError as error:
         raise MissingInput(path, error.strerror or "cannot be read") from error
-    return _tensors(path, _entries(path, header), _PREFIX.size + length, size)
-
-
-def _entries(path: Path, header: bytes) -> dict[str, Any]:
     try:
         entries = json.loads(header, object_pairs_hook=each_key_once)
     except (ValueError, RecursionError) as error:
@@ -97,37 +102,34 @@ def _entries(path: Path, header: bytes) -> dict[str, Any]:
     if not isinstance(entries, dict):
         raise _damaged(path, "its header is not a JSON object")
     entries.pop("__metadata__", None)
-    return entries
-
-
-def _tensors(path: Path, entries: dict[str, Any], data: int, size: int) -> dict[str, StoredTensor]:
+    reached = data = _PREFIX.size + length
+    placed = [(*_place(path, name, entry), name) for name, entry in entries.items()]
     stored: dict[str, StoredTensor] = {}
-    ends: dict[str, int] = {}
-    for name, entry in entries.items():
-        try:
-            kind, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-            numbers = (*shape, begin, end)
-        except (TypeError, KeyError, ValueError) as error:
-            raise _damaged(path, f"{name} is not described") from error
-        if not name.isprintable():
-            raise _damaged(path, f"a tensor is called {name!r}")
-        if not all(type(number) is int and 0 <= number < _LARGEST_NUMBER for number in numbers):
-            raise _damaged(path, f"{name} has invalid sizes")
-        if math.prod(max(size, 1) for size in shape) >= _LARGEST_NUMBER:  # none of it, but rows that cannot be counted
-            raise _damaged(path, f"{name} has invalid sizes")
-        if not isinstance(kind, str) or kind not in DTYPES:
-            raise DamagedData(path, f"{name} holds numbers of type {kind!r}", f"known: {', '.join(DTYPES)}")
-        stored[name] = StoredTensor(path, data + begin, DTYPES[kind], shape)
-        ends[name] = data + end
-    reached = data
-    for name in sorted(stored, key=lambda name: (stored[name].place, ends[name])):
-        tensor = stored[name]
-        if tensor.place != reached or ends[name] - tensor.place != tensor.n_bytes:
-            raise _damaged(path, f"{name} does not lie where a tensor of shape {tensor.shape} would")
-        reached = ends[name]
+    for begin, end, dtype, shape, name in sorted(placed, key=lambda each: each[:2]):
+        tensor = stored[name] = StoredTensor(path, data + begin, dtype, shape)
+        if tensor.place != reached or end - begin != tensor.n_bytes:
+            raise _damaged(path, f"{name} does not lie where a tensor of shape {shape} would")
+        reached = data + end
     if reached != size:
         raise _damaged(path, f"its tensors end at byte {reached:,}, the file at {size:,}")
-    return stored
+    return {name: stored[name] for name in entries}
+
+
+def _place(path: Path, name: str, entry: Any) -> tuple[int, int, torch.dtype, tuple[int, ...]]:
+    """Where a tensor begins and ends behind the header, its type and its shape."""
+    try:
+        kind, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+    except (TypeError, KeyError, ValueError) as error:
+        raise _damaged(path, f"{name} is not described") from error
+    if not name.isprintable():
+        raise _damaged(path, f"a tensor is called {name!r}")
+    is_number = all(type(number) is int and 0 <= number < _LARGEST_NUMBER for number in (*shape, begin, end))
+    # A tensor that holds nothing may still have rows that cannot be counted.
+    if not is_number or math.prod(max(size, 1) for size in shape) >= _LARGEST_NUMBER:
+        raise _damaged(path, f"{name} has invalid sizes")
+    if not isinstance(kind, str) or kind not in DTYPES:
+        raise DamagedData(path, f"{name} holds numbers of type {kind!r}", f"known: {', '.join(DTYPES)}")
+    return begin, end, DTYPES[kind], shape
 
 
 def _damaged(path: Path, detail: str) -> DamagedData:
@@ -171,11 +173,6 @@ def matrices_and_scales(
         if name not in scales and (name.endswith(_SCALE) or not other.dtype.is_floating_point):
             raise DamagedData(other.file, f"{name} is {other.dtype}, and belongs to no matrix of integers")
     return by_name, scales
-
-
-def restore(values: Int8[Tensor, "rows columns"], scales: Float32[Tensor, " rows"]) -> Float32[Tensor, "rows columns"]:
-    """The weights that the integers stand for; quantised again they give the same integers and scales."""
-    return values * scales[:, None]
 
 
 def quantization_notes(extra: Mapping[str, Any], directory: Path) -> tuple[str, ...]:
@@ -232,8 +229,8 @@ class StoredTensors:
                         for name, stored in wanted.items():
                             if stored.file == path:
                                 tensor = _read(file, stored)
-                                if name in self.scales:
-                                    tensor = restore(tensor, _read(file, self.scales[name]))
+                                if name in self.scales:  # quantised again it gives the same integers and scales
+                                    tensor = tensor * _read(file, self.scales[name])[:, None]
                                 tensor = require_finite(tensor, name, path)
                                 tensors[name] = tensor.to(dtype) if dtype and tensor.is_floating_point() else tensor
                                 bar.advance(stored.n_bytes / 1e6)
@@ -345,7 +342,7 @@ class LoadingReport:
     """
 
     source: str
-    verified: bool
+    verified: bool = False
     missing: tuple[str, ...] = ()
     newly_initialised: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
@@ -384,52 +381,14 @@ def _warn_unverified(source: str) -> None:
     _logger.warning("albert: note: %s: unverified: there is no %s to check it against", source, MANIFEST_NAME)
 
 
-def load_tensors(
-    model: nn.Module,
-    renamed: Renamed,
-    config: AlbertConfig,
-    source: str,
-    verified: bool,
-    dtype: torch.dtype | None,
-    new_head: bool,
-) -> LoadingReport:
-    """Fill a model that was built on the meta device, and draw what the file does not have.
+def fit_tensors(
+    model: nn.Module, renamed: Renamed, config: AlbertConfig, source: str, new_head: bool
+) -> tuple[dict[str, str], LoadingReport]:
+    """Find the place of every tensor, by names and shapes alone: tensors on the meta device will do.
 
-    Args:
-        dtype: of the parameters; None: each as in the file, and the commonest of those for what is drawn.
+    Returns:
+        the name of each renamed tensor that has a place -> its name in the model; and what becomes of all.
     """
-    fit = fit_tensors(model, renamed, config, source, new_head)
-    loaded = {ours: renamed.tensors[name] for name, ours in fit.loaded.items()}
-    dtypes = Counter(tensor.dtype for tensor in loaded.values())
-    model.load_state_dict({name: t.to(dtype or t.dtype) for name, t in loaded.items()}, strict=False, assign=True)
-    _draw(model, config.initializer_range, dtype or dtypes.most_common(1)[0][0])
-    return LoadingReport(
-        source=source,
-        verified=verified,
-        missing=fit.missing,
-        newly_initialised=fit.drawn,
-        unexpected=tuple(sorted([*fit.unused, *renamed.unexpected])),
-        dropped=renamed.dropped,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fit:
-    """Which tensors of a file go where in a model.
-
-    Args:
-        loaded: name of the renamed tensor -> name in the model.
-        missing: those of them that the file lacks, rather than that they are set aside.
-    """
-
-    loaded: dict[str, str]
-    drawn: tuple[str, ...]
-    missing: tuple[str, ...]
-    unused: tuple[str, ...]
-
-
-def fit_tensors(model: nn.Module, renamed: Renamed, config: AlbertConfig, source: str, new_head: bool) -> Fit:
-    """Find the place of every tensor, by names and shapes alone: tensors on the meta device will do."""
     in_file = {BACKBONE_PREFIX + ours: BACKBONE_PREFIX + theirs[0] for ours, theirs in backbone_names(config)}
     in_file |= HEADS | renamed.in_file
     bare = BACKBONE_PREFIX if isinstance(model, AlbertModel) else ""
@@ -448,12 +407,26 @@ def fit_tensors(model: nn.Module, renamed: Renamed, config: AlbertConfig, source
             remedy = for_head if name in HEADS else "the configuration must describe these weights"
             why = f"{in_file[name]} has shape {found}, the model asks for {shapes[name]}"
             raise InvalidConfiguration(source, why, remedy)
-    return Fit(
-        loaded={name: name.removeprefix(bare) for name in loaded},
-        drawn=tuple(in_file[name] for name in drawn),
+    return {name: name.removeprefix(bare) for name in loaded}, LoadingReport(
+        source=source,
         missing=tuple(in_file[name] for name in drawn if name not in renamed.tensors),
-        unused=tuple(in_file[name] for name in renamed.tensors if name not in loaded),
+        newly_initialised=tuple(in_file[name] for name in drawn),
+        unexpected=tuple(sorted([*(in_file[n] for n in renamed.tensors if n not in loaded), *renamed.unexpected])),
+        dropped=renamed.dropped,
     )
+
+
+def fill_model(
+    model: nn.Module, tensors: Mapping[str, Tensor], standard_deviation: float, dtype: torch.dtype | None
+) -> None:
+    """Fill a model that was built on the meta device, and draw what is not among the tensors.
+
+    Args:
+        dtype: of the parameters; None: each as it is, and the commonest of those for what is drawn.
+    """
+    dtypes = Counter(tensor.dtype for tensor in tensors.values())
+    model.load_state_dict({name: t.to(dtype or t.dtype) for name, t in tensors.items()}, strict=False, assign=True)
+    _draw(model, standard_deviation, dtype or dtypes.most_common(1)[0][0])
 
 
 def _draw(model: nn.Module, standard_deviation: float, dtype: torch.dtype) -> None:
@@ -543,7 +516,6 @@ def uneven_groups_note(layers: int, groups: int) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 # Which of transformers' classes a set of tensors is, by the head that is there, and whether it is all of it.
 
-CLASSIFIERS = ("AlbertForSequenceClassification", "AlbertForTokenClassification", "AlbertForMultipleChoice")
 _HEADS = {
     "AlbertForPreTraining": ("predictions", "sop_classifier"),
     "AlbertForMaskedLM": ("predictions", "nsp_classifier"),
@@ -553,7 +525,6 @@ _HEADS = {
     "AlbertForPairClassification": ("pair_classifier",),
     "AlbertModel": (),
 }
-LABELLED = (*CLASSIFIERS[:2], "AlbertForPairClassification")
 _ANSWERING = ("AlbertForQuestionAnswering", "AlbertForJointQuestionAnswering")
 _WITHOUT_POOLER = ("AlbertForMaskedLM", *_ANSWERING, "AlbertForPairClassification", "AlbertModel")
 
@@ -565,12 +536,13 @@ def architecture_of(names: Iterable[str], stated: str | None = None) -> str:
         stated: what says so itself; it tells apart the classes whose head is the same linear map.
     """
     heads = {name.split(".", 1)[0] for name in names}
-    if "joint_qa_outputs" in heads:
-        return "AlbertForJointQuestionAnswering"
-    if "pair_classifier" in heads:
-        return "AlbertForPairClassification"
-    if "qa_outputs" in heads:
-        return "AlbertForQuestionAnswering"
+    for architecture in (
+        "AlbertForJointQuestionAnswering",
+        "AlbertForPairClassification",
+        "AlbertForQuestionAnswering",
+    ):
+        if _HEADS[architecture][0] in heads:
+            return architecture
     if "classifier" in heads:
         return stated if stated in CLASSIFIERS else CLASSIFIERS[0]
     if "predictions" in heads:
@@ -592,10 +564,10 @@ def belongs_to(name: str, architecture: str) -> bool:
 
 def require_whole(renamed: Renamed, architecture: str, config: AlbertConfig, where: str) -> None:
     """Refuse tensors of which a part is missing or has another shape than the model's."""
-    outputs = renamed.tensors[f"{_HEADS[architecture][0]}.bias"].numel() if architecture in LABELLED else None
+    outputs = n_outputs(architecture, renamed.tensors)
     with without_memory():
         models = (AlbertModel(config), build_model(KINDS[architecture], config, outputs))
-    missing = {name for model in models for name in fit_tensors(model, renamed, config, where, new_head=False).missing}
+    missing = {name for model in models for name in fit_tensors(model, renamed, config, where, False)[1].missing}
     if architecture in _WITHOUT_POOLER:
         missing = {name for name in missing if not name.startswith(_POOLER)}
     if missing:

@@ -21,14 +21,15 @@ from albert.checkpoints.hub import EXAMPLES_NAME, find_model
 from albert.checkpoints.huggingface import (
     ARCHITECTURES,
     BACKBONE_PREFIX,
+    CLASSIFIERS,
+    MODELS,
     NAMES,
     Kind,
     Renamed,
-    architecture_named,
     build_model,
     exported_groups,
     from_transformers,
-    has_the_head_of_another_task,
+    kind_of,
     labels_wanted,
     labels_written,
     sentence_objective,
@@ -41,14 +42,15 @@ from albert.checkpoints.loading import (
     LoadingReport,
     StoredTensors,
     checkpoint_warnings,
+    fill_model,
     fit_tensors,
-    load_tensors,
     quantization_notes,
     spread_over_layers,
     stored_tensors,
     uneven_groups_note,
     write_tensors,
 )
+from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
 from albert.model.encoder import without_memory
 from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean
@@ -236,10 +238,13 @@ def write_model(
         extra: further keys of `config.json`. With `sentence_objective` "nsp" or "none" a model for pre-training is
             written as the masked language model that transformers can hold exactly.
     """
-    config = _config_of(model)
-    keys = dict(extra or {})
-    objective = sentence_objective(model, keys)
-    named = architecture_named(model, objective)
+    config = getattr(model, "config", None)
+    if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
+        raise TypeError(f"{type(model).__name__} is not one of the model classes")
+    keys, architecture = dict(extra or {}), ARCHITECTURES[type(model)]
+    objective = sentence_objective(keys) if isinstance(model, AlbertForPreTraining) else "sop"
+    # The class of transformers for pre-training takes its sentence head for an order.
+    named = architecture if objective == "sop" else "AlbertForMaskedLM"
     if tokenizer_directory is not None:
         tokenizer = load_tokenizer(tokenizer_directory)
         refuse_foreign_tokenizer(tokenizer, tokenizer_directory, config, {})
@@ -248,14 +253,14 @@ def write_model(
     tensors = with_sentence_objective(to_transformers(model.state_dict(), config), objective)
     # The widest one: whoever opens it in the stated type loses nothing.
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
-    content = config_to_json(config, named, dtype, labels_written(model), keys)
+    content = config_to_json(config, named, dtype, labels_written(architecture, tensors), keys)
     save_json(directory / CONFIG_NAME, content)
     write_tensors(directory / WEIGHTS_NAME, tensors)
     if card is None:
         counts: Counter[str] = Counter()
         for name, tensor in model.named_parameters():
             part, *inside = name.removeprefix(BACKBONE_PREFIX).split(".")
-            counts[" ".join((part, *inside[:1])) if part == "encoder" else part] += tensor.numel()
+            counts[f"{part} {inside[0]}" if part == "encoder" else part] += tensor.numel()
         card = short_card(final_name(directory), named, config, counts)
     write_text(directory / CARD_NAME, card)
 
@@ -310,18 +315,22 @@ def open_model(
     """
     described = describe_model(path_or_id, revision, overrides, verify)
     config, extra, stored, renamed = described.config, described.extra, described.stored, described.renamed
-    new_head = new_head or has_the_head_of_another_task(kind, extra)
+    named = kind_of(extra)  # a `classifier` of another kind has the same name and judges something else
+    new_head = new_head or (kind != named and {MODELS[each].__name__ for each in (kind, named)} <= set(CLASSIFIERS))
     with without_memory():
         model = build_model(kind, config, labels_wanted(kind, num_labels, renamed.tensors, extra, new_head))
-    fit_tensors(model, renamed, config, stored.source, new_head)  # refuses before anything is allocated
-    tensors = replace(described.read(renamed.unexpected, dtype), unexpected=renamed.unexpected)
-    report = load_tensors(model, tensors, config, stored.source, described.verified, dtype, new_head)
+    places, report = fit_tensors(model, renamed, config, stored.source, new_head)  # refuses before it allocates
+    tensors = described.read(renamed.unexpected, dtype).tensors
+    fill_model(model, {ours: tensors[name] for name, ours in places.items()}, config.initializer_range, dtype)
     kinds = {tensor.dtype for tensor in stored.by_name.values() if tensor.dtype.is_floating_point}
     wider = sorted(str(kind) for kind in kinds if dtype and torch.promote_types(kind, dtype) != dtype)
     narrowed = (f"{kind} in the file, {dtype} in memory: digits are lost" for kind in wider)
-    report = replace(report, notes=(*described.notes, *narrowed))
     return OpenedModel(
-        model=model.eval(), config=config, extra=extra, loading_report=report, directory=described.directory
+        model=model.eval(),
+        config=config,
+        extra=extra,
+        loading_report=replace(report, verified=described.verified, notes=(*described.notes, *narrowed)),
+        directory=described.directory,
     )
 
 
@@ -373,13 +382,6 @@ def describe_model(
         notes=tuple(notes),
         verified=verified,
     )
-
-
-def _config_of(model: nn.Module) -> AlbertConfig:
-    config = getattr(model, "config", None)
-    if not isinstance(config, AlbertConfig) or type(model) not in ARCHITECTURES:
-        raise TypeError(f"{type(model).__name__} is not one of the model classes")
-    return config
 
 
 def tokenizer_keys(tokenizer: Tokenizer) -> dict[str, Any]:

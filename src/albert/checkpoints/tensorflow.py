@@ -6,19 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from albert.checkpoints.huggingface import NAMES, from_transformers
-from albert.checkpoints.loading import CLASSIFIERS, architecture_of, belongs_to, require_finite, require_whole
-from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, TensorBundle, is_table
+from albert.checkpoints.huggingface import NAMES
+from albert.checkpoints.tensor_bundle import INDEX_SUFFIX, is_table
 from albert.model.config import AlbertConfig
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput
 from albert.runtime.json_files import from_json, read_json_object
 from albert.runtime.manifest import open_input
-from albert.runtime.progress import progress
 
 # --------------------------------------------------------------------------------------------------------------------
 # `albert_config.json`, held against the tensors beside it.
@@ -60,7 +55,7 @@ def shown_sizes(shapes: Shapes, where: str) -> dict[str, int]:
     }
 
 
-def read_albert_config(path: Path | None, directory: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+def read_albert_config(path: Path | None) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What the file says under keys that the reference's code reads, and the keys that it ignores."""
     content = read_json_object(path) if path is not None else {}
     said = {key: value for key, value in content.items() if key in _KNOWN}
@@ -145,8 +140,17 @@ class CheckpointFiles:
 
     prefix: Path
     config: Path | None
-    tokenizer: Path | None
+    places: tuple[Path, ...]
+    """Directories where configuration and vocabulary may be, the nearest first."""
     steps: int = 1
+
+    def tokenizer(self) -> Path | None:
+        """The vocabulary beside the checkpoint.
+
+        Raises:
+            MissingInput: there are several.
+        """
+        return _only(self.places, TOKENIZER_PATTERNS, "vocabularies", "--tokenizer")
 
 
 def holds_tensorflow(path: Path) -> bool:
@@ -156,19 +160,16 @@ def holds_tensorflow(path: Path) -> bool:
     return _index_of(path).is_file() or (path.is_file() and _is_old(path))
 
 
-def find_checkpoint(path: Path, config: Path | None = None, tokenizer: Path | None = None) -> CheckpointFiles:
+def find_checkpoint(path: Path, config: Path | None = None) -> CheckpointFiles:
     """The files of the checkpoint that a path means."""
-    if path.is_dir():
-        prefix, steps = _in_directory(path)
-    else:
-        prefix, steps = _prefix_of(path), 1
-    places = _places_beside(prefix, path)
-    return CheckpointFiles(
-        prefix,
-        config if config is not None else _only(places, CONFIG_PATTERNS, "configurations", "--config"),
-        tokenizer if tokenizer is not None else _only(places, TOKENIZER_PATTERNS, "vocabularies", "--tokenizer"),
-        steps,
-    )
+    prefix, steps = _in_directory(path) if path.is_dir() else (_prefix_of(path), 1)
+    here = prefix.parent
+    beside = here.name == "variables" or here.parent == path
+    folders = (here, here / "assets", *((here.parent, here.parent / "assets") if beside else ()))
+    places = tuple(folder for folder in folders if folder.is_dir())
+    if config is None:
+        config = _only(places, CONFIG_PATTERNS, "configurations", "--config")
+    return CheckpointFiles(prefix, config, places, steps)
 
 
 def _in_directory(directory: Path) -> tuple[Path, int]:
@@ -248,15 +249,6 @@ def _refuse_old(file: Path) -> None:
             "is a checkpoint of TensorFlow's first format, which is not read here",
             "tf.compat.v1.train.Saver().save(...) of any TensorFlow since 0.12 writes the second one",
         )
-
-
-def _places_beside(prefix: Path, asked: Path) -> list[Path]:
-    """Directories where configuration and vocabulary may be, the nearest first."""
-    here = prefix.parent
-    places = [here, here / "assets"]
-    if here.name == "variables" or here.parent == asked:
-        places += [here.parent, here.parent / "assets"]
-    return [place for place in places if place.is_dir()]
 
 
 def _only(places: Iterable[Path], patterns: Iterable[str], what: str, flag: str) -> Path | None:
@@ -388,114 +380,3 @@ def _refuse_other_models(placed: Mapping[str, Place], unexpected: Mapping[str, s
         names = sorted({**unexpected, **placed})
         shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         raise DamagedData(where, f"holds no ALBERT: its variables are {shown}" if names else "holds no variables")
-
-
-OneOutput = Literal["regression", "multiple_choice"]
-_LARGE = 2**28
-
-
-@dataclass(frozen=True, kw_only=True)
-class TensorflowCheckpoint:
-    """A checkpoint, read.
-
-    Args:
-        tensors: transformers' name -> tensor, in memory of its own.
-        ignored_keys: of `albert_config.json`, which the reference's code does not read either.
-    """
-
-    config: AlbertConfig
-    extra: dict[str, Any]
-    tensors: dict[str, Tensor]
-    architecture: str
-    dropped: tuple[str, ...]
-    unexpected: dict[str, str]
-    ignored_keys: tuple[str, ...]
-    files: CheckpointFiles
-    source: str
-    size: int
-
-
-def read_tensorflow_checkpoint(
-    path: Path,
-    *,
-    config_file: Path | None = None,
-    tokenizer: Path | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    one_output: OneOutput | None = None,
-    dtype: torch.dtype | None = None,
-) -> TensorflowCheckpoint:
-    """Read a checkpoint that google-research/albert wrote or released.
-
-    Names, shapes, configuration and sizes of files are checked before the first number is read.
-
-    Args:
-        one_output: what a classifier with one output is, STS-B's or RACE's; their checkpoints look alike.
-
-    Raises:
-        MissingInput: a file is absent, or nobody says how many layers, heads or which activation.
-        DamagedData: a file is damaged, of another model or another format.
-        InvalidConfiguration: the configuration and the tensors contradict each other.
-    """
-    files = find_checkpoint(path, config_file, tokenizer)
-    bundle = TensorBundle(files.prefix)
-    where = str(bundle.index)
-    found = sort_names(bundle.entries, where)
-    shapes = {place.name: _shape(bundle, variable, place) for variable, place in found.placed.items()}
-    said, ignored = read_albert_config(files.config, files.prefix.parent)
-    config = config_of(said, shapes, overrides or {}, files.config, where)
-    labels = next(iter(shapes.get("classifier.bias", ())), 2)
-    architecture, extra = _architecture(shapes, labels, one_output, where)
-    places = {variable: place for variable, place in found.placed.items() if belongs_to(place.name, architecture)}
-    beside = {v: f"has no place in {architecture}" for v in found.placed if v not in places}
-    bundle.require(places)
-    described = {place.name: torch.empty(shapes[place.name], device="meta") for place in places.values()}
-    require_whole(from_transformers(described, config, where), architecture, config, where)
-    return TensorflowCheckpoint(
-        config=config,
-        extra=extra,
-        tensors=_read(bundle, places, dtype),
-        architecture=architecture,
-        dropped=found.dropped,
-        unexpected=found.unexpected | beside,
-        ignored_keys=ignored,
-        files=files,
-        source=where,
-        size=sum(bundle.entries[variable].size for variable in places),
-    )
-
-
-def _shape(bundle: TensorBundle, variable: str, place: Place) -> tuple[int, ...]:
-    shape = bundle.entries[variable].shape
-    return shape[::-1] if place.transposed else shape
-
-
-def _architecture(shapes: Shapes, labels: int, one_output: OneOutput | None, where: str) -> tuple[str, dict[str, Any]]:
-    architecture = architecture_of(shapes)
-    if architecture not in CLASSIFIERS:
-        return architecture, {}
-    if labels > 1:
-        return architecture, {"problem_type": "single_label_classification"}
-    if one_output is None:
-        why = "its classifier has one output: a score of a text, as for STS-B, or of an option, as for RACE"
-        raise InvalidConfiguration(where, why, "say which: --one-output regression, or --one-output multiple_choice")
-    if one_output == "regression":
-        return architecture, {"problem_type": "regression"}
-    return "AlbertForMultipleChoice", {}
-
-
-def _read(bundle: TensorBundle, places: Mapping[str, Place], dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """The tensors, the largest first: one is in memory twice while it is transposed, early enough not to matter."""
-    order = sorted(places, key=lambda variable: -bundle.entries[variable].size)
-    size = sum(bundle.entries[variable].size for variable in places)
-    tensors = {}
-    with progress("Reading TensorFlow's tensors", total=size / 1e6, unit="MB", quiet=size < _LARGE) as bar:
-        for variable in order:
-            tensor = bundle.read(variable)
-            file = bundle.data_file(bundle.entries[variable].shard)
-            if not tensor.is_floating_point():
-                raise DamagedData(file, f"{variable} holds {tensor.dtype}, numbers with a fraction are expected")
-            place = places[variable]
-            tensor = require_finite(tensor, variable, file).to(dtype or tensor.dtype)
-            tensors[place.name] = tensor.t().contiguous() if place.transposed else tensor
-            bar.advance(bundle.entries[variable].size / 1e6)
-    return tensors

@@ -8,7 +8,7 @@ import torch
 
 from albert.api.keywords import values_set
 from albert.api.options import Push
-from albert.checkpoints.convert import Conversion, ConversionOptions, TokenizerOptions, convert
+from albert.checkpoints.convert import Conversion, ConversionOptions, convert
 from albert.checkpoints.hub import push_model
 from albert.cli.commands import Convert, ExportOnnx, ExportSentenceTransformers, Quantize
 from albert.cli.render import bytes_of, facts, open_console, say
@@ -32,11 +32,13 @@ def run_convert(args: Convert) -> None:
         one_output=args.one_output,
         dtype=getattr(torch, args.dtype) if args.dtype else None,
         revision=args.revision,
+        labels=args.labels,
+        tokenizer=args.tokenizer,
+        without_tokenizer=args.without_tokenizer,
+        lower_case=args.lower_case,
+        keep_accents=args.keep_accents,
     )
-    tokenizer = TokenizerOptions(
-        place=args.tokenizer, without=args.without_tokenizer, lower_case=args.lower_case, keep_accents=args.keep_accents
-    )
-    made = convert(args.source, args.output, options, tokenizer, args.labels, args.replace)
+    made = convert(args.source, args.output, options, args.replace)
     place = shlex.quote(str(args.output))
     question = NEXT.get(made.source.architecture)
     following = f"albert predict {place} {question}" if question and made.tokenizer else f"albert info {place}"
@@ -51,7 +53,7 @@ def _print(title: str, told: Mapping[str, object] | Iterable[Sequence[object]], 
 def rows(made: Conversion, output: Path) -> list[tuple[str, str]]:
     """What was read, what became of every tensor, and what was written."""
     source, config = made.source, made.source.config
-    said = str(source.config_place) if source.config_place else "the command line and the shapes of the tensors"
+    said = source.config_place or "the command line and the shapes of the tensors"
     newest = f", the newest of {source.steps}" if source.steps > 1 else ""
     shape = (
         f"V {config.vocab_size:,}, E {config.embedding_size}, H {config.hidden_size}, L {config.num_hidden_layers}, "

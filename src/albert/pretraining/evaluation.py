@@ -383,7 +383,7 @@ def _candidate(name: str, corpus: TokenCorpus, revision: str | None, overrides: 
     check_tokenizer(corpus, tokenizer_of(opened).fingerprint, name)
     positions, trained = opened.config.max_position_embeddings, extra.get("max_sequence_length")
     longest = trained if isinstance(trained, int) else min(LONGEST, positions)
-    learnt = "none" if random else sentence_objective(opened.model, extra)
+    learnt = "none" if random else sentence_objective(extra)
     return _Candidate(name, directory, learnt, longest, positions, (*notes, *opened.loading_report.notes))
 
 

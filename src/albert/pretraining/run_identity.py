@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from albert.checkpoints.hub import find_model, model_name
+from albert.checkpoints.huggingface import sentence_objective
 from albert.checkpoints.model_directory import (
     FINGERPRINT_KEY,
     OpenedModel,
@@ -38,7 +39,7 @@ from albert.pretraining.recipe import (
     dropout_at,
     with_change,
 )
-from albert.pretraining.segments import SentenceObjective, head_task
+from albert.pretraining.segments import head_task
 from albert.runtime.devices import default_precision, seed_torch
 from albert.runtime.distributed import code_fingerprint, refuse_differences, sum_over_ranks
 from albert.runtime.environment import Ranks
@@ -238,14 +239,6 @@ def recipe_like(init: Init) -> PretrainingRecipe:
     """
     config, extra = read_config(find_model(init.model, init.revision))
     return continue_recipe(config, trained_length(extra), sentence_objective(extra))
-
-
-def sentence_objective(extra: dict) -> SentenceObjective:
-    """What a model's sentence head was trained on; what nobody wrote down is ALBERT's."""
-    kept = extra.get("sentence_objective", "sop")
-    if kept not in ("sop", "nsp", "none"):
-        raise InvalidConfiguration("config.json: sentence_objective", f"is {kept!r}, known are sop, nsp and none")
-    return kept
 
 
 def _origins(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[PieceOrigins, str | None]:

@@ -341,8 +341,8 @@ class Finetune:
     distillation_weight: float | None = None
     """Of the teacher in the loss, the rest is that of the labels; 0.5 when not set."""
     learning_rate: float | None = None
-    """Peak learning rate. When not set, the recipe's, times (768/H)^1.8 for a model that is narrower than ALBERT-base,
-    1e-3 at most."""
+    """Peak learning rate. When not set, the recipe's, times (768/H)^2.3 for a model that is narrower than ALBERT-base,
+    at most 25 times and at most 1e-3."""
     batch_size: int | None = None
     """Sequences per step over all processes; 16 for your own table of fewer than 5,000 rows when not set, else the
     recipe's."""

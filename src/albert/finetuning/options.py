@@ -21,7 +21,7 @@ from albert.training.run_folder import RunFolder
 
 AskedRecipe = TaskRecipe | RecipeChanges | None
 """A recipe that is taken as it is; or what is to be another than the default; or nothing but defaults."""
-RATE_POWER = 1.8
+RATE_POWER, MOST_TIMES = 2.3, 25.0
 HIGHEST_RATE = 1e-3
 FEWEST_UPDATES = 750
 """For your own table; the paper has 800 for its smallest tasks (A.4). Measured: results/README.md, "Small tables"."""
@@ -36,13 +36,14 @@ _ALL = frozenset(each.name for each in fields(TaskRecipe))
 
 
 def rate_for_width(rate: float, hidden_size: int) -> float:
-    """A recipe's learning rate for a model of this width: times (768/H)^1.8 below 768.
+    """A recipe's learning rate for a model of this width: times (768/H)^2.3 below 768, at most 25 times.
 
     Under Adam the step of a weight matrix is to go with the inverse of its width at least (Yang et al., 2022, arXiv
-    2203.03466), and small BERTs were fine-tuned best at rates of up to 3e-4 (Turc et al., 2019, arXiv 1908.08962). The
-    power is what suits H 128, 5e-4 where the recipe has 2e-5. The result is 1e-3 at most, unless the recipe has more.
+    2203.03466), and small BERTs were fine-tuned best at rates of up to 3e-4 (Turc et al., 2019, arXiv 1908.08962).
+    Measured at H 128, where 5e-4 suits when the recipe has 2e-5, and at 256, where 2.5e-4 does (results/README.md,
+    "Small tables"); between 256 and 768 it is a guess. The result is 1e-3 at most, unless the recipe has more.
     """
-    wanted = rate * max(1.0, FULL_WIDTH / hidden_size) ** RATE_POWER
+    wanted = rate * min(MOST_TIMES, max(1.0, FULL_WIDTH / hidden_size) ** RATE_POWER)
     return min(wanted, max(rate, HIGHEST_RATE))
 
 

@@ -97,18 +97,18 @@ def option_fields(shape: type) -> Iterator[Keyword]:
 
 
 def flags_of(args: Any, *names: str) -> list[str]:
-    """The flags of those of these fields, of all where none is named, that have another value than their default."""
+    """The flags of the fields that differ from their default: of the named fields, or of all if none is named."""
     defaults = {field.name: field.default for field in dataclasses.fields(args)}
     return [option_name(name) for name in names or defaults if getattr(args, name) != defaults[name]]
 
 
 def values_set(args: Any, *names: str) -> dict[str, Any]:
-    """Field -> value of those of these fields that are not None."""
+    """The named fields that are not None, with their values."""
     return {name: value for name in names if (value := getattr(args, name)) is not None}
 
 
 def option_name(field: str) -> str:
-    """The option of the command line that a field is."""
+    """The command line option of a field."""
     return "--" + field.replace("_", "-")
 
 

@@ -169,7 +169,7 @@ class TableOptions:
         chosen = [kind for name, kind in kinds.items() if getattr(self, name)]
         if len(chosen) > 1:
             raise UsageError("--classes, --regression, --multi-label", "contradict each other", "give one of them")
-        if chosen and chosen[0] != base.kind:  # what was complete for another kind is so no more
+        if chosen and chosen[0] != base.kind:  # complete for another kind does not mean complete for this one
             base = replace(base, kind=chosen[0], metrics=None, labels=None)
         files = {name: path for name, path in (("train", train), ("dev", dev)) if path is not None}
         return replace(base, **files, **said)

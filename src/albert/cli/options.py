@@ -172,7 +172,7 @@ def usual_words(shape: type[Any], arguments: Sequence[str], program: str) -> lis
     Raises:
         UsageError: an option that the command has not, with the one that was probably meant.
     """
-    index: dict[str, tuple[str, str | None]] = {}  # name -> word of tyro's, and a value that it stands for
+    index: dict[str, tuple[str, str | None]] = {}  # name -> tyro's argument, and the value it stands for
     for option in options_of(shape):
         if not option.long:
             continue

@@ -196,9 +196,9 @@ Reader = Callable[[CorpusFile, Reading, CorpusReport, Callable[[int], None]], Va
 """What reads a kind of file: gives its documents in their order, those without text included.
 
 It counts in the report what it drops or mends itself; what it gives is decoded, divided and counted by
-`albert.text.corpus.read_files`. The function it is handed is told the place in the file, in bytes. It raises
-MissingInput for a file that cannot be read, DamagedData, with the line, row or byte, for one that is not what its name
-says, and Unavailable for a data set of the Hub that cannot be had."""
+`albert.text.corpus.read_files`. It calls the function that it gets with its place in the file, in bytes. It raises
+MissingInput when the file cannot be read, DamagedData (with line, row or byte) when its content is not what its name
+says, and Unavailable when a data set of the Hub cannot be fetched."""
 
 
 def size_in_bytes(text: str) -> int:

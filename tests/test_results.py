@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from albert.pretraining.recipe import PretrainingRecipe
+from albert.runtime.json_files import load_json
+
 ROOT = Path(__file__).parent.parent
 README, STARTING, OWN_TASK, MODELS, PERFORMANCE = (
     (ROOT / name).read_text(encoding="utf-8")
@@ -178,3 +181,8 @@ def test_the_figures_of_the_readme_were_measured():
     )
     assert f"| {loss[0]:.2f} nats | {loss[1]:.2f} nats (transformers' Trainer)" in words
     assert f"in {seconds[0] / seconds[1]:.2f} of the time" in words
+
+
+def test_published_recipes_are_those_of_this_version():
+    for path in (ROOT / "results").glob("**/recipe*.json"):
+        load_json(PretrainingRecipe, path)

@@ -13,6 +13,7 @@ from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
 from albert.runtime.json_files import read_json_object
 from albert.tasks.submission import DECLARED
+from albert.tasks.task import Option
 
 SETTINGS = FinetuningSettings(device="cpu", encode_pairs="together")
 
@@ -22,8 +23,10 @@ def weights(task, directory):
 
 
 def assert_learnt_alike(task, one, other):
-    expected = weights(task, one)
-    for name, tensor in weights(task, other).items():
+    expected, found = weights(task, one), weights(task, other)
+    if isinstance(task.target, Option):
+        del found["classifier.bias"]  # it moves all options alike: its gradient is rounding, which Adam scales up
+    for name, tensor in found.items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-3, atol=1e-4)
 
 

@@ -258,5 +258,6 @@ def test_a_text_by_itself_is_computed_in_the_way_that_has_been_faster():
 
 def test_a_text_by_itself_has_one_answer_whatever_computes_it(predictors: Any, workers: Callable[[int], None]) -> None:
     workers(2)
-    answers = [predictors["classify"].classify("the Cat saw 1,000 dogs.") for _ in range(6)]
-    assert all(answer == answers[0] for answer in answers)
+    first, *others = [predictors["classify"].classify("the Cat saw 1,000 dogs.") for _ in range(6)]
+    for other in others:
+        same(other, first)  # some processors round a product differently with two threads

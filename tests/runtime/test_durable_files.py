@@ -478,17 +478,10 @@ def test_the_next_writer_removes_what_the_dead_left_and_nothing_of_the_living(tm
     assert names_in(tmp_path) == [".mine-0123abcd", "out", "second", "state.json.lock-0123abcd"]
 
 
-def test_what_a_dead_writer_had_taken_away_returns(whole):
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_dead_writer_leaves_the_old_directory_or_the_new_one(whole, replaced):
     left = dead_writer(whole)
-    whole.rename(whole.parent / f".{whole.name}.old-{token_of(left)}")
-    remove_leftovers(whole.parent)
-    verify_directory(whole)
-    assert names_in(whole.parent) == [whole.name]
-
-
-def test_what_a_dead_writer_replaced_does_not_return(whole):
-    left = dead_writer(whole)
-    left.rename(whole.parent / f".{whole.name}.old-{token_of(left)}")
+    (left if replaced else whole).rename(whole.parent / f".{whole.name}.old-{token_of(left)}")
     remove_leftovers(whole.parent)
     verify_directory(whole)
     assert names_in(whole.parent) == [whole.name]

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,12 +32,14 @@ def browser(tmp_path_factory) -> Iterator[sync_api.BrowserContext]:
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("needs a Chromium (apt-get install chromium, or name one in $CHROMIUM)")
-    with sync_api.sync_playwright() as playwright:
+    # Chromium makes a socket in TMPDIR, whose path may have 107 characters.
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, sync_api.sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("browser"),
             executable_path=chromium,
             headless=False,  # the argument says so, in the new way
             args=ARGUMENTS,
+            env={**os.environ, "TMPDIR": short},
             timeout=2 * SLOW,
             color_scheme="light",
         )

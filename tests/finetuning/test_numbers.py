@@ -107,7 +107,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(task, pretrained, tmp_pa
     assert whole.scores == evaluate_directory(task, str(tmp_path / "cut"), Path(), device="cpu").evaluation.scores
     losses = [line["loss"] for line in read_journal(tmp_path / "whole/journal.jsonl") if line["event"] == "train"]
     assert losses[0] < 10
-    early = Predictor.open(tmp_path / "whole", device="cpu", patience=1)._network.deciding
+    early = Predictor.open(tmp_path / "whole", device="cpu", patience=1)._network.classifier
     assert early.tolerance == pytest.approx(0.1 * 11.2, rel=0.05)
 
 

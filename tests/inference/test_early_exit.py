@@ -132,7 +132,7 @@ def test_what_cannot_leave_early_is_refused(deep):
     with pytest.raises(InvalidConfiguration, match="patience: is 0"):
         early_exit_of(model, 0, {"exit_depths": [2, 8]}, "model")
     tagger = PackedModel(AlbertForTokenClassification(deep, 2), CPU)
-    with pytest.raises(InvalidConfiguration, match="this model decides about tokens"):
+    with pytest.raises(InvalidConfiguration, match="this model classifies tokens"):
         early_exit_of(tagger, 1, {"exit_depths": [2, 8]}, "model")
     assert early_exit_of(model, 1, {"exit_depths": [2, 6]}, "model").exits == (2, 6, 8)
     one = PackedModel(AlbertForSequenceClassification(deep, 1), CPU)

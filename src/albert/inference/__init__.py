@@ -1,1 +1,1 @@
-"""A trained model at work: text in, answers out."""
+"""Inference: from text to predictions."""

@@ -1,10 +1,10 @@
-"""What a model can be asked: one table, `ABILITIES`, that drives files, the command line, HTTP and the page.
+"""Inference tasks: one table, `ABILITIES`, for prediction on files, the command line, the HTTP API and the web page.
 
-An entry says which head an ability needs, how a row of a file and the body of a request become inputs, how these are
-answered, and what an answer holds. Nothing here imports torch: the work is done by the methods of a `Predictor`.
+An entry holds the head that a task needs, how a row of a file and the body of a request become inputs, how results are
+computed, and their fields. Nothing here imports torch: the work is done by the methods of a `Predictor`.
 
-A further ability is a further entry: `albert predict --task NAME --input FILE`, `POST /NAME`, its part of
-`/openapi.json` and a tab of the page follow from it."""
+To add a task, add an entry: `albert predict --task NAME --input FILE`, `POST /NAME`, its part of `/openapi.json` and a
+tab of the web page follow from it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,11 +27,11 @@ NO_MASK = f'write one, as in "The cat {MASK} on the mat."'
 
 
 class UnansweredTexts(UsageError):
-    """Some of many texts cannot be answered, and why not.
+    """Some texts of a batch have no result.
 
     Args:
-        subject: what they are: "text", "context".
-        reasons: for each of them, by its number among the texts, what is wrong with it and what to do.
+        subject: what the texts are: "text", "context".
+        reasons: index of a text -> what is wrong with it, and what to do.
     """
 
     def __init__(self, subject: str, reasons: Mapping[int, tuple[str, str | None]]) -> None:
@@ -40,15 +40,15 @@ class UnansweredTexts(UsageError):
         super().__init__(subject if number == 0 else f"{subject} {number + 1}", why, remedy)
 
     def only(self, number: int) -> "UnansweredTexts":
-        """The error of one of the texts, as if it were alone."""
+        """The error for a single text, without its number."""
         return UnansweredTexts(self.subject.split()[0], {0: self.reasons[number]})
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Rows of files: their fields, and the inputs that are taken from them.
+# Rows of files to inputs.
 
 Inputs = tuple[Any, ...]
-"""The texts of one question to the model."""
+"""The texts (or lists of texts) of one example."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class Fields:
     question: str = "question"
     context: str = "context"
     options: tuple[str, ...] = ("options",)
-    """One field with a list, or a field for each option."""
+    """One field with a list, or one field per option."""
 
 
-def text_of(record: Record, field: str, flag: str) -> str:
-    """A field that must be a text; raises DamagedData, which names the row, where it is absent or something else."""
+def text_field(record: Record, field: str, flag: str) -> str:
+    """The value of a text field; raises DamagedData, which names the row, if it is missing or not a string."""
     if field not in record.fields:
         hint = did_you_mean(field, record.fields)
         raise DamagedData(record.where, f"has no field {field!r}", f"{hint} ({flag} names another)")
@@ -75,36 +75,36 @@ def text_of(record: Record, field: str, flag: str) -> str:
     return value
 
 
-def texts_of(*names: str) -> Callable[[Record, Fields], Inputs]:
-    """Takes these fields of a row; one whose name ends in a question mark may be absent, and is None then."""
+def text_fields(*names: str) -> Callable[[Record, Fields], Inputs]:
+    """A function that reads these fields of a row; one whose name ends in "?" is optional, None if it is absent."""
 
-    def take(record: Record, fields: Fields) -> Inputs:
+    def read(record: Record, fields: Fields) -> Inputs:
         texts: list[str | None] = []
         for name in names:
             field = getattr(fields, name.removesuffix("?"))
             is_absent = name.endswith("?") and field not in record.fields
-            texts.append(None if is_absent else text_of(record, field, f"--{name.removesuffix('?')}-field"))
+            texts.append(None if is_absent else text_field(record, field, f"--{name.removesuffix('?')}-field"))
         return tuple(texts)
 
-    return take
+    return read
 
 
-one_text = texts_of("text")
+one_text = text_fields("text")
 
 
 def text_or_words(record: Record, fields: Fields) -> Inputs:
-    """A text, or a list of words."""
+    """A string, or a list of words."""
     value = record.fields.get(fields.text)
     is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
     return (value,) if is_words else one_text(record, fields)
 
 
 def options_in_context(record: Record, fields: Fields) -> Inputs:
-    """A context, two options or more, and a question, which may be empty."""
-    question, context = texts_of("question?", "context")(record, fields)
+    """A context, at least two options, and a question (which may be empty)."""
+    question, context = text_fields("question?", "context")(record, fields)
     field, *others = fields.options
     if others or field not in record.fields:
-        return context, [text_of(record, each, "--options-field") for each in fields.options], question or ""
+        return context, [text_field(record, each, "--options-field") for each in fields.options], question or ""
     options = record.fields[field]
     if not isinstance(options, list) or len(options) < 2 or not all(isinstance(option, str) for option in options):
         raise DamagedData(record.where, f"field {field!r} must be a list of at least two strings")
@@ -112,31 +112,31 @@ def options_in_context(record: Record, fields: Fields) -> Inputs:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The entry of an ability.
+# Definition of a task.
 
 ERROR = "error"
-"""The field that says why a row has no answer, null where it has one."""
+"""Field with the reason why a row has no result; null if it has one."""
 Value = str | list[Any] | dict[str, Any]
-"""What a field of an answer holds: "text", "number", "count"; a list of such; or names with such. A name that ends in
-a question mark may be absent."""
+"""Type of an output field: "text", "number", "count", a list of a type, or a dict of names and types. A name that ends
+in "?" is optional."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How texts are answered: options of `albert predict`, and fields of requests under the same names."""
+    """Options of `albert predict`, and fields of requests under the same names."""
 
     top_k: int | None = None
-    """Guesses for a mask, answers to a question."""
+    """Number of predictions for a mask, or of answers to a question."""
     pooling: Literal["mean", "cls", "weighted"] = "mean"
     normalize: bool = False
     words: bool = False
-    """Whether the words to be tagged stand between blanks."""
+    """Whether a text to tag is split into words at blanks."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A field of a request: its kind ("text", "pair", "count", "flag", some words to choose from, a list of kinds with
-    at least as many members, or names with kinds), its value if it is left out, and what it is for."""
+    """A field of a request: its type ("text", "pair", "count", "flag", a tuple of choices, a list of types with at
+    least as many items, or a dict of names and types), its default, and its description."""
 
     kind: Any
     default: Any = ...
@@ -149,21 +149,21 @@ def _one_text_each(body: Mapping[str, Any]) -> Iterable[Inputs]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ability:
-    """One thing that a model can be asked.
+    """An inference task.
 
     Attributes:
-        name: on the command line (`--task`) and, behind a slash, over HTTP.
-        needs: what the model must be able to do, in words; None: any model has it.
-        heads: for each kind of model that has it, how the names of the tensors begin that it rests on.
-        row: takes the inputs from a row of a file; raises DamagedData. None: not for files.
-        request, inputs: the fields of a request, and how its body becomes inputs; `layer_tokens` of the server's limits
-            is beside them.
-        compute: a result for each of the inputs, by the methods of a `Predictor`; a request's reply holds these.
-        reply: what a result is.
+        name: value of `--task`, and path of the HTTP endpoint (after a slash).
+        needs: the ability that the model must have, as shown to users; None if any model will do.
+        heads: kind of model -> prefixes of the names of the tensors that the task needs.
+        row: reads the inputs from a row of a file; raises DamagedData. None: not available for files.
+        request, inputs: the fields of a request, and the function from its body to inputs; the body also holds
+            `layer_tokens` of the server's limits.
+        compute: one result per input, by the methods of a `Predictor`; HTTP replies hold these results.
+        reply: type of a result.
         to_row: the fields of a file's row for a result.
-        output: of these fields those that are written, and what each holds; "depth?" where texts are decided early.
-        windowed: whether a long text is read in windows; else it is cut.
-        masked: whether each mask gets `top_k` pieces, of which a reply holds only so many.
+        output: the fields that are written, and their types; "depth?" only with early exit.
+        windowed: whether a long text is read in windows; otherwise it is cut.
+        masked: whether each mask gets `top_k` predictions, whose number per reply is limited.
     """
 
     name: str
@@ -178,19 +178,19 @@ class Ability:
     compute: Callable[[Any, Sequence[Inputs], Settings], Sequence[Any]]
     reply: Value
     reply_about: str
-    to_row: Callable[[Any, Any], Mapping[str, Any]] = lambda predictor, found: found
+    to_row: Callable[[Any, Any], Mapping[str, Any]] = lambda predictor, result: result
     output: Callable[[Any, Settings], Mapping[str, Value]] = lambda predictor, settings: {}
     windowed: bool = False
     masked: bool = False
 
     def output_fields(self, predictor: Any, settings: Settings) -> dict[str, Value]:
-        """The fields of every row's answer, in their order, and what each holds."""
-        early = predictor.patience is not None
+        """The output fields of every row, in order, and their types."""
+        exits_early = predictor.patience is not None
         fields = self.output(predictor, settings).items()
-        return {name.removesuffix("?"): value for name, value in fields if early or name != "depth?"}
+        return {name.removesuffix("?"): value for name, value in fields if exits_early or name != "depth?"}
 
     def answers(self, predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
-        """An answer to each row; one that cannot be given has all fields null but the one that says why."""
+        """The output fields of each row; where a row has no result all are null but `error`."""
         reasons: dict[int, tuple[str, str | None]] = {}
         try:
             results = iter(self.compute(predictor, inputs, settings))
@@ -201,44 +201,44 @@ class Ability:
         names, answers = self.output_fields(predictor, settings), []
         for number in range(len(inputs)):
             if number in reasons:
-                found = {ERROR: reasons[number][0]}
+                result = {ERROR: reasons[number][0]}
             else:
-                found = {"tokens_cut": 0, **self.to_row(predictor, next(results))}
-            answers.append({name: found.get(name) for name in names})
+                result = {"tokens_cut": 0, **self.to_row(predictor, next(results))}
+            answers.append({name: result.get(name) for name in names})
         return answers
 
 
 def columns(inputs: Sequence[Inputs]) -> list[list[Any]]:
-    """The first texts of all inputs, their second ones, and so on."""
+    """Transpose inputs: the list of all first texts, of all second texts, and so on."""
     return [list(each) for each in zip(*inputs, strict=True)]
 
 
-def said_of_cut(cut: int) -> dict[str, Any]:
-    """The field of a result for tokens of its text that were not read; none where all were."""
+def tokens_cut_field(cut: int) -> dict[str, Any]:
+    """The `tokens_cut` field of a result; left out if nothing was cut."""
     return {"tokens_cut": cut} if cut else {}
 
 
-def _by_kind(
+def _compute_by_kind(
     inputs: Sequence[Any],
     is_first: Callable[[Any], bool],
     first: Callable[[list[Any]], list[Any]],
     second: Callable[[list[Any]], list[Any]],
 ) -> list[Any]:
-    """Answers to inputs of two kinds, each kind computed together, in the order they came."""
+    """Results for inputs of two kinds, in input order; each kind is computed together."""
     kinds = [is_first(each) for each in inputs]
-    answers = {}
-    for kind, answer in ((True, first), (False, second)):
+    results = {}
+    for kind, compute in ((True, first), (False, second)):
         members = [each for each, own in zip(inputs, kinds, strict=True) if own is kind]
-        answers[kind] = iter(answer(members) if members else [])
-    return [next(answers[kind]) for kind in kinds]
+        results[kind] = iter(compute(members) if members else [])
+    return [next(results[kind]) for kind in kinds]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Classify, score: texts or pairs to labels or numbers.
+# Classify and score: texts or pairs to labels or numbers.
 
 _LABEL: dict[str, Value] = {"label": "text", "score": "number", "tokens_cut?": "count", "depth?": "count"}
-_HOW_READ: dict[str, Value] = {"depth?": "count", "tokens_cut": "count"}
-"""In a row of a file."""
+_DEPTH_AND_CUT: dict[str, Value] = {"depth?": "count", "tokens_cut": "count"}
+"""Fields of a file's row."""
 
 
 def _paired_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
@@ -251,7 +251,7 @@ def _paired_inputs(body: Mapping[str, Any]) -> Iterable[Inputs]:
 
 
 def _classify(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
-    return _by_kind(
+    return _compute_by_kind(
         inputs,
         lambda each: each[1] is None,
         lambda alone: predictor.classify_batch([text for text, _ in alone]),
@@ -268,29 +268,29 @@ def _class_row(predictor: Any, ranked: Sequence[Mapping[str, Any]]) -> dict[str,
 def _class_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
     several = predictor.extra.get("problem_type") == "multi_label_classification"
     answer: dict[str, Value] = {"labels": ["text"]} if several else {"label": "text", "score": "number"}
-    return {**answer, "scores": dict.fromkeys(predictor.labels, "number"), **_HOW_READ}
+    return {**answer, "scores": dict.fromkeys(predictor.labels, "number"), **_DEPTH_AND_CUT}
 
 
-_OF_PAIRS: dict[str, Any] = {
-    "row": texts_of("text", "pair?"),
+_TEXTS_OR_PAIRS: dict[str, Any] = {
+    "row": text_fields("text", "pair?"),
     "request": {
         "texts": Part(["text"]),
         "pairs": Part(["text"], None, "The second text of each pair, where the model was trained on pairs."),
     },
-    "request_about": "Texts, or as many pairs of a text and a second one.",
+    "request_about": "Texts, or pairs of texts.",
     "example": {"texts": ["A fine film, from its first minute to its last.", "Dull."]},
     "inputs": _paired_inputs,
 }
-"""What classify and score have in common."""
+"""Shared by classify and score."""
 _CLASSIFY = Ability(
     name="classify",
     needs=CLASSIFYING,
     heads={"classification": ("classifier.", "albert.pooler."), "pair_classification": ("pair_classifier.",)},
-    about="Every label with its probability, the likeliest first.",
-    **_OF_PAIRS,
+    about="Every label with its probability, most likely first.",
+    **_TEXTS_OR_PAIRS,
     compute=_classify,
     reply=[_LABEL],
-    reply_about="For each text every label, the likeliest first.",
+    reply_about="For each text, every label, most likely first.",
     to_row=_class_row,
     output=_class_fields,
 )
@@ -298,25 +298,25 @@ _SCORE = Ability(
     name="score",
     needs=SCORING,
     about="The number that a regression model predicts.",
-    **_OF_PAIRS,
+    **_TEXTS_OR_PAIRS,
     compute=lambda predictor, inputs, settings: [number for (number,) in _classify(predictor, inputs, settings)],
     reply=_LABEL,
-    reply_about="For each text its number.",
-    output=lambda *_: {"score": "number", **_HOW_READ},
+    reply_about="For each text, its number.",
+    output=lambda *_: {"score": "number", **_DEPTH_AND_CUT},
 )
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Answer a question from a text; choose among options.
+# Question answering and multiple choice.
 
 _QUESTIONS: list[Any] = [{"question": Part("text"), "context": Part("text")}]
 _OPTION: dict[str, Value] = {"option": "text", "index": "count", "score": "number"}
-_FOUND: dict[str, Value] = {"score": "number", "start": "count", "end": "count", "answer": "text"}
+_SPAN: dict[str, Value] = {"score": "number", "start": "count", "end": "count", "answer": "text"}
 
 
 def _answer_fields(predictor: Any, settings: Settings) -> dict[str, Value]:
-    others: dict[str, Value] = {"others": [_FOUND]} if (settings.top_k or 1) > 1 else {}
-    return {**_FOUND, **others, "tokens_cut": "count", ERROR: "text"}
+    others: dict[str, Value] = {"others": [_SPAN]} if (settings.top_k or 1) > 1 else {}
+    return {**_SPAN, **others, "tokens_cut": "count", ERROR: "text"}
 
 
 def _choice_row(predictor: Any, ranked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -328,10 +328,10 @@ _ANSWER = Ability(
     name="answer",
     needs=ANSWERING,
     heads={"question_answering": ("qa_outputs.",), "joint_question_answering": ("joint_qa_outputs.",)},
-    about="The parts of a context that answer a question best, as exact slices of it; long contexts are read whole.",
-    row=texts_of("question", "context"),
-    request={"questions": Part(_QUESTIONS), "top_k": Part("count", 1, "How many answers a question gets.")},
-    request_about="Questions, each with the text that answers it.",
+    about="The spans of a context that best answer a question, as exact slices of it; long contexts are read in full.",
+    row=text_fields("question", "context"),
+    request={"questions": Part(_QUESTIONS), "top_k": Part("count", 1, "Number of answers to each question.")},
+    request_about="Questions, each with its context.",
     example={
         "questions": [
             {"question": "Where was the whale seen?", "context": "In 1866 a whale was seen off the coast of Australia."}
@@ -340,9 +340,9 @@ _ANSWER = Ability(
     },
     inputs=lambda body: [(each["question"], each["context"]) for each in body["questions"]],
     compute=lambda predictor, inputs, settings: predictor.answer_batch(*columns(inputs), settings.top_k or 1),
-    reply=[{**_FOUND, "tokens_cut?": "count"}],
-    reply_about="For each question its answers, the likeliest first; an empty one says that there is no answer.",
-    to_row=lambda _, found: {**found[0], "others": [{name: other[name] for name in _FOUND} for other in found[1:]]},
+    reply=[{**_SPAN, "tokens_cut?": "count"}],
+    reply_about="For each question, its answers, most likely first; an empty one means that there is no answer.",
+    to_row=lambda _, spans: {**spans[0], "others": [{name: other[name] for name in _SPAN} for other in spans[1:]]},
     output=_answer_fields,
     windowed=True,
 )
@@ -350,7 +350,7 @@ _CHOOSE = Ability(
     name="choose",
     needs=CHOOSING,
     heads={"multiple_choice": ("classifier.", "albert.pooler.")},
-    about="The options, the likeliest first; each counts as a text.",
+    about="The options, most likely first; each counts as a text.",
     row=options_in_context,
     request={
         "questions": Part([{"context": Part("text"), "options": Part(["text", "text"]), "question": Part("text", "")}])
@@ -368,21 +368,21 @@ _CHOOSE = Ability(
     inputs=lambda body: [(each["context"], tuple(each["options"]), each["question"]) for each in body["questions"]],
     compute=lambda predictor, inputs, settings: predictor.choose_batch(*columns(inputs)),
     reply=[{**_OPTION, "tokens_cut?": "count", "depth?": "count"}],
-    reply_about="For each question its options, the likeliest first.",
+    reply_about="For each question, its options, most likely first.",
     to_row=_choice_row,
-    output=lambda *_: {**_OPTION, "scores": ["number"], **_HOW_READ},
+    output=lambda *_: {**_OPTION, "scores": ["number"], **_DEPTH_AND_CUT},
 )
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tag words, fill masks, judge the order of two segments.
+# Tag words, fill masks, predict the order of two segments.
 
 _TAGGED: Value = {"word": "text", "entity": "text", "score": "number", "start": "count", "end": "count"}
-_GUESS: Value = {"score": "number", "token": "count", "token_str": "text", "sequence": "text"}
+_FILLED: Value = {"score": "number", "token": "count", "token_str": "text", "sequence": "text"}
 
 
 def _tag(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
-    return _by_kind(
+    return _compute_by_kind(
         [text.split() if settings.words and isinstance(text, str) else text for (text,) in inputs],
         lambda text: isinstance(text, str),
         predictor.tag_batch,
@@ -406,14 +406,14 @@ _TAG = Ability(
     name="tag",
     needs=TAGGING,
     heads={"token_classification": ("classifier.",)},
-    about="The likeliest label of every word, with the word's place in the text; long texts are read whole.",
+    about="The most likely label of every word, with the word's position in the text; long texts are read in full.",
     row=text_or_words,
     request={"texts": Part(["text"])},
     request_about="One text or many.",
     example={"texts": ["The captain of the Nautilus was a strange man."]},
     compute=_tag,
     reply=[_TAGGED],
-    reply_about="For each text its words, with their characters `start`..`end` in it.",
+    reply_about="For each text, its words, with their characters `start`..`end` in it.",
     to_row=lambda _, words: {"tags": words},
     output=lambda *_: {"tags": [_TAGGED]},
     windowed=True,
@@ -422,27 +422,27 @@ _FILL_MASK = Ability(
     name="fill-mask",
     needs=FILLING,
     heads={"pretraining": ("predictions.",), "masked_lm": ("predictions.",)},
-    about="The likeliest pieces for each `[MASK]`.",
+    about="The most likely tokens for each `[MASK]`.",
     row=one_text,
-    request={"texts": Part(["text"]), "top_k": Part("count", 5, "How many pieces a mask gets.")},
-    request_about="Texts with `[MASK]` in them, once or several times.",
+    request={"texts": Part(["text"]), "top_k": Part("count", 5, "Number of predictions for each mask.")},
+    request_about="Texts with one or more `[MASK]`.",
     example={"texts": ["The captain stood on the [MASK] of the ship."], "top_k": 5},
     inputs=_masked_inputs,
     compute=lambda predictor, inputs, settings: predictor.fill_mask_batch(*columns(inputs), settings.top_k or 5),
-    reply=[[_GUESS]],
-    reply_about="For each text and each of its masks, the likeliest pieces.",
+    reply=[[_FILLED]],
+    reply_about="For each text and each of its masks, the most likely tokens.",
     to_row=lambda _, masks: {"masks": masks},
-    output=lambda *_: {"masks": [[_GUESS]], ERROR: "text"},
+    output=lambda *_: {"masks": [[_FILLED]], ERROR: "text"},
     masked=True,
 )
 _ORDER = Ability(
     name="order",
     needs=ORDERING,
     heads={"pretraining": ("sop_classifier.", "albert.pooler.")},
-    about="Whether two adjacent segments are in their order, or swapped.",
-    row=texts_of("text", "pair"),
+    about="Whether two adjacent segments are in order or swapped.",
+    row=text_fields("text", "pair"),
     request={"pairs": Part(["pair"])},
-    request_about="Two segments each, which are in their order or swapped.",
+    request_about="Pairs of segments.",
     example={"pairs": [["She opened the letter.", "It was from her brother in Lisbon."]]},
     inputs=lambda body: [tuple(pair) for pair in body["pairs"]],
     compute=lambda predictor, inputs, settings: predictor.order_batch(*columns(inputs)),
@@ -453,18 +453,18 @@ _ORDER = Ability(
         "probability_next?": "number",
         "tokens_cut?": "count",
     },
-    reply_about="For each pair its order; a model that learnt next sentences says `probability_next` instead.",
+    reply_about="For each pair, its order; a model trained on next-sentence prediction gives `probability_next`.",
     output=_order_fields,
 )
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What any model can do: vectors of texts, and a look at its layers.
+# Tasks of any model: embeddings, and a view of its layers.
 
 
 def _embed(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[dict[str, Any]]:
     vectors, cut = predictor.embed_counted(*columns(inputs), settings.pooling, settings.normalize)
-    return [{"vector": vector, **said_of_cut(tokens)} for vector, tokens in zip(vectors, cut, strict=True)]
+    return [{"vector": vector, **tokens_cut_field(tokens)} for vector, tokens in zip(vectors, cut, strict=True)]
 
 
 def _layers(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
@@ -481,23 +481,23 @@ _EMBED = Ability(
         "pooling": Part(
             ("mean", "cls", "weighted"),
             "mean",
-            "The mean of a text's tokens, its [CLS], or a mean of its rarer pieces.",
+            "Mean of the tokens, the [CLS] token, or a mean that weights rare tokens higher.",
         ),
-        "normalize": Part("flag", False, "Vectors of length one, whose products are cosines."),
+        "normalize": Part("flag", False, "Scale vectors to length 1, so that dot products are cosines."),
     },
-    request_about="Texts to become vectors.",
+    request_about="Texts to embed.",
     example={"texts": ["A storm at sea.", "Wind and high waves."], "normalize": True},
     compute=_embed,
     reply={"vector": ["number"], "tokens_cut?": "count"},
-    reply_about="For each text its vector, of as many numbers as the model is wide.",
-    to_row=lambda _, found: {**found, "embedding": found["vector"]},
+    reply_about="For each text, its vector of `hidden_size` numbers.",
+    to_row=lambda _, result: {**result, "embedding": result["vector"]},
     output=lambda *_: {"embedding": ["number"], "tokens_cut": "count"},
 )
 _LAYERS = Ability(
     name="layers",
-    about="What every layer makes of a text: attention, how far it moves each token, and what a head would say there.",
+    about="Every layer's attention, how far it moves each token, and what a head would predict from its output.",
     request={"text": Part("text"), "pair": Part("text", None)},
-    request_about="A text, or a pair, whose way through the layers is shown.",
+    request_about="A text, or a pair of texts.",
     example={"text": "The captain stood on the [MASK] of the ship."},
     inputs=lambda body: [(body["text"], body["pair"], body["layer_tokens"])],
     compute=_layers,
@@ -513,30 +513,30 @@ _LAYERS = Ability(
         "labels": ["text"],
         "label_scores": [["number"]],
     },
-    reply_about="The one text's layers; layer 0 is what goes into the first one.",
+    reply_about="The layers of the text; layer 0 is the input of the first one.",
 )
 
 ABOUT_FIELDS = {
     "tokens_cut": "Tokens of the text that did not fit and were not read.",
-    "depth": "Layers after which the text was decided, where that may be early.",
-    "start": "The first character of it in the text.",
+    "depth": "Layers that were computed, with early exit.",
+    "start": "Its first character in the text.",
     "end": "The character after its last one.",
     "attention": "Base64 of one byte for each [layer][head][from token][to token]; 255 stands for 1.",
     "distance": "Mean L2 distance between each layer's input and output (Figure 1).",
     "angle": "Mean angle between them, in degrees (Figure 1).",
     "token_distance": "[layer][token]: the same distance, of each token.",
-    "masks": "Where the model fills masks and the text has some: what the head says there after each layer.",
-    "labels": "Where the model classifies: the names, of the probabilities below.",
-    "label_scores": "What the classifier says [after layer][label].",
+    "masks": "If the model fills masks and the text has any: the head's predictions after each layer.",
+    "labels": "If the model classifies: the names of the labels.",
+    "label_scores": "Probabilities of the classifier, [after layer][label].",
 }
-"""What fields of replies hold, where their names do not say it."""
+"""Descriptions of fields of replies."""
 
 ABILITIES: dict[str, Ability] = {
     each.name: each for each in (_CLASSIFY, _SCORE, _ANSWER, _CHOOSE, _TAG, _FILL_MASK, _ORDER, _EMBED, _LAYERS)
 }
-"""All of them, by name."""
+"""Name -> task."""
 
 
 def possible_abilities(needs: Sequence[str]) -> list[Ability]:
-    """The abilities of a model that can do these things, in words."""
+    """The tasks open to a model with these abilities."""
     return [each for each in ABILITIES.values() if each.needs is None or each.needs in needs]

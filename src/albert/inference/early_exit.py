@@ -1,8 +1,8 @@
-"""Each sequence goes only as deep as it must: it leaves when so many depths in a row say the same.
+"""Early exit: a sequence stops at the layer where its prediction has agreed for `patience` exits in a row.
 
-Patience-based early exit (PABEE: Zhou et al., 2020, §3.1): one head, which has learnt to read the states after several
-layers, is asked after each of them. Who is done leaves the packed batch; the others go on without it, so what is saved
-is saved in a batch as well, and each sequence gets what it would get alone.
+Patience-based early exit (PABEE: Zhou et al., 2020, §3.1): one head, trained on the states after several layers, is
+applied after each of them. A finished sequence is removed from the packed batch, so that batches save time too, and
+each result is the same as for its sequence alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,26 +20,26 @@ from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.metrics import stated_deviation
 
 Decision = Literal["class", "labels", "number", "option"]
-"""What has to stay the same: the likeliest class, the set of labels above a half, a number, or the likeliest option."""
+"""What consecutive exits must agree on: the top class, the set of labels above 0.5, a number, or the top option."""
 TOLERANCE = 0.1
-"""Numbers that lie apart by less agree; in standard deviations of the numbers learnt, where `config.json` has it."""
+"""Numbers that differ by less agree; in standard deviations of the training labels, if `config.json` has it."""
 
 
 Members = tuple[int, ...]
-"""The places of sequences that are decided together: one, or the options of a question."""
+"""Indices of sequences that are decided together: one, or the options of a question."""
 
 
 class EarlyExit:
-    """A model whose sequences leave early; see `early_exit_of`.
+    """A model with early exit; see `early_exit_of`.
 
     Args:
         packed_model: a model with a classifier on the pooled sequence.
-        patience: so many times in a row an exit must agree with the one before it.
-        exits: the depths, in layers, after which the head is asked; the last layer of the model is one always.
-        decision: what agreeing means.
+        patience: how many times in a row an exit must agree with the previous one.
+        exits: layers after which the head is applied; the last layer is always one.
+        decision: what exits must agree on.
 
     Raises:
-        InvalidConfiguration: no patience, or a model that says nothing of a sequence as a whole.
+        InvalidConfiguration: patience below 1, or a model without a sequence-level head.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class EarlyExit:
         if patience < 1:
             raise InvalidConfiguration("patience", f"is {patience}, at least 1 is needed")
         if not isinstance(model, AlbertForSequenceClassification | AlbertForMultipleChoice):
-            why = "goes with one decision a sequence, this model decides about tokens"
+            why = "needs a sequence-level head, this model classifies tokens"
             raise InvalidConfiguration("patience", why, "leave it out, or choose a depth")
         self.packed_model, self.patience, self.tolerance = packed_model, patience, tolerance
         self.decision: Decision = "option" if isinstance(model, AlbertForMultipleChoice) else decision
         inner = model.config.inner_group_num
         self.depth = len(model.albert.encoder.plan) // inner
-        """Of the model as it runs, in layers."""
+        """Layers that the model is set to run."""
         self._inner = inner
         self.exits = (*(depth for depth in sorted(set(exits)) if depth < self.depth), self.depth)
 
@@ -70,74 +70,74 @@ class EarlyExit:
         token_types: Sequence[np.ndarray],
         sizes: Sequence[int] | None = None,
     ) -> list[tuple[Any, int]]:
-        """What the head gives for each sequence (see `output_rows`), and after how many layers, in the order they came.
+        """The head's output for each sequence (see `output_rows`) and the layers computed for it, in input order.
 
-        `sizes` counts the sequences of each question, which follow each other and leave together; None: one each."""
+        `sizes` has the number of (consecutive) sequences of each question, which exit together; None: one each."""
         ends = np.cumsum([1] * len(token_ids) if sizes is None else sizes).tolist()
         questions = [tuple(range(first, last)) for first, last in zip([0, *ends], ends, strict=False)]
         rows: list[Any] = [None] * len(token_ids)
         for batch in self._batches(questions, [len(ids) for ids in token_ids]):
             BETWEEN_BATCHES.get()()
             with torch.inference_mode():
-                for member, row, depth in self._leaving(batch, token_ids, token_types):
+                for member, row, depth in self._run_batch(batch, token_ids, token_types):
                     rows[member] = (row, depth)
         return rows
 
     def _batches(self, questions: Sequence[Members], lengths: Sequence[int]) -> Iterator[list[Members]]:
-        """Questions that go in together, of like length."""
+        """Batches of questions of similar length."""
         totals = [sum(lengths[member] for member in members) for members in questions]
         batch: list[Members] = []
         tokens = 0
-        for place in sorted(range(len(questions)), key=lambda place: totals[place]):
-            if batch and tokens + totals[place] > self.packed_model.micro_batch_tokens:
+        for index in sorted(range(len(questions)), key=lambda index: totals[index]):
+            if batch and tokens + totals[index] > self.packed_model.micro_batch_tokens:
                 yield batch
                 batch, tokens = [], 0
-            batch.append(questions[place])
-            tokens += totals[place]
+            batch.append(questions[index])
+            tokens += totals[index]
         if batch:
             yield batch
 
-    def _leaving(
-        self, inside: list[Members], token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]
+    def _run_batch(
+        self, active: list[Members], token_ids: Sequence[np.ndarray], token_types: Sequence[np.ndarray]
     ) -> Iterator[tuple[int, np.ndarray, int]]:
-        """Sequences as they leave the batch: their place, their logits, and after how many layers."""
+        """Sequences as they exit: index, logits, and number of layers."""
         model = self.packed_model.model
 
-        def packed_together() -> PackedSequences:
-            members = [member for question in inside for member in question]
+        def pack_active() -> PackedSequences:
+            members = [member for question in active for member in question]
             packed = pack([token_ids[m] for m in members], [token_types[m] for m in members])
             return packed.to(self.packed_model.device)
 
-        packed = packed_together()
+        packed = pack_active()
         states = model.albert.embeddings(packed)
         layers, done = model.albert.encoder.each_layer(states, packed), 0
-        said, agreed = None, np.zeros(len(inside), np.int64)
+        previous, agreed = None, np.zeros(len(active), np.int64)
         for depth in self.exits:
             for _ in range(depth * self._inner - done):
                 states = next(layers)
             done = depth * self._inner
             logits = model.head_outputs(states, packed).float().cpu()
-            sizes = [len(question) for question in inside]
-            now = self._decided(logits, sizes)
-            if said is not None:
-                agreed = np.where(self._agree(said, now).numpy(), agreed + 1, 0)
-            leaves = np.full(len(inside), True) if depth == self.depth else agreed >= self.patience
-            for question, part, left in zip(inside, logits.split(sizes), leaves.tolist(), strict=True):
-                if left:
+            sizes = [len(question) for question in active]
+            current = self._decisions(logits, sizes)
+            if previous is not None:
+                agreed = np.where(self._agree(previous, current).numpy(), agreed + 1, 0)
+            exits = np.full(len(active), True) if depth == self.depth else agreed >= self.patience
+            for question, part, is_done in zip(active, logits.split(sizes), exits.tolist(), strict=True):
+                if is_done:
                     yield from ((member, row.numpy(), depth) for member, row in zip(question, part, strict=True))
-            stays = ~leaves
-            said, agreed = now[torch.from_numpy(stays)], agreed[stays]
-            inside = [question for question, stay in zip(inside, stays.tolist(), strict=True) if stay]
-            if not inside:
+            stays = ~exits
+            previous, agreed = current[torch.from_numpy(stays)], agreed[stays]
+            active = [question for question, stay in zip(active, stays.tolist(), strict=True) if stay]
+            if not active:
                 return
-            if leaves.any():
+            if exits.any():
                 tokens = np.repeat(np.repeat(stays, sizes), packed.lengths)
                 states = states[torch.from_numpy(tokens).to(states.device)]
-                packed = packed_together()
+                packed = pack_active()
                 layers = model.albert.encoder.each_layer(states, packed, done=done)
 
-    def _decided(self, logits: Float[Tensor, "sequences ..."], sizes: list[int]) -> Shaped[Tensor, "questions ..."]:
-        """What the logits say of each question."""
+    def _decisions(self, logits: Float[Tensor, "sequences ..."], sizes: list[int]) -> Shaped[Tensor, "questions ..."]:
+        """The decision for each question."""
         match self.decision:
             case "class":
                 return logits.argmax(dim=1)
@@ -157,10 +157,10 @@ class EarlyExit:
 
 
 def early_exit_of(packed_model: PackedModel, patience: int, extra: Mapping[str, Any], model: str) -> EarlyExit:
-    """Early exit as `config.json` (`extra`) of a model allows it; `model` is how to call it in an error.
+    """Early exit with the exits that `config.json` (`extra`) lists; `model` is the model's name in errors.
 
     Raises:
-        InvalidConfiguration: it did not learn to answer at several depths, or decides about tokens.
+        InvalidConfiguration: it was not trained with several exits, or has no sequence-level head.
     """
     exits = stated_exits(extra, model)
     problem = extra.get("problem_type")

@@ -14,11 +14,11 @@ from albert.inference.predictor import Pooling, Predictor
 class AlbertEmbedding(TransformerMixin, BaseEstimator):
     """Texts to vectors: `make_pipeline(AlbertEmbedding("runs/mine"), LogisticRegression())`.
 
-    Nothing is learnt: `fit` only opens the model. What scikit-learn copies and pickles are the settings; the weights
-    are read again from where they are.
+    Nothing is trained: `fit` only opens the model. scikit-learn copies and pickles the settings alone; the weights are
+    read again from their directory.
 
     Args:
-        pooling: "mean" over all tokens, "cls", or "weighted", the mean in which rare pieces weigh more.
+        pooling: "mean" over all tokens, "cls", or "weighted", a mean that weights rare tokens higher.
     """
 
     def __init__(
@@ -38,17 +38,17 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         self.depth = depth
 
     def fit(self, texts: Iterable[str], labels: Any = None) -> "AlbertEmbedding":
-        """Open the model; neither texts nor labels are looked at."""
-        self._opened()
+        """Open the model; texts and labels are ignored."""
+        self._predictor()
         return self
 
     def transform(self, texts: Iterable[str]) -> Float32[np.ndarray, "texts H"]:
-        """A vector for each text; any list, array or column of them."""
-        return self._opened().embed(list(texts), self.pooling, self.normalize)
+        """A vector for each text; any list, array or column of texts."""
+        return self._predictor().embed(list(texts), self.pooling, self.normalize)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """`albert0`, `albert1`, ...: a name for each number of a vector."""
-        return np.array([f"albert{place}" for place in range(self._opened().config.hidden_size)], dtype=object)
+        """`albert0`, `albert1`, ...: one name per dimension."""
+        return np.array([f"albert{index}" for index in range(self._predictor().config.hidden_size)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -57,11 +57,11 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_open"}
 
-    def _opened(self) -> Predictor:
-        """The predictor for the settings as they are now, opened once."""
-        asked = (self.model, self.device, self.precision, self.depth)
-        opened = getattr(self, "_open", None)
-        if opened is None or opened[0] != asked:
+    def _predictor(self) -> Predictor:
+        """The predictor for the current settings, opened once."""
+        settings = (self.model, self.device, self.precision, self.depth)
+        cached = getattr(self, "_open", None)
+        if cached is None or cached[0] != settings:
             predictor = Predictor.open(self.model, self.device, precision=self.precision, depth=self.depth)
-            opened = self._open = (asked, predictor)
-        return opened[1]
+            cached = self._open = (settings, predictor)
+        return cached[1]

@@ -1,8 +1,8 @@
-"""`Predictor`: a trained model that classifies, scores, answers, tags, chooses, fills masks, judges order, embeds.
+"""`Predictor`: a trained model that classifies, scores, answers, tags, chooses, fills masks, predicts order, embeds.
 
-Results have the keys of transformers' pipelines. Sequences are packed, so texts of any number and lengths go through
-together without padding, and each result is what its text alone would get. Nothing is cut in silence: a result that
-saw only a part of its text says so by `tokens_cut`."""
+Results have the keys of transformers' pipelines. Sequences are packed, so texts of any number and lengths are computed
+together without padding, and each result is the same as for its text alone. The result of a text that was cut has
+`tokens_cut`."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -36,15 +36,15 @@ from albert.text.tokenizer_loading import load_tokenizer
 
 
 def check_pooling(pooling: str) -> None:
-    """Raises UsageError for a word that names no pooling."""
+    """Raises UsageError for an unknown pooling."""
     if pooling not in get_args(Pooling):
         raise UsageError(f"pooling {pooling!r}", "unknown", f"use {' or '.join(get_args(Pooling))}")
 
 
 HALF_WEIGHT_AT = 1e-3
-"""The probability of a piece that weighs half as much as the rarest ones; Arora et al. use 1e-3 to 1e-4."""
+"""The probability of a piece that gets weight 1/2 (rarest: 1); Arora et al. use 1e-3 to 1e-4."""
 SPECIAL_WEIGHT = 1e-6
-"""Of [CLS] and [SEP]: nothing beside words, and yet a text without words has a vector."""
+"""Weight of [CLS] and [SEP]: negligible beside words, but a text without words still has a vector."""
 
 
 def piece_weights(tokenizer: Tokenizer) -> Float32[np.ndarray, " V"]:
@@ -52,38 +52,38 @@ def piece_weights(tokenizer: Tokenizer) -> Float32[np.ndarray, " V"]:
     embeddings"), with p of the tokenizer's unigram model.
 
     Raises:
-        UsageError: the tokenizer knows no probabilities.
+        UsageError: the tokenizer has no probabilities.
     """
-    logarithms = tokenizer.log_probabilities()
-    if logarithms is None:
+    log_probabilities = tokenizer.log_probabilities()
+    if log_probabilities is None:
         why = "needs a SentencePiece vocabulary, whose pieces have probabilities"
         raise UsageError("pooling 'weighted'", why, "use mean")
-    weights = HALF_WEIGHT_AT / (HALF_WEIGHT_AT + np.exp(logarithms))
-    weights[[number for number in tokenizer.special_ids if number != tokenizer.unk_id]] = SPECIAL_WEIGHT
+    weights = HALF_WEIGHT_AT / (HALF_WEIGHT_AT + np.exp(log_probabilities))
+    weights[[piece for piece in tokenizer.special_ids if piece != tokenizer.unk_id]] = SPECIAL_WEIGHT
     weights[tokenizer.unk_id] = 1.0
     return weights.astype(np.float32)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An opened model: tokenizer, abilities, depth, precision and device.
+# The predictor.
 
 
 class Predictor:
-    """A trained model with its tokenizer, and what it can be asked.
+    """A trained model with its tokenizer and device, for inference.
 
-    Methods raise InvalidConfiguration where the model has no trained head for them, and UsageError for what is no text
-    or for lists that do not go together.
+    Methods raise InvalidConfiguration if the model has no trained head for them, and UsageError for inputs that are not
+    strings or for lists of different lengths.
 
     Args:
         kind: which heads it was opened with.
         precision: of the encoder's matrix products; "auto" is bf16 where the device has it in hardware, else fp32.
-        depth: layers that are applied; None: as many as it was trained with.
-        patience: so many depths in a row must agree until a text is decided early; None goes through all layers.
+        depth: number of layers to apply; None: all that it was trained with.
+        patience: early exit after this many consecutive exits agree; None applies all layers.
 
     Raises:
         DamagedData: the tokenizer is not the one that the model was trained with.
-        InvalidConfiguration: the model has not so many layers, or nothing to decide early.
-        Unavailable: the device does not compute at that precision.
+        InvalidConfiguration: the model has fewer layers, or does not support early exit.
+        Unavailable: the device does not support the precision.
     """
 
     def __init__(
@@ -100,19 +100,19 @@ class Predictor:
         self.loading_report, self.tokenizer, self.device = opened.loading_report, tokenizer, device
         model_directory.refuse_foreign_tokenizer(tokenizer, opened.directory, opened.config, opened.extra)
         self.abilities = tasks.abilities_of(kind, opened)
-        """What it can do, in words; a head that the file lacks, or that was never trained, does not count."""
+        """Abilities ("classify texts"); a head that the file lacks, or that was never trained, does not count."""
         self.precision = choose_precision(precision, device)
         """Of the encoder's matrix products: fp32, bf16 or int8."""
         self.depth = opened.config.num_hidden_layers if depth is None else depth
-        """Layers that are applied, or at most, with `patience`."""
+        """Number of layers applied; with `patience` the maximum."""
         if depth is not None:
             run_to_depth(opened.model, depth)
         self.patience = patience
         model = PackedModel(opened.model, device, precision=self.precision)
-        deciding = model if patience is None else early_exit_of(model, patience, self.extra, self.name)
-        self._network = tasks.Network(model, deciding, tokenizer, tasks.lengths_of(kind, opened))
-        may_be_absent = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
-        self._null_threshold = stated_threshold(self.extra, self.name) if may_be_absent else None
+        classifier = model if patience is None else early_exit_of(model, patience, self.extra, self.name)
+        self._network = tasks.Network(model, classifier, tokenizer, tasks.lengths_of(kind, opened))
+        has_unanswerable = kind == "joint_question_answering" or THRESHOLD_KEY in self.extra
+        self._null_threshold = stated_threshold(self.extra, self.name) if has_unanswerable else None
         self._pooled: dict[Pooling, PackedModel] = {}
 
     @classmethod
@@ -127,18 +127,18 @@ class Predictor:
         depth: int | None = None,
         patience: int | None = None,
     ) -> "Predictor":
-        """Open a model directory, a run directory, or a Hub id, for whatever its head can do.
+        """Open a model directory, a run directory, or a Hub id, with its own head.
 
         Args:
-            revision: a branch, tag or commit, when it is a Hub id.
-            overrides: fields of the configuration to set anew, `{"hidden_act": "gelu_new"}` say.
+            revision: a branch, tag or commit of a Hub id.
+            overrides: fields of the configuration to replace, such as `{"hidden_act": "gelu_new"}`.
 
         Raises:
             MissingInput, Unavailable, DamagedData: the model is missing, cannot be downloaded, or is damaged.
             InvalidConfiguration: a shape or a setting does not fit.
         """
-        computing = pick_device(device)
-        choose_precision(precision, computing)
+        torch_device = pick_device(device)
+        choose_precision(precision, torch_device)
         directory = find_model(path_or_id, revision)
         config, extra = model_directory.read_config(directory)
         tokenizer = load_tokenizer(directory)
@@ -146,7 +146,7 @@ class Predictor:
         kind = kind_of(extra)
         opened = model_directory.open_model(directory, kind, overrides=overrides)
         opened.loading_report.warn_if_unverified()
-        return cls(opened, kind, tokenizer, computing, precision, depth, patience)
+        return cls(opened, kind, tokenizer, torch_device, precision, depth, patience)
 
     def __repr__(self) -> str:
         can = ", ".join(self.abilities) or "embed texts; no trained head"
@@ -160,7 +160,7 @@ class Predictor:
 
     @property
     def network(self) -> nn.Module:
-        """The model with its head, as it computes."""
+        """The model with its head."""
         return self._network.model.model
 
     @property
@@ -170,7 +170,7 @@ class Predictor:
 
     @cached_property
     def labels(self) -> list[str]:
-        """The names of the classes, of a word's tags, or of the one number that is predicted."""
+        """The names of the classes, of the tags, or of the one predicted number."""
         self._require(*(TAGGING,) if TAGGING in self.abilities else (CLASSIFYING, SCORING))
         return model_directory.labels_of(self.extra, self._network.model.model.classifier.out_features)
 
@@ -188,10 +188,10 @@ class Predictor:
         return self.classify_batch([text], None if pair is None else [pair])[0]
 
     def classify_batch(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[list[tasks.Prediction]]:
-        """Every label with its probability, the likeliest first, for each text (or text and pair).
+        """Every label with its probability, most likely first, for each text (or text and pair).
 
-        A regression model gives one entry, whose `score` is the predicted number. A text that was cut has `tokens_cut`
-        beside its scores, and one that was decided early its `depth`."""
+        A regression model gives one entry, whose `score` is the predicted number. Entries of a text that was cut have
+        `tokens_cut`, and with early exit `depth`."""
         self._require(CLASSIFYING, SCORING)
         return tasks.ranked_labels(*self._classified(texts, pairs), self.labels)
 
@@ -207,17 +207,17 @@ class Predictor:
 
     def answer(self, question: str, context: str, top_k: int = 1) -> tasks.Prediction | list[tasks.Prediction]:
         """`answer_batch` of one question: the best answer, or a list of the `top_k` best when it is more than one."""
-        found = self.answer_batch([question], [context], top_k)[0]
-        return found[0] if top_k == 1 else found
+        answers = self.answer_batch([question], [context], top_k)[0]
+        return answers[0] if top_k == 1 else answers
 
     def answer_batch(
         self, questions: Sequence[str], contexts: Sequence[str], top_k: int = 1
     ) -> list[list[tasks.Prediction]]:
-        """The parts of each context that answer its question best, as exact slices of it, the best first.
+        """The spans of each context that best answer its question, as exact slices of it, best first.
 
         Long contexts are read in overlapping windows. `score` is the probability among all spans of at most 30 tokens
-        in all windows; `start` and `end` count characters, `answer == context[start:end]`. A model that learnt that a
-        question may have no answer says so by an empty one, as its threshold decides.
+        in all windows; `start` and `end` count characters, `answer == context[start:end]`. A model trained with
+        unanswerable questions gives an empty answer where its threshold decides so.
 
         Raises:
             UnansweredTexts: contexts that hold no text.
@@ -231,17 +231,17 @@ class Predictor:
         return self.tag_batch([text])[0]
 
     def tag_batch(self, texts: Sequence[str]) -> list[list[tasks.Prediction]]:
-        """The likeliest label of every word of each text: `word`, `entity`, `score`, its characters `start`..`end`.
+        """The top label of every word of each text: `word`, `entity`, `score`, its characters `start`..`end`.
 
-        A word is judged by its first piece; long texts are read in overlapping windows."""
+        A word gets the label of its first piece; long texts are read in overlapping windows."""
         self._require(TAGGING)
         tasks.check_texts("texts", texts)
         return tasks.tag_words(self._network, self._word_starts, texts, self.labels)
 
     def tag_sentences(self, sentences: Sequence[Sequence[str]]) -> list[list[tasks.Prediction]]:
-        """The likeliest label of every word of sentences that come in words: `word`, `entity`, `score`.
+        """The top label of every word of sentences split into words: `word`, `entity`, `score`.
 
-        They are the answers of an evaluation: each word has one, also one that has no piece of its own."""
+        As in evaluation, every word has an entry, even one without a piece of its own."""
         self._require(TAGGING)
         for number, words in enumerate(sentences, start=1):
             tasks.check_texts(f"sentences, number {number}", words)
@@ -254,10 +254,10 @@ class Predictor:
     def choose_batch(
         self, contexts: Sequence[str], options: Sequence[Sequence[str]], questions: Sequence[str] | None = None
     ) -> list[list[tasks.Prediction]]:
-        """The options of each question, the likeliest first: `option`, its `index` among those given, its `score`.
+        """The options of each question, most likely first: `option`, its `index` in the input, its `score`.
 
-        Each is read after the context, behind the question or in the place of a blank `_` in it; the scores are
-        probabilities among the options, at least two."""
+        Each is read after the context, appended to the question or in place of a blank `_` in it; the scores are
+        probabilities over the options, of which there are at least two."""
         self._require(CHOOSING)
         questions = [""] * len(contexts) if questions is None else questions
         tasks.check_pairs("questions", questions, "contexts", contexts)
@@ -275,11 +275,11 @@ class Predictor:
         return results[0] if len(results) == 1 else results
 
     def fill_mask_batch(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[tasks.Prediction]]]:
-        """For each text, for each of its `[MASK]`, the `top_k` likeliest pieces: `score` (probability), `token`,
-        `token_str` and `sequence`. Each mask is judged with the others still masked.
+        """For each text, for each of its `[MASK]`, the `top_k` most likely tokens: `score` (probability), `token`,
+        `token_str` and `sequence`. Each mask is predicted with the others still masked.
 
         Raises:
-            UnansweredTexts: no mask, or more text than fits.
+            UnansweredTexts: no mask, or a text that is too long.
         """
         self._require(FILLING)
         tasks.check_texts("texts", texts)
@@ -292,7 +292,7 @@ class Predictor:
     def order_batch(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[tasks.Prediction]:
         """Whether two adjacent segments are in order: `label`, its `score`, `probability_in_order`, for each pair.
 
-        A model that learnt next-sentence prediction says instead whether the second follows the first in their text or
+        A model trained on next-sentence prediction says instead whether the second follows the first in their text or
         comes from another one, with `probability_next`."""
         self._require(ORDERING)
         tasks.check_pairs("seconds", seconds, "firsts", firsts)
@@ -302,20 +302,19 @@ class Predictor:
     def embed(
         self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False
     ) -> Float32[np.ndarray, "texts H"]:
-        """A vector for each text: its tokens' last layer, pooled; any model can, whatever its head.
+        """A vector for each text: the last layer's output, pooled; works with any head.
 
         Args:
-            pooling: "mean" over all tokens, [CLS] and [SEP] among them; what stands at "cls"; or "weighted", the mean
-                in which a piece weighs the more the rarer it is (see `piece_weights`), the better one where no model
-                was trained for vectors.
-            normalize: to length 1, so that a product of two is their cosine.
+            pooling: "mean" over all tokens, including [CLS] and [SEP]; "cls", the [CLS] token; or "weighted", a mean
+                that weights rare pieces higher (see `piece_weights`), better for models not trained for embeddings.
+            normalize: scale to length 1, so that dot products are cosines.
         """
         return self.embed_counted(texts, pooling, normalize)[0]
 
     def embed_counted(
         self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False
     ) -> tuple[Float32[np.ndarray, "texts H"], list[int]]:
-        """`embed`, and how many tokens of each text did not fit."""
+        """`embed`, and the number of tokens of each text that did not fit."""
         tasks.check_texts("texts", texts)
         check_pooling(pooling)
         if pooling not in self._pooled:
@@ -346,9 +345,9 @@ class Predictor:
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model of which every output rests on weights of the file; an encoder without a trained pooler has none.
+    """A model whose outputs all come from weights of the file; an encoder without a trained pooler has none.
 
-    `left_out` is the head that `config.json` names and nobody trained, in words; empty when there is none."""
+    `left_out` names the head that `config.json` lists but that was not trained; empty if there is none."""
 
     opened: model_directory.OpenedModel
     kind: Kind
@@ -356,36 +355,36 @@ class TrainedModel:
 
 
 def open_trained(directory: Path) -> TrainedModel:
-    """Open a model directory with its own head, or as much of it as was trained; raises as `open_model` does."""
-    kind = named = kind_of(model_directory.read_config(directory)[1])
+    """Open a model directory with the trained part of its head; raises as `open_model` does."""
+    kind = stated = kind_of(model_directory.read_config(directory)[1])
     opened = model_directory.open_model(directory, kind)
     can = tasks.abilities_of(kind, opened)
     if kind == "pretraining" and FILLING in can and ORDERING not in can:
         kind = "masked_lm"
     elif kind != "encoder" and not can:
         kind = "encoder"
-    if kind != named:
+    if kind != stated:
         opened = model_directory.open_model(directory, kind)
     if kind == "encoder" and any("pooler." in name for name in opened.loading_report.newly_initialised):
         model: Any = opened.model
         model.pooler = None
-    if kind == named:
+    if kind == stated:
         return TrainedModel(opened, kind)
-    return TrainedModel(opened, kind, "the order of segments" if kind == "masked_lm" else f"the head for {named}")
+    return TrainedModel(opened, kind, "the order of segments" if kind == "masked_lm" else f"the head for {stated}")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A model directory that sentence-transformers opens: what it needs beside the files of transformers.
+# Export to sentence-transformers: the files it needs beside those of transformers.
 #
-# As its documentation says of saved models: `modules.json` lists the steps, each with a folder of settings. The
-# vectors are those of `Predictor.embed`.
+# As in its documentation of saved models: `modules.json` lists the modules, each with a folder of settings. The vectors
+# are those of `Predictor.embed`.
 
 _MODES = {"mean": "mean_tokens", "cls": "cls_token"}
 _ALL_MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 
 class Vectors(NamedTuple):
-    """What an exported model gives: numbers of a vector, and the tokens of a text that it reads at most."""
+    """Dimension of an exported model's vectors, and its maximum length in tokens."""
 
     width: int
     longest: int
@@ -400,10 +399,10 @@ def save_for_sentence_transformers(
     revision: str | None = None,
     replace: bool = False,
 ) -> Vectors:
-    """Copy a model to a directory that `SentenceTransformer(output)` opens, and so does everything else.
+    """Copy a model to a directory that `SentenceTransformer(output)` opens, as do transformers and albert.
 
     Args:
-        pooling, normalize: how tokens become a vector.
+        pooling, normalize: see `Predictor.embed`.
 
     Raises:
         MissingInput, Unavailable, DamagedData: the model cannot be had, or is damaged.
@@ -411,17 +410,17 @@ def save_for_sentence_transformers(
         CannotCreate: `output` exists.
     """
     if pooling not in _MODES:
-        raise UsageError(f"pooling {pooling!r}", "is not one of sentence-transformers'", f"use {' or '.join(_MODES)}")
+        raise UsageError(f"pooling {pooling!r}", "unknown to sentence-transformers", f"use {' or '.join(_MODES)}")
     directory = find_model(model, revision)
     config, extra = model_directory.read_config(directory)
     if QUANTIZATION_KEY in extra:
         why = "its matrices are integers, which sentence-transformers does not read"
-        raise InvalidConfiguration(directory, why, "export the model that it was made of")
+        raise InvalidConfiguration(directory, why, "export the model that it was quantised from")
     if config.attention_window is not None:
-        why = f"its tokens see {config.attention_window} tokens to either side, which sentence-transformers does not do"
+        why = f"its attention window ({config.attention_window}) is not supported by sentence-transformers"
         raise InvalidConfiguration(directory, why, "use albert.load(...).embed")
     kind = kind_of(extra)
-    opened = model_directory.open_model(directory, kind)  # whoever is handed the copy gets one that was checked
+    opened = model_directory.open_model(directory, kind)  # checks the files before they are copied
     model_directory.tokenizer_of(opened)
     with new_directory(output, replace=replace) as copy:
         for name in files_below(directory):
@@ -430,8 +429,8 @@ def save_for_sentence_transformers(
                 shutil.copyfile(directory / name, copy / name)
                 note_written(copy / name)
         vectors = Vectors(opened.config.hidden_size, tasks.lengths_of(kind, opened).max_length)
-        steps = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
-        paths = ["", *(f"{number}_{step}" for number, step in enumerate(steps[1:], start=1))]
+        types = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
+        paths = ["", *(f"{number}_{module}" for number, module in enumerate(types[1:], start=1))]
         for path in paths[1:]:
             (copy / path).mkdir(exist_ok=True)
         modes = {f"pooling_mode_{mode}": mode == _MODES[pooling] for mode in _ALL_MODES}
@@ -439,12 +438,12 @@ def save_for_sentence_transformers(
         save_json(copy / paths[1] / "config.json", pooled)
         if normalize:
             save_json(copy / paths[2] / "config.json", {})
-        # The tokenizer's own files say whether letters are lower-cased.
-        told = {"max_seq_length": vectors.longest, "do_lower_case": False}
-        save_json(copy / "sentence_bert_config.json", told)
+        # The tokenizer's own files have the setting for lower-casing.
+        settings = {"max_seq_length": vectors.longest, "do_lower_case": False}
+        save_json(copy / "sentence_bert_config.json", settings)
         modules = [
-            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{step}"}
-            for number, (path, step) in enumerate(zip(paths, steps, strict=True))
+            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{module}"}
+            for number, (path, module) in enumerate(zip(paths, types, strict=True))
         ]
         save_json(copy / "modules.json", modules)
     return vectors

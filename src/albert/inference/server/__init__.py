@@ -1,1 +1,1 @@
-"""A model behind HTTP: bounded in memory, queue and time; every accepted request gets its own answer."""
+"""HTTP server for one model, with limits on memory, queue and time."""

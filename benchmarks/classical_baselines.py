@@ -43,7 +43,7 @@ class Benchmark:
     """Folders of task files; of each task the first that has its development set."""
     files: tuple[str, ...] = ()
     """TASK/SPLIT=FILE: a file in the place of the published one, a part of a training set say."""
-    tasks: tuple[str, ...] = ("sst-2", "cola", "rte", "mrpc", "sts-b", "squad-1.1", "squad-2.0", "race-middle")
+    tasks: tuple[str, ...] = ("sst-2", "cola", "rte", "mrpc", "sts-b", "qnli", "squad-1.1", "squad-2.0", "race-middle")
     output: Path = Path("results/benchmark-classical-baselines.csv")
 
 

@@ -53,8 +53,9 @@ GRID = {
     "rte": Cell(epochs=5),
     "mrpc": Cell(epochs=7),
     "sts-b": Cell(epochs=5),
-    "squad-1.1": Cell(epochs=2, max_train_examples=4000, max_length=384),
-    "squad-2.0": Cell(epochs=2, max_train_examples=4000, max_length=384),
+    "qnli": Cell(epochs=2, max_length=128),
+    "squad-1.1": Cell(epochs=2, max_length=384),
+    "squad-2.0": Cell(epochs=2, max_length=384),
     "race-middle": Cell(epochs=2, max_train_examples=500, max_length=256),
 }
 

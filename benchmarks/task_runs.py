@@ -54,8 +54,7 @@ GRID = {
     "mrpc": Cell(epochs=7),
     "sts-b": Cell(epochs=5),
     "qnli": Cell(epochs=2, max_length=128),
-    "squad-1.1": Cell(epochs=2, max_length=384),
-    "squad-2.0": Cell(epochs=2, max_length=384),
+    **dict.fromkeys(("squad-1.1", "squad-2.0"), Cell(epochs=2, max_length=384)),
     "race-middle": Cell(epochs=2, max_train_examples=500, max_length=256),
 }
 

@@ -105,7 +105,7 @@ def test_what_else_is_made_of_such_a_model(finetuned, tmp_path, capsys):
     assert labels[0]["score"] == pytest.approx(labels[1]["score"], abs=0.1)
     assert albert.load(tmp_path / "vectors").embed(["ship"]).shape == (1, 32)
     assert run(["export", "onnx", path, "--output", str(tmp_path / "onnx")]) == 78
-    assert "reads the texts of a pair separately" in capsys.readouterr().err
+    assert "encodes the texts of a pair separately" in capsys.readouterr().err
     assert not (tmp_path / "onnx").exists()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import albert
 from albert.inference.abilities import UnansweredTexts
-from albert.inference.engine import FasterWay
+from albert.inference.engine import Autotuner
 from albert.inference.predictor import Predictor
 from albert.inference.tasks import check_texts
 from albert.model.albert import (
@@ -247,12 +247,12 @@ def test_a_text_by_itself_is_computed_in_the_way_that_has_been_faster():
             assert faster.run(100, way("all"), way("one")) in seconds
         return set(taken[-5:])
 
-    faster = FasterWay(clock=lambda: now[0])
+    faster = Autotuner(clock=lambda: now[0])
     assert last_of(12) == {"all"}
     seconds["all"] = 15.0
-    assert last_of(12) == {"one"} and taken.count("all") == FasterWay.REMEMBERED
+    assert last_of(12) == {"one"} and taken.count("all") == Autotuner.HISTORY
     seconds["all"] = 1.0
-    assert last_of(FasterWay.ASKED_AGAIN + 5) == {"all"}
+    assert last_of(Autotuner.RETRY_EVERY + 5) == {"all"}
     assert faster.run(1000, way("all"), way("one")) == "all"  # another size has figures of its own
 
 

@@ -9,7 +9,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("asked", ["fp32", "bf16", "int8"])
-def test_what_is_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch, asked: precision.PrecisionAsked) -> None:
+def test_what_is_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch, asked: precision.PrecisionChoice) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": True})
     assert choose_precision(asked, CPU) == asked
 

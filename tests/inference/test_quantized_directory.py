@@ -70,7 +70,7 @@ def test_it_is_a_quarter_of_the_size_and_says_so(saved: Save, config: AlbertConf
     assert report.weight_bytes == made.bytes_after and report.verified
     assert any("8-bit integers" in note for note in report.tensors.notes)
     card = (tmp_path / "int8" / "README.md").read_text()
-    assert "library_name: albert" in card and "transformers does not open this" in card
+    assert "library_name: albert" in card and "transformers cannot open this" in card
     assert f"{max(made.moved.largest.values()):.3g} at most" in card
 
 

@@ -96,7 +96,7 @@ def test_another_text_can_be_asked_in_another_language(trained: AlbertForMaskedL
 
 
 def test_a_model_without_a_masked_token_head_is_not_asked(saved: Save, config: AlbertConfig) -> None:
-    with pytest.raises(InvalidConfiguration, match="has no masked-token head to ask"):
+    with pytest.raises(InvalidConfiguration, match="has no masked-token head"):
         check_settings(saved(AlbertForSequenceClassification(config, 2)))
 
 

@@ -77,7 +77,7 @@ def test_bf16_is_taken_where_the_gpu_multiplies_it(monkeypatch, supported, preci
 def test_int8_is_not_offered_as_faster_where_bf16_is(monkeypatch, caplog, instructions, slower):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(instructions.split(), True))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
-    engine._warn_of_slow_int8.cache_clear()
+    engine._warn_slow_int8.cache_clear()
     assert choose_precision("bf16", CPU) == "bf16" and not caplog.messages
     for _ in range(2):
         assert choose_precision("int8", CPU) == "int8"

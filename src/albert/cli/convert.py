@@ -107,7 +107,7 @@ def onnx(args: ExportOnnx) -> None:
     }
     if made.left_out:
         told["left out"] = f"{made.left_out}: nobody trained it"
-    told |= {check.runtime: f"largest difference: {exporting.usual_differences(check)}" for check in made.checks}
+    told |= {check.runtime: f"largest difference: {exporting.format_differences(check)}" for check in made.checks}
     told["written"] = args.output
     following = f"albert verify {shlex.quote(str(args.output))}" if args.output.is_dir() else ""
     _print("albert export onnx", told, following)
@@ -138,7 +138,7 @@ def run_quantize(args: Quantize) -> None:
     }
     told |= {
         f"{name} moves": f"{largest:.3g} at most over random tokens, "
-        f"{made.moved.relative[name]:.2%} of its spread as a rule"
+        f"{made.moved.relative[name]:.2%} of its spread (RMS)"
         for name, largest in made.moved.largest.items()
     }
     told["written"] = args.output

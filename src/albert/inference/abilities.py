@@ -469,7 +469,7 @@ def _embed(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list
 
 def _layers(predictor: Any, inputs: Sequence[Inputs], settings: Settings) -> list[Any]:
     show_layers = load_by_name("albert.inference.inspection").show_layers
-    return [show_layers(predictor, text, pair, most_tokens) for text, pair, most_tokens in inputs]
+    return [show_layers(predictor, text, pair, max_tokens) for text, pair, max_tokens in inputs]
 
 
 _EMBED = Ability(

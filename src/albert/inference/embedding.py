@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float32
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from albert.inference.engine import PrecisionAsked
+from albert.inference.engine import PrecisionChoice
 from albert.inference.predictor import Pooling, Predictor
 
 
@@ -27,14 +27,14 @@ class AlbertEmbedding(TransformerMixin, BaseEstimator):
         pooling: Pooling = "mean",
         normalize: bool = False,
         device: str = "auto",
-        precision: PrecisionAsked = "auto",
+        precision: PrecisionChoice = "auto",
         depth: int | None = None,
     ) -> None:
         self.model = model
         self.pooling: Pooling = pooling
         self.normalize = normalize
         self.device = device
-        self.precision: PrecisionAsked = precision
+        self.precision: PrecisionChoice = precision
         self.depth = depth
 
     def fit(self, texts: Iterable[str], labels: Any = None) -> "AlbertEmbedding":

@@ -1,10 +1,10 @@
-"""A look into a model: what each layer does to a text, which settings it was trained with, what its directory holds.
+"""Inspection of a model: what each layer does to a text, a check of its settings, and the contents of its directory.
 
-Layers: attention, how far they move every token, and what a head would predict there. The heads were trained on the
-last layer's output; read after an earlier one they show how a prediction comes about (the "logit lens"). ALBERT's
-layers share their parameters, so that every layer speaks the same language.
+Layers: attention, how far they move every token, and what a head would predict from their output. The heads were
+trained on the last layer's output; applied to earlier ones they show how a prediction forms (the "logit lens").
+ALBERT's layers share their parameters, so the heads can read every layer's output.
 
-Settings: two leave no trace in the shapes of the weights, so a wrong value loads without a word. "gelu" in Google's
+Settings: two leave no trace in the shapes of the weights, so a wrong value loads without an error. "gelu" in Google's
 configurations is the tanh form, transformers' "gelu" the exact one; and ALBERT-xlarge is published with 16 heads and
 with 32. With the right values a trained model fills more masks."""
 
@@ -42,19 +42,19 @@ from albert.text.tokenizer import Tokenizer
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 # --------------------------------------------------------------------------------------------------------------------
-# How far a layer moves a token, as the paper's Figure 1 measures it (Lan et al. 2019, §3.1).
+# Distance between a layer's input and output, as in the paper's Figure 1 (Lan et al. 2019, §3.1).
 
 _SHORTEST = 1e-12
-"""Length below which a vector has no direction."""
+"""Lower bound on a vector's length when it is normalised."""
 
 
 def layer_movement(
     before: Float[Tensor, "tokens H"], after: Float[Tensor, "tokens H"]
 ) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
-    """L2 distance and angle (degrees) between what goes into a layer and what comes out, of each token.
+    """L2 distance and angle (degrees) between a layer's input and output, for each token.
 
-    The angle is 2 atan2(‖u − v‖, ‖u + v‖) of the unit vectors, which is exact for small angles, where the arc cosine
-    of a cosine next to 1 is not.
+    The angle is 2 atan2(‖u − v‖, ‖u + v‖) of the unit vectors, which is accurate for small angles, unlike the arc
+    cosine of a cosine near 1.
     """
     before, after = before.double(), after.double()
     distance = (after - before).norm(dim=-1)
@@ -63,24 +63,24 @@ def layer_movement(
     return distance.float(), angle.rad2deg().float()
 
 
-LIKELIEST = 5
-"""Pieces that are shown for a mask after each layer."""
+MASK_TOP_K = 5
+"""Predictions shown for a mask after each layer."""
 
 
-def show_layers(predictor: Predictor, text: str, pair: str | None, most_tokens: int) -> dict[str, Any]:
-    """What each layer makes of a text, or of a text and a second one; of more than `most_tokens` the rest is cut.
+def show_layers(predictor: Predictor, text: str, pair: str | None, max_tokens: int) -> dict[str, Any]:
+    """Attention, movement and head predictions of each layer for a text or a pair, cut to `max_tokens`.
 
     Returns:
-        Plain values: `tokens` and `tokens_cut`; `attention`, one byte for each [layer, head, from, to], 255 standing
-        for 1, in base64; `distance`, `angle` (degrees) and `token_distance` between input and output of each layer, as
-        in the paper's Figure 1; `masks` and `labels` with `label_scores`: what the model's head says after each layer,
-        the first of them being what goes into the first layer.
+        JSON values: `tokens` and `tokens_cut`; `attention`, one byte for each [layer, head, from, to], 255 for 1, in
+        base64; `distance`, `angle` (degrees) and `token_distance` between input and output of each layer, as in the
+        paper's Figure 1; `masks` and `labels` with `label_scores`: the head's predictions after each layer, beginning
+        with the input of the first layer.
     """
     tokenizer = predictor.tokenizer
     model: Any = predictor.network
     texts = (text,) if pair is None else (text, pair)
-    most = min(most_tokens, predictor.max_length)
-    encoded = encode_texts(tokenizer, [[part] for part in texts], most, masked=True)
+    max_length = min(max_tokens, predictor.max_length)
+    encoded = encode_texts(tokenizer, [[part] for part in texts], max_length, masked=True)
     (ids,), (cut,) = encoded.ids, encoded.cut
     packed = pack(encoded.ids, encoded.token_types).to(predictor.device)
     body: AlbertModel = getattr(model, "albert", model)
@@ -88,24 +88,24 @@ def show_layers(predictor: Predictor, text: str, pair: str | None, most_tokens: 
         states = [state.float() for state in body.hidden_states(packed)]
         attention = np.stack([rows.cpu().numpy() for rows in attention_probabilities(body, states[:-1])])
         pairs = [layer_movement(before, after) for before, after in pairwise(states)]
-        moved, angles = (torch.stack(each) for each in zip(*pairs, strict=True))
+        distances, angles = (torch.stack(each) for each in zip(*pairs, strict=True))
         return {
             "tokens": [tokenizer.piece(int(piece)) for piece in ids],
             "tokens_cut": cut,
             "heads": attention.shape[1],
             "attention": base64.b64encode((attention * 255).round().astype(np.uint8).tobytes()).decode("ascii"),
-            "distance": moved.mean(dim=1).tolist(),
+            "distance": distances.mean(dim=1).tolist(),
             "angle": angles.mean(dim=1).tolist(),
-            "token_distance": moved.tolist(),
-            "masks": _masks(predictor, model, states, ids) if FILLING in predictor.abilities else [],
-            **_decisions(predictor, model, body, states, packed, pair is not None),
+            "token_distance": distances.tolist(),
+            "masks": _mask_predictions(predictor, model, states, ids) if FILLING in predictor.abilities else [],
+            **_label_scores(predictor, model, body, states, packed, pair is not None),
         }
 
 
 def attention_probabilities(
     body: AlbertModel, inputs: Sequence[Float[Tensor, "tokens H"]]
 ) -> Iterable[Float[Tensor, "heads tokens tokens"]]:
-    """Of each layer, from what goes into it (one sequence): how its tokens (rows) share their attention among all."""
+    """Attention weights of each layer from its input (one sequence): row i is what token i attends to."""
     for application, hidden in zip(body.encoder.plan, inputs, strict=True):
         block: Any = body.encoder.attentions[application.attention]
         query, key = (
@@ -113,32 +113,34 @@ def attention_probabilities(
         )
         scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
         if block.window is not None:
-            places = torch.arange(len(hidden), device=hidden.device)
-            seen = (places[:, None] - places).abs() <= block.window
-            seen[0], seen[:, 0] = True, True
-            scores = scores.masked_fill(~seen, float("-inf"))
+            positions = torch.arange(len(hidden), device=hidden.device)
+            mask = (positions[:, None] - positions).abs() <= block.window
+            mask[0], mask[:, 0] = True, True
+            scores = scores.masked_fill(~mask, float("-inf"))
         yield scores.softmax(dim=-1)
 
 
-def _masks(predictor: Predictor, model: Any, states: Sequence[Tensor], ids: np.ndarray) -> list[dict[str, Any]]:
+def _mask_predictions(
+    predictor: Predictor, model: Any, states: Sequence[Tensor], ids: np.ndarray
+) -> list[dict[str, Any]]:
     tokenizer = predictor.tokenizer
     words = model.albert.embeddings.word_embeddings.weight
-    found = []
-    for place in np.flatnonzero(ids == tokenizer.mask_id).tolist():
-        logits = model.predictions(torch.stack([state[place] for state in states]), words)
-        scores, pieces = logits.float().softmax(dim=-1)[:, : tokenizer.vocab_size].topk(LIKELIEST, dim=-1)
+    predictions = []
+    for position in np.flatnonzero(ids == tokenizer.mask_id).tolist():
+        logits = model.predictions(torch.stack([state[position] for state in states]), words)
+        scores, pieces = logits.float().softmax(dim=-1)[:, : tokenizer.vocab_size].topk(MASK_TOP_K, dim=-1)
         layers = [
             [{"piece": tokenizer.piece(piece), "score": score} for piece, score in zip(*row, strict=True)]
             for row in zip(pieces.tolist(), scores.tolist(), strict=True)
         ]
-        found.append({"position": place, "layers": layers})
-    return found
+        predictions.append({"position": position, "layers": layers})
+    return predictions
 
 
-def _decisions(
+def _label_scores(
     predictor: Predictor, model: Any, body: AlbertModel, states: Sequence[Tensor], packed: PackedSequences, paired: bool
 ) -> dict[str, Any]:
-    """The classifier's probabilities after each layer, or of the order of a pair."""
+    """Probabilities after each layer: of the classifier, or of the sentence-order head for a pair."""
     if CLASSIFYING in predictor.abilities:
         head, labels = model.classifier, predictor.labels
     elif ORDERING in predictor.abilities and paired:
@@ -152,25 +154,26 @@ def _decisions(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which settings a model was trained with, found out by asking it: masked words of a fixed text.
+# Check of the settings a model was trained with, by its masked-token loss on a fixed text.
 
-EVERY, FIRST_MASKED = 7, (0, 2, 4)
-"""One token in seven is masked, as in pre-training; three times over the text, another seventh each time."""
-FEWEST = 10
+MASK_EVERY, MASK_OFFSETS = 7, (0, 2, 4)
+"""One token in seven is masked, as in pre-training; three passes over the text, with other tokens masked each time."""
+MIN_MASKED_TOKENS = 10
 HEAD_SIZE = 64
 PUBLISHED_HEADS = (16, 32)
 CERTAIN = 2.0
-"""Standard errors by which two settings must differ before one of them is called better."""
+"""Standard errors by which two settings must differ for one of them to be called better."""
 _GELUS: tuple[Activation, ...] = ("gelu", "gelu_new")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedSetting:
-    """What a model makes of the masked tokens under one setting.
+    """A model's loss and accuracy on the masked tokens under one setting.
 
     Args:
-        loss: nats a masked token.
-        excess, excess_error: nats by which its loss is above the lowest one, token by token; its standard error.
+        stated: whether this is the setting in `config.json`.
+        loss: nats per masked token.
+        excess, excess_error: mean paired difference from the lowest loss, in nats per token, and its standard error.
     """
 
     hidden_act: str
@@ -183,7 +186,7 @@ class CheckedSetting:
 
     @property
     def as_good_as_the_best(self) -> bool:
-        """Whether the text cannot tell it from the setting of lowest loss."""
+        """Whether it is not significantly worse than the setting of lowest loss."""
         return self.excess <= CERTAIN * self.excess_error
 
     @property
@@ -193,7 +196,7 @@ class CheckedSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCheck:
-    """All settings, the one of lowest loss first, and how many masked tokens they were asked for."""
+    """All settings in order of loss, and the number of masked tokens."""
 
     settings: tuple[CheckedSetting, ...]
     masked_tokens: int
@@ -208,85 +211,87 @@ class SelfCheck:
 
     @property
     def verdict(self) -> str:
-        """One sentence: whether another setting than the stated one is better."""
+        """One sentence: whether a setting is better than the stated one."""
         if not self.stated.as_good_as_the_best:
             by = f"{self.stated.excess:.3f} ± {self.stated.excess_error:.3f} nats"
             return f"{self.best.name} is better than the stated {self.stated.name} by {by} a masked token"
         equals = [setting.name for setting in self.settings if setting.as_good_as_the_best and not setting.stated]
-        said = f"no setting is better than the stated {self.stated.name}"
-        return said + (f"; {' and '.join(equals)} cannot be told apart from it by this text" if equals else "")
+        verdict = f"no setting is better than the stated {self.stated.name}"
+        return verdict + (f"; {' and '.join(equals)} cannot be told apart from it by this text" if equals else "")
 
 
 def check_settings(
     path_or_id: str | Path, revision: str | None = None, *, text: str | None = None, device: str = "auto"
 ) -> SelfCheck:
-    """Ask a pre-trained model for masked tokens under its stated and every other plausible setting.
+    """Compare a pre-trained model's masked-token loss under its stated and every other plausible setting.
 
-    Tried are the stated `hidden_act` and, of the two forms of GELU, the other one; and the stated number of heads,
-    H/64, 16 and 32, where they divide H.
+    Settings: the stated `hidden_act` and, for GELU, its other form; and the stated number of heads, H/64, 16 and 32,
+    where they divide H.
 
     Args:
-        text: a few paragraphs in the model's language, a line each; None takes the English ones of this package.
+        text: a few paragraphs in the model's language, one per line; None uses the English ones of this package.
 
     Raises:
-        MissingInput, Unavailable, DamagedData: the model or its tokenizer cannot be had, or is damaged.
+        MissingInput, Unavailable, DamagedData: the model or its tokenizer is missing, unavailable or damaged.
         InvalidConfiguration: it has no masked-token head, or the text is too short.
     """
     opened = open_model(path_or_id, "masked_lm", revision=revision)
-    drawn = [name for name in opened.loading_report.newly_initialised if name.startswith("predictions.")]
-    if drawn:
-        why = f"has no masked-token head to ask ({drawn[0]} is missing)"
+    missing = [name for name in opened.loading_report.newly_initialised if name.startswith("predictions.")]
+    if missing:
+        why = f"has no masked-token head ({missing[0]} is missing)"
         raise InvalidConfiguration(opened.directory, why, "give the pre-trained model that it was fine-tuned from")
     if text is None:
         text = (files("albert.inference") / "self_check.txt").read_text("utf-8")
     tokenizer = tokenizer_of(opened)
     texts = _masked_texts(tokenizer, text, opened.config.max_position_embeddings)
     n_masked = sum(len(labels) for _, _, labels in texts)
-    if n_masked < FEWEST:
-        raise InvalidConfiguration("text", f"gives {n_masked} tokens to mask", f"at least {FEWEST} are needed")
+    if n_masked < MIN_MASKED_TOKENS:
+        raise InvalidConfiguration(
+            "text", f"gives {n_masked} tokens to mask", f"at least {MIN_MASKED_TOKENS} are needed"
+        )
     return _compare(opened, texts, pick_device(device))
 
 
 MaskedText = tuple[PackedSequences, Tensor, Tensor]
-"""A text with some tokens masked, where they are in the run of tokens, and what stood there."""
+"""A text with some tokens masked, the positions of the masks in the packed batch, and the original tokens."""
 
 
 def _masked_texts(tokenizer: Tokenizer, text: str, positions: int) -> list[MaskedText]:
-    """The paragraphs, cut where the model's positions end, once for each of `FIRST_MASKED`."""
+    """The paragraphs, split at the model's maximum length, once for each of `MASK_OFFSETS`."""
     sequences: list[np.ndarray] = []
     for paragraph in text.splitlines():
         ids = tokenizer.encode(paragraph)
         for start in range(0, len(ids), positions - 2):
             cut = ids[start : start + positions - 2]
             sequences.append(np.asarray([tokenizer.cls_id, *cut, tokenizer.sep_id], np.int64))
-    return [_masked_text(sequences, first, tokenizer) for first in FIRST_MASKED if sequences]
+    return [_mask_sequences(sequences, offset, tokenizer) for offset in MASK_OFFSETS if sequences]
 
 
-def _masked_text(sequences: Sequence[np.ndarray], first: int, tokenizer: Tokenizer) -> MaskedText:
-    inputs, places, labels = [], [], []
+def _mask_sequences(sequences: Sequence[np.ndarray], offset: int, tokenizer: Tokenizer) -> MaskedText:
+    inputs, positions, labels = [], [], []
     for ids in sequences:
-        chosen = np.arange(1 + first, len(ids) - 1, EVERY)
+        chosen = np.arange(1 + offset, len(ids) - 1, MASK_EVERY)
         chosen = chosen[~np.isin(ids[chosen], tokenizer.special_ids)]
-        places.append(chosen + sum(map(len, inputs)))
+        positions.append(chosen + sum(map(len, inputs)))
         labels.append(ids[chosen])
         inputs.append(ids.copy())
         inputs[-1][chosen] = tokenizer.mask_id
     packed = pack(inputs, [np.zeros_like(ids) for ids in inputs])
-    return packed, torch.from_numpy(np.concatenate(places)), torch.from_numpy(np.concatenate(labels))
+    return packed, torch.from_numpy(np.concatenate(positions)), torch.from_numpy(np.concatenate(labels))
 
 
 def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.device) -> SelfCheck:
     weights, candidates = opened.model.to(device).state_dict(), plausible_settings(opened.config)
-    found: list[tuple[AlbertConfig, np.ndarray, float]] = []
+    results: list[tuple[AlbertConfig, np.ndarray, float]] = []
     with progress("Checking settings", len(candidates), "settings") as bar:
         for config in candidates:
             with without_memory():
                 model = AlbertForMaskedLM(config).eval()
             model.load_state_dict(weights, assign=True)
-            found.append((config, *_ask(model, texts, device)))
+            results.append((config, *_losses_and_accuracy(model, texts, device)))
             bar.advance()
-    found.sort(key=lambda each: float(each[1].mean()))
-    lowest = found[0][1]
+    results.sort(key=lambda each: float(each[1].mean()))
+    lowest = results[0][1]
     settings = [
         CheckedSetting(
             hidden_act=config.hidden_act,
@@ -297,20 +302,22 @@ def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.dev
             excess=float((losses - lowest).mean()),
             excess_error=float((losses - lowest).std(ddof=1) / len(lowest) ** 0.5),
         )
-        for config, losses, accuracy in found
+        for config, losses, accuracy in results
     ]
     return SelfCheck(settings=tuple(settings), masked_tokens=len(lowest))
 
 
-def _ask(model: AlbertForMaskedLM, texts: Sequence[MaskedText], device: torch.device) -> tuple[np.ndarray, float]:
-    losses, right = [], []
+def _losses_and_accuracy(
+    model: AlbertForMaskedLM, texts: Sequence[MaskedText], device: torch.device
+) -> tuple[np.ndarray, float]:
+    losses, correct = [], []
     with torch.inference_mode():
-        for packed, places, labels in texts:
+        for packed, positions, labels in texts:
             labels = labels.to(device)
-            logits = model(packed.to(device), places.to(device)).float()
+            logits = model(packed.to(device), positions.to(device)).float()
             losses.append(functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy())
-            right.append((logits.argmax(dim=-1) == labels).cpu().numpy())
-    return np.concatenate(losses), float(np.concatenate(right).mean())
+            correct.append((logits.argmax(dim=-1) == labels).cpu().numpy())
+    return np.concatenate(losses), float(np.concatenate(correct).mean())
 
 
 def plausible_settings(config: AlbertConfig) -> list[AlbertConfig]:
@@ -318,12 +325,12 @@ def plausible_settings(config: AlbertConfig) -> list[AlbertConfig]:
     stated = config.hidden_act
     activations = [stated, *(other for other in _GELUS if stated in _GELUS and other != stated)]
     heads = [config.num_attention_heads, config.hidden_size // HEAD_SIZE, *PUBLISHED_HEADS]
-    dividing = [n for n in dict.fromkeys(heads) if n and config.hidden_size % n == 0]
-    return [replace(config, hidden_act=act, num_attention_heads=n) for act in activations for n in dividing]
+    divisors = [n for n in dict.fromkeys(heads) if n and config.hidden_size % n == 0]
+    return [replace(config, hidden_act=act, num_attention_heads=n) for act in activations for n in divisors]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What lies in a directory: a model with its head, tensors and tokenizer; a prepared corpus; a tokenizer alone.
+# Reports of a directory's contents: a model with its head, tensors and tokenizer; a prepared corpus; a tokenizer.
 
 HEADS: dict[Kind, str] = {
     "pretraining": "masked tokens, and two segments' order",
@@ -337,15 +344,15 @@ HEADS: dict[Kind, str] = {
     "encoder": "none",
 }
 _SENTENCE_OBJECTIVES = {"nsp": "masked tokens, and next sentences", "none": "masked tokens"}
-_TOLD_ELSEWHERE = ("architectures", "model_type", "id2label", "label2id", FINGERPRINT_KEY)
+_REPORTED_KEYS = ("architectures", "model_type", "id2label", "label2id", FINGERPRINT_KEY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerReport:
-    """A tokenizer, and whether it is the one that what lies beside it was made with.
+    """A tokenizer, and whether the model or corpus beside it was made with it.
 
     Args:
-        belongs: whether `config.json` or `corpus.json` names it; None where nothing is named.
+        belongs: whether `config.json` or `corpus.json` has its fingerprint; None if they have none.
     """
 
     file: str
@@ -374,18 +381,18 @@ class ModelReport:
     tokenizer: TokenizerReport | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values under stable names, without the configuration, whose sizes are among them."""
+        """JSON values under stable names, without `configuration`."""
         values = to_json(self)
         del values["configuration"]
-        values["tensors"] = {name: values["tensors"][name] for name in _FINDINGS}
+        values["tensors"] = {name: values["tensors"][name] for name in _TENSOR_FIELDS}
         return values
 
 
-_FINDINGS = ("missing", "newly_initialised", "unexpected", "dropped", "notes")
+_TENSOR_FIELDS = ("missing", "newly_initialised", "unexpected", "dropped", "notes")
 
 
 def model_report(directory: Path) -> ModelReport:
-    """Open a model directory with its own head and say what is in it."""
+    """Open a model directory with its own head and describe it."""
     _, extra = read_config(directory)
     kind = kind_of(extra)
     opened = open_model(directory, kind)
@@ -403,7 +410,7 @@ def model_report(directory: Path) -> ModelReport:
         verified=opened.loading_report.verified,
         configuration=opened.config,
         tensors=opened.loading_report,
-        other_keys={key: value for key, value in extra.items() if key not in _TOLD_ELSEWHERE},
+        other_keys={key: value for key, value in extra.items() if key not in _REPORTED_KEYS},
         tokenizer=tokenizer_report(directory, extra.get(FINGERPRINT_KEY)),
     )
 
@@ -418,15 +425,15 @@ class CorpusReport:
     tokenizer: TokenizerReport | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values under names that stay; of shards and sources, how many."""
+        """JSON values under stable names; the numbers of shards and sources."""
         shards = {split: len(shards) for split, shards in self.description.shards.items()}
         description = to_json(self.description) | {"sources": len(self.description.sources), "shards": shards}
-        place = {"directory": str(self.directory), "verified": self.verified}
-        return {**place, "corpus": description, "tokenizer": to_json(self.tokenizer)}
+        values = {"directory": str(self.directory), "verified": self.verified}
+        return {**values, "corpus": description, "tokenizer": to_json(self.tokenizer)}
 
 
 def corpus_report(directory: Path) -> CorpusReport:
-    """Say what `albert prepare` made."""
+    """Describe a corpus made by `albert prepare`."""
     has_manifest = (directory / MANIFEST_NAME).is_file()
     if has_manifest:
         verify_directory(directory)
@@ -439,8 +446,8 @@ def corpus_report(directory: Path) -> CorpusReport:
     )
 
 
-def tokenizer_report(directory: Path, made_with: object = None) -> TokenizerReport | None:
-    """The tokenizer in a directory; None when there is none."""
+def tokenizer_report(directory: Path, expected: object = None) -> TokenizerReport | None:
+    """The tokenizer in a directory; None if there is none. `expected` is the fingerprint in `config.json`, say."""
     file = vocabulary_file(directory)
     if not file.is_file():
         return None
@@ -452,7 +459,7 @@ def tokenizer_report(directory: Path, made_with: object = None) -> TokenizerRepo
         lower_case=tokenizer.lower_case,
         keep_accents=tokenizer.keep_accents,
         fingerprint=tokenizer.fingerprint,
-        belongs=None if made_with is None else tokenizer.answers_to(str(made_with)),
+        belongs=None if expected is None else tokenizer.answers_to(str(expected)),
     )
 
 

@@ -1,8 +1,8 @@
 """Model directories with 8-bit matrices, a quarter of the size; and the comparison of outputs before and after.
 
-Every matrix gets a scale for each of its rows (an output of a map or a piece of the vocabulary); biases, LayerNorms and
-the few rows of a small head stay as they are. What only transformers needs is left out: copies of tied matrices, and
-the identity map of a model whose embeddings have no projection. `albert.checkpoints.loading` has the format."""
+Every matrix gets a scale for each row (an output of a layer or a piece of the vocabulary); biases, LayerNorms and small
+heads stay as they are. Tensors that only transformers needs are left out: copies of tied matrices, and the identity
+matrix of a model whose embeddings have no projection. `albert.checkpoints.loading` has the format."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ from albert.runtime.random_streams import stream
 from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a model gives for random batches of mixed lengths, by the names that its outputs have elsewhere.
+# Outputs of a model for random batches of mixed lengths, named as in transformers' exports.
 
 LONGEST = 512
-"""Tokens; a check of longer sequences would take memory by their square in other runtimes."""
+"""Tokens; memory for longer sequences grows with their square in other runtimes."""
 _LENGTHS = ((1 / 64, 1 / 16), (1 / 64, 1 / 8, 1 / 16, 1 / 4, 1 / 32, 3 / 16, 1 / 8, 1 / 4), (1.0, 1 / 3))
-"""Of the sequences of each batch, as shares of the longest."""
+"""Lengths of the sequences of each batch, as fractions of the longest."""
 SHORTEST = 5
 
 Outputs = dict[str, list[np.ndarray]]
@@ -43,65 +43,65 @@ Outputs = dict[str, list[np.ndarray]]
 
 @dataclass(frozen=True)
 class SampleBatch:
-    """Sequences of random tokens in two segments: int64 [length] each."""
+    """Sequences of random tokens in two segments, int64 [length] each."""
 
     ids: list[np.ndarray]
     types: list[np.ndarray]
 
 
 def sample_batches(config: AlbertConfig) -> list[SampleBatch]:
-    """Batches of an even number of sequences, from a few tokens to as many as the model has positions, at most 512."""
-    draws = stream("sample outputs", 0)
+    """Batches of an even number of sequences, from a few tokens up to the model's positions, at most 512."""
+    rng = stream("sample outputs", 0)
     longest = min(config.max_position_embeddings, LONGEST)
     batches = []
-    for shares in _LENGTHS:
-        lengths = [max(min(SHORTEST, longest), round(share * longest)) for share in shares]
-        ids = [draws.integers(min(5, config.vocab_size - 1), config.vocab_size, length) for length in lengths]
+    for fractions in _LENGTHS:
+        lengths = [max(min(SHORTEST, longest), round(fraction * longest)) for fraction in fractions]
+        ids = [rng.integers(min(5, config.vocab_size - 1), config.vocab_size, length) for length in lengths]
         second = 1 if config.type_vocab_size > 1 else 0
-        types = [second * (np.arange(n) >= draws.integers(1, n + 1)).astype(np.int64) for n in lengths]
+        types = [second * (np.arange(n) >= rng.integers(1, n + 1)).astype(np.int64) for n in lengths]
         batches.append(SampleBatch(ids, types))
     return batches
 
 
 def model_outputs(model: nn.Module, kind: Kind, batch: SampleBatch) -> Outputs:
-    """What one of the model classes gives, in the precision it has."""
-    if kind == "pair_classification":  # where every sequence has a second text
+    """Outputs of a model, in its own precision."""
+    if kind == "pair_classification":  # every sequence needs a second text
         batch = SampleBatch(batch.ids, [np.maximum(types, np.arange(len(types)) > 1) for types in batch.types])
     packed = pack(batch.ids, batch.types)
     with torch.inference_mode():
         if kind in ("pretraining", "masked_lm"):
-            found = model(packed, torch.arange(packed.n_tokens))
-            masked, order = found if isinstance(found, tuple) else (found, None)
+            result = model(packed, torch.arange(packed.n_tokens))
+            masked, order = result if isinstance(result, tuple) else (result, None)
             logits: list[Any] = output_rows(masked, packed.lengths)
             return {"logits": logits} | ({} if order is None else {"sentence_logits": [row.numpy() for row in order]})
-        given: Any = model(packed)
-        rows: list[Any] = output_rows(given, packed.lengths)
+        outputs: Any = model(packed)
+        rows: list[Any] = output_rows(outputs, packed.lengths)
         if kind == "encoder":
             encoder: Any = model
-            pooled = {} if encoder.pooler is None else {"pooler_output": encoder.pool(given, packed).unbind(0)}
+            pooled = {} if encoder.pooler is None else {"pooler_output": encoder.pool(outputs, packed).unbind(0)}
             return {"last_hidden_state": rows} | {name: [row.numpy() for row in each] for name, each in pooled.items()}
     if kind == "question_answering":
         return {"start_logits": [row[:, 0] for row in rows], "end_logits": [row[:, 1] for row in rows]}
     if kind == "joint_question_answering":
-        return _joint(rows)
+        return _joint_outputs(rows)
     return {"logits": rows}
 
 
 @dataclass(frozen=True)
 class OutputDifferences:
-    """How far outputs are from those of the model, by their names: the largest absolute difference, and the root of the
-    mean squared difference as a share of the output's standard deviation."""
+    """Differences from the model's outputs, by output name: the largest absolute difference, and the root mean squared
+    difference relative to the output's standard deviation."""
 
     largest: dict[str, float]
     relative: dict[str, float]
 
 
 def output_differences(mine: Sequence[Outputs], theirs: Sequence[Outputs]) -> OutputDifferences:
-    """Compare the outputs of batches; of answers, the ends of the same starts.
+    """Compare the outputs of batches; end logits of a beam are compared for the same starts.
 
-    Two starts of almost the same logit may stand in either order in a beam; what is in one beam alone is not compared.
+    Two starts with almost the same logit may come in either order in a beam; starts in only one beam are not compared.
     """
-    pairs = [_pairs(*each) for each in zip(mine, theirs, strict=True)]
+    pairs = [_pair_outputs(*each) for each in zip(mine, theirs, strict=True)]
     largest, relative = {}, {}
     for name in pairs[0]:
         rows = [pair for each in pairs for pair in each[name]]
@@ -113,7 +113,7 @@ def output_differences(mine: Sequence[Outputs], theirs: Sequence[Outputs]) -> Ou
     return OutputDifferences(largest, relative)
 
 
-def _pairs(mine: Outputs, theirs: Outputs) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
+def _pair_outputs(mine: Outputs, theirs: Outputs) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
     pairs = {name: list(zip(mine[name], theirs[name], strict=True)) for name in mine if name != "start_places"}
     if "start_places" in mine:
         rows = zip(mine["start_places"], theirs["start_places"], mine["start_logits"], pairs["end_logits"], strict=True)
@@ -121,7 +121,7 @@ def _pairs(mine: Outputs, theirs: Outputs) -> dict[str, list[tuple[np.ndarray, n
     return pairs
 
 
-def _joint(rows: Sequence[SpanBeamRow]) -> Outputs:
+def _joint_outputs(rows: Sequence[SpanBeamRow]) -> Outputs:
     return {
         "start_logits": [row.starts for row in rows],
         "start_places": [row.beam for row in rows],
@@ -133,16 +133,16 @@ def _joint(rows: Sequence[SpanBeamRow]) -> Outputs:
 def _same_starts(
     mine: np.ndarray, theirs: np.ndarray, starts: np.ndarray, ends: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    there: Mapping[int, int] = {int(place): column for column, place in enumerate(theirs)}
+    column_of: Mapping[int, int] = {int(start): column for column, start in enumerate(theirs)}
     columns = [
-        (column, there[int(place)])
-        for column, place in enumerate(mine)
-        if int(place) in there and starts[int(place)] > IMPOSSIBLE / 2
+        (column, column_of[int(start)])
+        for column, start in enumerate(mine)
+        if int(start) in column_of and starts[int(start)] > IMPOSSIBLE / 2
     ]
     return ends[0][:, [one for one, _ in columns]], ends[1][:, [other for _, other in columns]]
 
 
-FEWEST_ROWS = 16
+MIN_DIMENSION = 16
 _USE = """```python
 import albert
 
@@ -150,14 +150,14 @@ model = albert.load("{name}")
 print(model.abilities)
 ```
 
-albert restores the matrices when it opens them. transformers finds no weights here: the integers lie in
-`model.int8.safetensors`, under names that no other library takes for weights."""
+albert restores the matrices when it opens the model. transformers finds no weights here: the integers are in
+`model.int8.safetensors`, under names of albert's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantized:
-    """What became of a model: how many matrices are integers now, bytes of the weights as they were stored and as they
-    are, and how far the outputs are from those of the original, over random batches."""
+class QuantizationReport:
+    """Result of quantisation: number of quantised matrices, bytes of the weights before and after, and differences from
+    the original's outputs over random batches."""
 
     matrices: int
     bytes_before: int
@@ -166,14 +166,14 @@ class Quantized:
 
 
 def is_worth_quantizing(weight: Tensor) -> bool:
-    """Whether it is a matrix of at least 16 rows and columns: fewer save nothing, and a head's decide."""
-    return weight.ndim == 2 and min(weight.shape) >= FEWEST_ROWS
+    """Whether it is a matrix of at least 16 rows and columns; smaller ones (heads) save nothing and matter most."""
+    return weight.ndim == 2 and min(weight.shape) >= MIN_DIMENSION
 
 
 def quantize_directory(
     source: str | Path, output: Path, *, revision: str | None = None, replace: bool = False
-) -> Quantized:
-    """Write a model (directory, run or Hub id, of this revision) again, with integers for matrices.
+) -> QuantizationReport:
+    """Write a copy of a model (directory, run or Hub id) with int8 matrices.
 
     Raises:
         MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened.
@@ -186,27 +186,27 @@ def quantize_directory(
         raise UsageError(directory, "is quantised already")
     before = open_trained(directory)
     stored = loading.stored_tensors(directory)
-    with new_directory(output, replace=replace) as made:
+    with new_directory(output, replace=replace) as copy:
         if vocabulary_file(directory).is_file():
             tokenizer = load_tokenizer(directory)
             refuse_foreign_tokenizer(tokenizer, directory, before.opened.config, before.opened.extra)
-            tokenizer.save(made)
-        # Rounded, the identity map of a model without a projection would be the identity no more.
-        needless = before.opened.loading_report.dropped
-        tensors, matrices = _quantized(stored.read([name for name in stored.by_name if name not in needless]))
-        loading.write_tensors(made / loading.INT8_WEIGHTS_NAME, tensors)
+            tokenizer.save(copy)
+        # Rounded, the identity matrix of a model without a projection would no longer be the identity.
+        dropped = before.opened.loading_report.dropped
+        tensors, matrices = _quantize_tensors(stored.read([name for name in stored.by_name if name not in dropped]))
+        loading.write_tensors(copy / loading.INT8_WEIGHTS_NAME, tensors)
         save_json(
-            made / CONFIG_NAME,
+            copy / CONFIG_NAME,
             content | {loading.QUANTIZATION_KEY: {"format": loading.FORMAT, "matrices": matrices}},
         )
-        report = Quantized(
+        report = QuantizationReport(
             matrices=matrices,
             bytes_before=sum(tensor.n_bytes for tensor in stored.by_name.values()),
-            bytes_after=(made / loading.INT8_WEIGHTS_NAME).stat().st_size,
-            moved=output_differences(*(_sample_outputs(each) for each in (before, open_trained(made)))),
+            bytes_after=(copy / loading.INT8_WEIGHTS_NAME).stat().st_size,
+            moved=output_differences(*(_sample_outputs(each) for each in (before, open_trained(copy)))),
         )
-        write_text(made / CARD_NAME, _card(output.name, before, directory, report))
-        copy_examples(directory, made)
+        write_text(copy / CARD_NAME, _card(output.name, before, directory, report))
+        copy_examples(directory, copy)
     return report
 
 
@@ -215,22 +215,22 @@ def _sample_outputs(trained: TrainedModel) -> list[Outputs]:
     return [model_outputs(model, kind, batch) for batch in sample_batches(trained.opened.config)]
 
 
-def _quantized(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], int]:
-    """The tensors as they are stored, and how many are integers."""
-    made: dict[str, Tensor] = {}
+def _quantize_tensors(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], int]:
+    """The tensors to store, and the number of quantised matrices."""
+    quantized: dict[str, Tensor] = {}
     matrices = [name for name, tensor in tensors.items() if tensor.is_floating_point() and is_worth_quantizing(tensor)]
     for name, tensor in tensors.items():
         if name in matrices:
             values, scale = loading.stored_names(name)
-            made[values], made[scale] = quantize_matrix(tensor.float())
-        elif tensor.is_floating_point():  # what is not is a relic that says nothing of the model
-            made[name] = tensor
-    return made, len(matrices)
+            quantized[values], quantized[scale] = quantize_matrix(tensor.float())
+        elif tensor.is_floating_point():  # integer tensors are legacy buffers without information
+            quantized[name] = tensor
+    return quantized, len(matrices)
 
 
-def _card(name: str, model: TrainedModel, source: Path, report: Quantized) -> str:
-    told = ", ".join(
-        f"{output} by {largest:.3g} at most, {report.moved.relative[output]:.2%} of its spread as a rule"
+def _card(name: str, model: TrainedModel, source: Path, report: QuantizationReport) -> str:
+    differences = ", ".join(
+        f"{output} by {largest:.3g} at most, by {report.moved.relative[output]:.2%} of its spread (RMS)"
         for output, largest in report.moved.largest.items()
     )
     return model_directory.ModelCard(
@@ -245,9 +245,9 @@ def _card(name: str, model: TrainedModel, source: Path, report: Quantized) -> st
             "tokenizer": model.opened.extra.get(FINGERPRINT_KEY),
         },
         limits=(
-            f"Over random tokens its outputs differ from those of the original: {told}. What that does to a task's "
-            "score, `albert evaluate` says.",
-            "transformers does not open this directory: it finds no weights that it knows.",
+            f"Over random tokens its outputs differ from those of the original: {differences}. `albert evaluate` "
+            "measures the effect on a task's score.",
+            "transformers cannot open this directory: it finds no weights that it knows.",
         ),
         location="path/to/this/directory",
         use=_USE,

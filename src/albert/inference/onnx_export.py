@@ -1,9 +1,9 @@
-"""ONNX export: a model written as a graph, and only when ONNX Runtime and OpenVINO give the model's outputs.
+"""ONNX export: a model as an ONNX graph, checked in ONNX Runtime and OpenVINO against the model's outputs.
 
-The graph is written node by node: what torch.onnx and ONNX Runtime's quantisation make of the same model is a third
-larger in int8 (results/benchmark-onnx-files.csv). Inputs and outputs have the names that users of transformers and
-Optimum know. Each runtime that is installed computes random batches of mixed lengths; float32 outputs must be within
-1e-4 of ours or nothing is written. For int8 the difference is reported."""
+The graph is written node by node: the files of torch.onnx and ONNX Runtime's quantisation are a third larger in int8
+(results/benchmark-onnx-files.csv). Inputs and outputs are named as in transformers and Optimum. Each installed runtime
+computes random batches of mixed lengths; float32 outputs must be within 1e-4 of ours or nothing is written. For int8
+the difference is reported."""
 
 import importlib.util
 import tomllib
@@ -33,7 +33,7 @@ from albert.checkpoints.model_directory import (
     refuse_foreign_tokenizer,
 )
 from albert.inference import int8
-from albert.inference.engine import LARGEST, quantize_matrix
+from albert.inference.engine import INT8_MAX, quantize_matrix
 from albert.inference.predictor import TrainedModel, open_trained
 from albert.model.albert import BEAM, IMPOSSIBLE, AlbertModel, JointSpanHead, run_to_depth
 from albert.model.attention import AttentionBlock
@@ -50,20 +50,20 @@ from albert.text.tokenizer_loading import load_tokenizer, vocabulary_file
 # Nodes and initialisers of an ONNX graph, products in float32 or int8.
 
 LOWEST_OPSET, HIGHEST_OPSET = 17, 24
-"""LayerNormalization is an operator from 17 on; every runtime of the extra `onnx` knows those up to 24."""
-ONE_OPERATOR_GELU = 20
+"""LayerNormalization is an operator from 17 on; every runtime of the extra `onnx` supports opsets up to 24."""
+GELU_OPSET = 20
 _AXES_ARE_INPUTS = 18
 _SMALLEST_SCALE = 1e-30
-"""Of a token whose numbers are all zero."""
-_ZERO = 128
+"""Lower bound on a token's largest absolute value, so that a token of zeros has a scale."""
+_ZERO_POINT = 128
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OnnxPrecision = Literal["fp32", "int8"]
 Axes = tuple[str | int, ...]
-"""Names of axes of any length, and fixed lengths."""
+"""Names of dynamic axes, and fixed lengths."""
 
 
 class Output(NamedTuple):
-    """One output of the graph: its name, the value of the graph that it is, its axes, the type of its numbers."""
+    """An output of the graph: its name, its value in the graph, its axes, its dtype."""
 
     name: str
     value: str
@@ -72,12 +72,11 @@ class Output(NamedTuple):
 
 
 class GraphWriter:
-    """An ONNX graph under construction; values are known by their names.
+    """An ONNX graph under construction; values are referred to by name.
 
-    Weights are stored once under their name, [inputs, outputs] as MatMul takes them, so that no runtime transposes a
-    copy for every layer. In int8 they are integers with a scale for each output, and each token's numbers get a scale
-    of their own, so that no answer depends on what shares a batch. Word embeddings are stored as rows and multiply the
-    other way round where they are tied to the head of masked words.
+    Weights are stored once, [inputs, outputs] as MatMul takes them, so that no runtime transposes a copy for every
+    layer. In int8 they are integers with a scale per output, and activations have a scale per token, so that no result
+    depends on the rest of its batch. Word embeddings are stored as rows, and transposed for the tied masked-token head.
 
     Attributes:
         ids, mask, types: the inputs, int64 [batch, sequence], padded on the right.
@@ -92,7 +91,7 @@ class GraphWriter:
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """The names of nodes written in the block begin with this one."""
+        """Prefix the names of nodes written in the block."""
         self._scope.append(name)
         try:
             yield
@@ -100,10 +99,10 @@ class GraphWriter:
             self._scope.pop()
 
     def node(self, operator: str, *inputs: str | float | Sequence[int], **attributes: Any) -> str:
-        """Write a node with one output, and return the output's name.
+        """Add a node with one output, and return the output's name.
 
         Args:
-            inputs: names of values; whole numbers and lists of them are int64 constants, other numbers float32.
+            inputs: names of values; integers and lists of integers become int64 constants, floats float32.
         """
         return self.nodes(operator, 1, *inputs, **attributes)[0]
 
@@ -115,7 +114,7 @@ class GraphWriter:
         return names
 
     def constant(self, value: float | Sequence[int], dtype: type[np.generic] | None = None) -> str:
-        """A small initialiser, stored once for each value; float32 or int64 if no type is given."""
+        """A small initialiser, stored once per value; by default float32 for floats, else int64."""
         array = np.array(value, dtype or (np.float32 if isinstance(value, float) else np.int64))
         return self._initializer(f"constant_{array.dtype}_{array.tolist()}".replace(" ", ""), lambda: array)
 
@@ -142,21 +141,21 @@ class GraphWriter:
         """`linear` of a module."""
         return self.linear(value, name, layer.weight, layer.bias)
 
-    def rows(self, places: str, name: str, table: Tensor) -> str:
-        """Rows of a table [rows, width] at integer places [...]: [..., width]."""
+    def rows(self, indices: str, name: str, table: Tensor) -> str:
+        """Rows of a table [rows, width] at integer indices [...]: [..., width]."""
         if not self._is_integer(table):
-            return self.node("Gather", self.weight(f"{name}.weight", table), places, axis=0)
-        integers = self.cast(self.node("Gather", self._integers(name, table), places, axis=0), np.float32)
-        scales = self.node("Gather", self._scales(name, table), places, axis=0)
+            return self.node("Gather", self.weight(f"{name}.weight", table), indices, axis=0)
+        integers = self.cast(self.node("Gather", self._integers(name, table), indices, axis=0), np.float32)
+        scales = self.node("Gather", self._scales(name, table), indices, axis=0)
         return self.node("Mul", integers, self.node("Unsqueeze", scales, [-1]))
 
     def tied(self, value: str, name: str, table: Tensor, bias: Tensor) -> str:
         """`linear` with the table of `rows`, for a value [tokens, width]."""
-        added = self.weight(f"{name}.output_bias", bias)
+        output_bias = self.weight(f"{name}.output_bias", bias)
         if not self._is_integer(table):
-            return self.node("Gemm", value, self.weight(f"{name}.weight", table), added, transB=1)
+            return self.node("Gemm", value, self.weight(f"{name}.weight", table), output_bias, transB=1)
         columns = self.node("Transpose", self._integers(name, table), perm=[1, 0])
-        return self.node("Add", self._integer_product(value, columns, self._scales(name, table)), added)
+        return self.node("Add", self._integer_product(value, columns, self._scales(name, table)), output_bias)
 
     def layer_norm(self, value: str, name: str, norm: nn.LayerNorm) -> str:
         """LayerNorm of the last axis."""
@@ -164,10 +163,10 @@ class GraphWriter:
         return self.node("LayerNormalization", value, *parts, axis=-1, epsilon=norm.eps)
 
     def activation(self, value: str, name: Activation) -> str:
-        """The function of that name, as one operator where the opset has it."""
+        """The activation of that name, as one operator if the opset has it."""
         if name == "relu" or name == "tanh":
             return self.node(name.title(), value)
-        if self.opset >= ONE_OPERATOR_GELU:
+        if self.opset >= GELU_OPSET:
             return self.node("Gelu", value, approximate="tanh" if name == "gelu_new" else "none")
         if name == "gelu_new":
             cubed = self.node("Mul", self.node("Mul", value, value), value)
@@ -185,16 +184,16 @@ class GraphWriter:
         graph = helper.make_graph(
             self._nodes,
             "albert",
-            [_described(name, np.int64, axes) for name in INPUTS],
-            [_described(output.name, output.dtype, output.axes) for output in outputs],
+            [_value_info(name, np.int64, axes) for name in INPUTS],
+            [_value_info(output.name, output.dtype, output.axes) for output in outputs],
             list(self._initializers.values()),
         )
         opset = [helper.make_opsetid("", self.opset)]
         version = helper.find_min_ir_version_for(opset)
-        made = helper.make_model(graph, opset_imports=opset, ir_version=version, producer_name="albert")
-        helper.set_model_props(made, dict(metadata))
-        onnx.checker.check_model(made)
-        return made
+        model = helper.make_model(graph, opset_imports=opset, ir_version=version, producer_name="albert")
+        helper.set_model_props(model, dict(metadata))
+        onnx.checker.check_model(model)
+        return model
 
     def _initializer(self, name: str, make: Callable[[], np.ndarray]) -> str:
         if name not in self._initializers:
@@ -211,29 +210,29 @@ class GraphWriter:
         return self._initializer(f"{name}.weight.scale", lambda: quantize_matrix(weight.detach())[1].numpy())
 
     def _integer_product(self, value: str, matrix: str, scales: str) -> str:
-        """Each token's numbers are symmetric around 128: runtimes are fast for products of unsigned with signed."""
+        """Activations are unsigned with zero point 128: runtimes are fast for unsigned times signed integers."""
         absolute = self.node("Abs", value)
         if self.opset < _AXES_ARE_INPUTS:
             largest = self.node("ReduceMax", absolute, axes=[-1], keepdims=1)
         else:
             largest = self.node("ReduceMax", absolute, [-1], keepdims=1)
-        scale = self.node("Div", self.node("Max", largest, _SMALLEST_SCALE), float(LARGEST))
+        scale = self.node("Div", self.node("Max", largest, _SMALLEST_SCALE), float(INT8_MAX))
         rounded = self.node("Round", self.node("Div", value, scale))
-        integers = self.cast(self.node("Add", rounded, float(_ZERO)), np.uint8)
-        product = self.node("MatMulInteger", integers, matrix, self.constant(_ZERO, np.uint8))
+        integers = self.cast(self.node("Add", rounded, float(_ZERO_POINT)), np.uint8)
+        product = self.node("MatMulInteger", integers, matrix, self.constant(_ZERO_POINT, np.uint8))
         return self.node("Mul", self.node("Mul", self.cast(product, np.float32), scale), scales)
 
 
-def _described(name: str, dtype: type[np.generic], axes: Axes) -> onnx.ValueInfoProto:
+def _value_info(name: str, dtype: type[np.generic], axes: Axes) -> onnx.ValueInfoProto:
     kind: TensorProto.DataType = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))  # type: ignore[assignment]
     return helper.make_tensor_value_info(name, kind, list(axes))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Embeddings and encoder as ONNX nodes: the layers are repeated, the blocks that they share are not (paper §3.1).
+# Embeddings and encoder as ONNX nodes: the layers are repeated, the weights that they share are not (paper §3.1).
 
-UNSEEN = -3e4
-"""What is added to the score of a token that may not be seen; float16 has it too, should a runtime compute in that."""
+MASKED_SCORE = -3e4
+"""Added to the scores of masked tokens; representable in float16, should a runtime compute in that."""
 
 
 def encoder_nodes(graph: GraphWriter, model: AlbertModel) -> str:
@@ -257,25 +256,26 @@ def encoder_nodes(graph: GraphWriter, model: AlbertModel) -> str:
 
 
 def _embeddings(graph: GraphWriter, model: AlbertModel) -> str:
-    parts = model.embeddings
-    words = graph.rows(graph.ids, "embeddings.words", parts.word_embeddings.weight)
-    types = graph.rows(graph.types, "embeddings.types", parts.token_type_embeddings.weight)
-    places = graph.rows(graph.columns(), "embeddings.places", parts.position_embeddings.weight)
-    summed = graph.node("Add", graph.node("Add", words, places), types)
-    normal = graph.layer_norm(summed, "embeddings.layer_norm", parts.layer_norm)
-    return normal if parts.projection is None else graph.layer(normal, "embeddings.projection", parts.projection)
+    embeddings = model.embeddings
+    words = graph.rows(graph.ids, "embeddings.words", embeddings.word_embeddings.weight)
+    types = graph.rows(graph.types, "embeddings.types", embeddings.token_type_embeddings.weight)
+    positions = graph.rows(graph.columns(), "embeddings.places", embeddings.position_embeddings.weight)
+    summed = graph.node("Add", graph.node("Add", words, positions), types)
+    normal = graph.layer_norm(summed, "embeddings.layer_norm", embeddings.layer_norm)
+    projection = embeddings.projection
+    return normal if projection is None else graph.layer(normal, "embeddings.projection", projection)
 
 
 def _attention_bias(graph: GraphWriter, window: int | None) -> str:
-    """0 where a token may be seen, else `UNSEEN`: [batch, 1, rows or 1, columns]."""
-    seen = graph.node("Unsqueeze", graph.cast(graph.mask, np.bool_), [1, 2])
-    if window is not None:  # near enough, or one of them is [CLS]
+    """0 where a token attends to another, else `MASKED_SCORE`: [batch, 1, rows or 1, columns]."""
+    mask = graph.node("Unsqueeze", graph.cast(graph.mask, np.bool_), [1, 2])
+    if window is not None:  # within the window, or one of them is [CLS]
         column = graph.columns()
         row = graph.node("Unsqueeze", column, [1])
         near = graph.node("LessOrEqual", graph.node("Abs", graph.node("Sub", row, column)), window)
         at_cls = graph.node("Or", graph.node("Equal", row, 0), graph.node("Equal", column, 0))
-        seen = graph.node("And", seen, graph.node("Or", near, at_cls))
-    return graph.node("Where", seen, 0.0, UNSEEN)
+        mask = graph.node("And", mask, graph.node("Or", near, at_cls))
+    return graph.node("Where", mask, 0.0, MASKED_SCORE)
 
 
 def _attention(graph: GraphWriter, block: AttentionBlock, name: str, hidden: str, bias: str) -> str:
@@ -288,8 +288,8 @@ def _attention(graph: GraphWriter, block: AttentionBlock, name: str, hidden: str
     scores = graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 2, 3, 1]))
     probabilities = graph.node("Softmax", graph.node("Add", scores, bias), axis=-1)
     mixed = graph.node("MatMul", probabilities, graph.node("Transpose", value, perm=[0, 2, 1, 3]))
-    together = graph.node("Reshape", graph.node("Transpose", mixed, perm=[0, 2, 1, 3]), [0, 0, width])
-    summed = graph.node("Add", graph.layer(together, f"{name}.dense", block.dense), hidden)
+    concatenated = graph.node("Reshape", graph.node("Transpose", mixed, perm=[0, 2, 1, 3]), [0, 0, width])
+    summed = graph.node("Add", graph.layer(concatenated, f"{name}.dense", block.dense), hidden)
     return graph.layer_norm(summed, f"{name}.layer_norm", block.layer_norm)
 
 
@@ -297,7 +297,7 @@ def _attention(graph: GraphWriter, block: AttentionBlock, name: str, hidden: str
 # The outputs of each kind of model: names and axes are those of transformers' and Optimum's exports.
 
 _PADDED = -1e35
-"""The logit of a padded place: below `IMPOSSIBLE`, so that it is never a start while there is any other."""
+"""Start logit of padding: below `IMPOSSIBLE`, so that it comes last."""
 
 
 def _encoder(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:
@@ -342,25 +342,25 @@ def _question_answering(graph: GraphWriter, model: Any, hidden: str) -> list[Out
 
 
 def _joint_question_answering(graph: GraphWriter, model: Any, hidden: str) -> list[Output]:
-    """The joint head (SQuAD 2.0): the likeliest starts, and for each of them a logit for every end."""
+    """The joint head (SQuAD 2.0): the top starts, and for each of them a logit for every end."""
     head: JointSpanHead = model.joint_qa_outputs
-    seen, place = graph.cast(graph.mask, np.bool_), graph.columns()
+    mask, position = graph.cast(graph.mask, np.bool_), graph.columns()
     last = graph.node("Sub", graph.node("ReduceSum", graph.mask, [1], keepdims=1), 1)
-    at_cls = graph.node("Equal", place, 0)
-    second = graph.node("And", graph.node("Equal", graph.types, 1), graph.node("Less", place, last))
+    at_cls = graph.node("Equal", position, 0)
+    second = graph.node("And", graph.node("Equal", graph.types, 1), graph.node("Less", position, last))
     passage = graph.node("And", second, graph.node("Not", at_cls))
-    possible = graph.node("Or", passage, graph.node("And", at_cls, seen))
+    possible = graph.node("Or", passage, graph.node("And", at_cls, mask))
 
     starts = graph.node("Squeeze", graph.layer(hidden, "joint.start", head.start), [2])
     start_logits = graph.node("Where", possible, starts, IMPOSSIBLE)
-    share = graph.node("Unsqueeze", graph.node("Softmax", start_logits, axis=-1), [1])
+    weights = graph.node("Unsqueeze", graph.node("Softmax", start_logits, axis=-1), [1])
     first = graph.node("Gather", hidden, 0, axis=1)
-    expected = graph.node("Squeeze", graph.node("MatMul", share, hidden), [1])
+    expected = graph.node("Squeeze", graph.node("MatMul", weights, hidden), [1])
     joint = graph.node("Concat", expected, first, axis=-1)
     joint = graph.node("Tanh", graph.layer(joint, "joint.answer_dense", head.answer_dense))
     unanswerable = graph.node("Squeeze", graph.layer(joint, "joint.answer", head.answer), [1])
 
-    beam = _beam(graph, graph.node("Where", passage, starts, IMPOSSIBLE), seen, last)
+    beam = _beam(graph, graph.node("Where", passage, starts, IMPOSSIBLE), mask, last)
     index = graph.node("Expand", graph.node("Unsqueeze", beam, [2]), [1, 1, model.config.hidden_size])
     from_start = graph.node("Unsqueeze", graph.node("GatherElements", hidden, index, axis=1), [1])
     by_token = graph.node("Unsqueeze", hidden, [2])
@@ -379,14 +379,14 @@ def _joint_question_answering(graph: GraphWriter, model: Any, hidden: str) -> li
     ]
 
 
-def _beam(graph: GraphWriter, starts: str, seen: str, last: str) -> str:
-    """Places of the likeliest starts; where a sequence has fewer tokens than the beam, its last place again."""
-    ranked = graph.node("Where", seen, starts, _PADDED)
+def _beam(graph: GraphWriter, starts: str, mask: str, last: str) -> str:
+    """Positions of the top starts; a sequence with fewer tokens than the beam repeats its last position."""
+    ranked = graph.node("Where", mask, starts, _PADDED)
     length = graph.node("Gather", graph.node("Shape", starts), [1], axis=0)
     width = graph.node("Min", [BEAM], length)
-    _, places = graph.nodes("TopK", 2, ranked, width, axis=1)
+    _, positions = graph.nodes("TopK", 2, ranked, width, axis=1)
     order = graph.node("Range", 0, graph.node("Squeeze", width, [0]), 1)
-    return graph.node("GatherElements", places, graph.node("Min", order, last), axis=1)
+    return graph.node("GatherElements", positions, graph.node("Min", order, last), axis=1)
 
 
 def _pooled(graph: GraphWriter, model: Any, hidden: str) -> str:
@@ -403,18 +403,18 @@ HEADS: dict[Kind, Callable[[GraphWriter, Any, str], list[Output]]] = {
     "multiple_choice": _classification,
     "encoder": _encoder,
 }
-"""From a model and its encoder's output [batch, sequence, H] to outputs."""
+"""Kind of model -> function from graph, model and encoder output [batch, sequence, H] to outputs."""
 _LARGEST_FILE = 2**31 - 2**20
-"""Bytes of one protobuf message; weights in a file beside it are a door to other files, and are not written."""
+"""Bytes of one protobuf message; external weights are not used, because their paths can point to other files."""
 
 
 def export_graph(
     model: nn.Module, kind: Kind, precision: OnnxPrecision, opset: int, metadata: Mapping[str, str]
 ) -> tuple[onnx.ModelProto, dict[str, Axes]]:
-    """A model, with the layers that it is set to run, in the ONNX format, weights included; and its outputs' axes.
+    """Convert a model, with the layers that it is set to run, to ONNX with weights; and the axes of its outputs.
 
     Raises:
-        InvalidConfiguration: it does not fit a file of 2 GB.
+        InvalidConfiguration: the model exceeds ONNX's limit of 2 GB.
     """
     size = sum(parameter.numel() for parameter in model.parameters()) * (4 if precision == "fp32" else 1)
     if size > _LARGEST_FILE:
@@ -436,23 +436,23 @@ def export_graph(
 
 
 TOLERANCE = 1e-4
-"""The largest difference of a float32 output from ours."""
+"""Largest allowed difference of a float32 output from ours."""
 
 
-class Checked(NamedTuple):
-    """What a runtime gave beside what we give, over random batches of mixed lengths."""
+class RuntimeCheck(NamedTuple):
+    """Differences between a runtime's outputs and ours, over random batches of mixed lengths."""
 
     runtime: str
     differences: int8.OutputDifferences
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exported:
+class ExportReport:
     """An ONNX file that was written and checked.
 
     Args:
-        left_out: the head that is not in it because nobody trained it; empty when there is none.
-        window: tokens to either side that a token sees, where that is not all of them.
+        left_out: the untrained head that was left out; empty if there is none.
+        window: the attention window; None if tokens attend to the whole sequence.
     """
 
     kind: Kind
@@ -464,23 +464,23 @@ class Exported:
     outputs: dict[str, Axes]
     bytes: int
     weight_bytes: int
-    checks: tuple[Checked, ...]
+    checks: tuple[RuntimeCheck, ...]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The card beside an ONNX file: what goes in and comes out, its figures, and what a user has to know.
+# The model card of an ONNX file: inputs, outputs, figures and limitations.
 
 _TEXTS: dict[str, Any] = tomllib.loads((files("albert.checkpoints") / "card.toml").read_text(encoding="utf-8"))["onnx"]
 
 
-def onnx_card(name: str, source: str, report: Exported, has_tokenizer: bool, next_sentence: bool) -> str:
-    """The card as Markdown, of a directory and the model that it was made of."""
+def onnx_card(name: str, source: str, report: ExportReport, has_tokenizer: bool, next_sentence: bool) -> str:
+    """The card as Markdown; `name` is the directory's, `source` the original model's."""
     axes = {output: "[" + ", ".join(map(str, shape)) + "]" for output, shape in report.outputs.items()}
     if "sentence_logits" in axes:
         meaning = "0 the next segment, 1 a foreign one" if next_sentence else "0 in order, 1 swapped"
         axes["sentence_logits"] += f": {meaning}"
     choices = "{key: rows[None] for key, rows in inputs.items()}"
-    given = choices if report.kind == "multiple_choice" else "dict(inputs)"
+    inputs = choices if report.kind == "multiple_choice" else "dict(inputs)"
     limits = {
         "differences": True,
         "int8": report.precision == "int8",
@@ -491,8 +491,8 @@ def onnx_card(name: str, source: str, report: Exported, has_tokenizer: bool, nex
         name=name,
         architecture=ARCHITECTURES[MODELS[report.kind]],
         description=f"{source} as one ONNX file of {report.bytes / 1e6:,.1f} MB, opset {report.opset}, "
-        f"{report.precision}, {report.depth} layers. What layers share stands in it once: in float32 its parameters "
-        f"are {report.weight_bytes / 1e6:,.1f} MB.",
+        f"{report.precision}, {report.depth} layers. Weights that layers share are stored once: in float32 its "
+        f"parameters are {report.weight_bytes / 1e6:,.1f} MB.",
         recipe={"inputs": "input_ids, attention_mask, token_type_ids: int64, padded on the right", **axes},
         scores={
             f"{output} in {check.runtime}: largest difference": largest
@@ -502,51 +502,51 @@ def onnx_card(name: str, source: str, report: Exported, has_tokenizer: bool, nex
         limits=tuple(_TEXTS["limits"][name].format_map(vars(report)) for name, holds in limits.items() if holds),
         tags=("onnx",),
         location="path/to/this/directory",
-        use=_TEXTS["use" if has_tokenizer else "use_without_tokenizer"].replace("{inputs}", given),
+        use=_TEXTS["use" if has_tokenizer else "use_without_tokenizer"].replace("{inputs}", inputs),
     ).render()
 
 
-def usual_differences(check: Checked) -> str:
-    """The differences of a runtime in words."""
-    found = check.differences
-    usual = {output: f" ({share:.1%} of its spread as a rule)" for output, share in found.relative.items()}
+def format_differences(check: RuntimeCheck) -> str:
+    """The differences of a runtime as text; those above the tolerance with the relative RMS difference."""
+    differences = check.differences
+    relative = {output: f" (RMS {share:.1%} of its spread)" for output, share in differences.relative.items()}
     return ", ".join(
-        f"{output} {largest:.2g}{usual[output] if largest > TOLERANCE else ''}"
-        for output, largest in found.largest.items()
+        f"{output} {largest:.2g}{relative[output] if largest > TOLERANCE else ''}"
+        for output, largest in differences.largest.items()
     )
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An ONNX file in ONNX Runtime and, where it is installed, in OpenVINO: padded batches in, one output a sequence.
+# Running an ONNX file in ONNX Runtime and, if installed, OpenVINO: padded batches in, outputs per sequence.
 
 Run = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 _ERRORS_ONLY = 3
 
 
 def runtimes(file: Path) -> Iterator[tuple[str, Run]]:
-    """The runtimes that are installed, by name, each with the file opened on the CPU."""
+    """Names of the installed runtimes, each with a function that runs the file on the CPU."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     yield (
         f"ONNX Runtime {onnxruntime.__version__}",
-        lambda given: dict(zip(names, session.run(names, given), strict=True)),  # type: ignore[arg-type]
+        lambda inputs: dict(zip(names, session.run(names, inputs), strict=True)),  # type: ignore[arg-type]
     )
     if importlib.util.find_spec("openvino") is not None:
         openvino: Any = load_by_name("openvino")
-        # left to itself it computes in bfloat16 where the processor can
+        # by default it computes in bfloat16 where the processor can
         compiled = openvino.Core().compile_model(str(file), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
-        def run(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-            found = compiled(given)
-            return {name: found[name] for name in names}
+        def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            outputs = compiled(inputs)
+            return {name: outputs[name] for name in names}
 
         yield f"OpenVINO {openvino.__version__.split('-')[0]}", run
 
 
 def run_unpadded(run: Run, batch: int8.SampleBatch, kind: Kind, axes: Mapping[str, Axes]) -> int8.Outputs:
-    """What the file gives for each sequence: padded with zeros that the mask leaves out, and without their outputs."""
+    """Outputs of the file for each sequence of a padded batch, without those of padding."""
     shape = (len(batch.ids), max(map(len, batch.ids)))
     arrays = [np.zeros(shape, np.int64) for _ in INPUTS]
     for row, (ids, types) in enumerate(zip(batch.ids, batch.types, strict=True)):
@@ -564,12 +564,12 @@ def run_unpadded(run: Run, batch: int8.SampleBatch, kind: Kind, axes: Mapping[st
 
 MODEL_NAME = "model.onnx"
 EXPORT_KEY = "albert_onnx"
-"""In `config.json`."""
+"""Key in `config.json`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSettings:
-    """What is written."""
+    """Options of `export_onnx`."""
 
     precision: OnnxPrecision = "fp32"
     opset: int = 20
@@ -583,23 +583,23 @@ def export_onnx(
     *,
     revision: str | None = None,
     replace: bool = False,
-) -> Exported:
-    """Write a model as ONNX: a directory with its tokenizer and a card, or a file alone when `output` ends in .onnx.
+) -> ExportReport:
+    """Write a model as ONNX: a directory with its tokenizer and a card, or only a file if `output` ends in .onnx.
 
     Raises:
-        MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened, or not be written so.
-        CheckFailed: a runtime gives other numbers than we do; nothing is written.
+        MissingInput, Unavailable, DamagedData, InvalidConfiguration: the model cannot be opened, or not be exported.
+        CheckFailed: a runtime's outputs differ from ours; nothing is written.
         CannotCreate: the output exists.
     """
     if not LOWEST_OPSET <= settings.opset <= HIGHEST_OPSET:
-        why = f"is {settings.opset}, operators of {LOWEST_OPSET} to {HIGHEST_OPSET} are written"
-        raise InvalidConfiguration("opset", why, "20 is what runtimes since 2024 open")
+        why = f"is {settings.opset}, supported are {LOWEST_OPSET} to {HIGHEST_OPSET}"
+        raise InvalidConfiguration("opset", why, "runtimes since 2024 support 20")
     if output.exists() and not replace:
         raise CannotCreate(output, "exists already", "choose another name, or add --replace")
     directory = find_model(source, revision)
     trained = open_trained(directory)
     if trained.kind == "pair_classification":
-        why = "reads the texts of a pair separately, a graph here reads one sequence"
+        why = "encodes the texts of a pair separately, which ONNX export does not support"
         raise InvalidConfiguration(
             directory, why, "fine-tune with --encode-pairs together, or serve it with albert serve"
         )
@@ -609,19 +609,19 @@ def export_onnx(
         refuse_foreign_tokenizer(tokenizer, directory, config, extra)
     depth = config.num_hidden_layers if settings.depth is None else settings.depth
     run_to_depth(trained.opened.model, depth)
-    told = {
+    metadata = {
         "producer": f"albert {__version__}",
         "architecture": type(trained.opened.model).__name__,
         "precision": settings.precision,
         "layers": str(depth),
         **({} if tokenizer is None else {FINGERPRINT_KEY: tokenizer.fingerprint}),
     }
-    graph, axes = export_graph(trained.opened.model, trained.kind, settings.precision, settings.opset, told)
+    graph, axes = export_graph(trained.opened.model, trained.kind, settings.precision, settings.opset, metadata)
 
-    def written(file: Path) -> Exported:
+    def write(file: Path) -> ExportReport:
         file.write_bytes(graph.SerializeToString())
         note_written(file)
-        return Exported(
+        return ExportReport(
             kind=trained.kind,
             left_out=trained.left_out,
             precision=settings.precision,
@@ -636,32 +636,35 @@ def export_onnx(
 
     if output.suffix == ".onnx":
         with new_file(output) as file:
-            return written(file)
-    with new_directory(output, replace=replace) as made:
-        report = written(made / MODEL_NAME)
+            return write(file)
+    with new_directory(output, replace=replace) as folder:
+        report = write(folder / MODEL_NAME)
         if tokenizer is not None:
-            tokenizer.save(made)
+            tokenizer.save(folder)
         content = read_json_object(directory / CONFIG_NAME)
         content.pop(QUANTIZATION_KEY, None)
-        save_json(made / CONFIG_NAME, content | {EXPORT_KEY: told | {"opset": settings.opset}})
+        save_json(folder / CONFIG_NAME, content | {EXPORT_KEY: metadata | {"opset": settings.opset}})
         card = onnx_card(output.name, directory.name, report, tokenizer is not None, extra.get(OBJECTIVE_KEY) == "nsp")
-        write_text(made / CARD_NAME, card)
+        write_text(folder / CARD_NAME, card)
     return report
 
 
-def _check(file: Path, axes: dict[str, Axes], trained: TrainedModel, precision: OnnxPrecision) -> Iterator[Checked]:
+def _check(
+    file: Path, axes: dict[str, Axes], trained: TrainedModel, precision: OnnxPrecision
+) -> Iterator[RuntimeCheck]:
     batches, kind = int8.sample_batches(trained.opened.config), trained.kind
     with progress("Checking", total=None, unit="batches") as bar:
 
-        def counted(found: int8.Outputs) -> int8.Outputs:
+        def counted(outputs: int8.Outputs) -> int8.Outputs:
             bar.advance()
-            return found
+            return outputs
 
         ours = [counted(int8.model_outputs(trained.opened.model, kind, batch)) for batch in batches]
         for name, run in runtimes(file):
-            found = int8.output_differences(ours, [counted(run_unpadded(run, batch, kind, axes)) for batch in batches])
-            for output, largest in found.largest.items():
+            theirs = [counted(run_unpadded(run, batch, kind, axes)) for batch in batches]
+            differences = int8.output_differences(ours, theirs)
+            for output, largest in differences.largest.items():
                 if not largest <= (TOLERANCE if precision == "fp32" else float_info.max):
                     why = f"{output} differs by {largest:.3g} from albert's in {name}, {TOLERANCE} is the limit"
                     raise CheckFailed(file.name, why, "nothing was written; this is a bug, please report it")
-            yield Checked(name, found)
+            yield RuntimeCheck(name, differences)

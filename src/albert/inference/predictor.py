@@ -23,7 +23,7 @@ from albert.checkpoints.loading import QUANTIZATION_KEY
 from albert.inference import tasks
 from albert.inference.abilities import ANSWERING, CHOOSING, CLASSIFYING, FILLING, ORDERING, SCORING, TAGGING
 from albert.inference.early_exit import early_exit_of
-from albert.inference.engine import PackedModel, PrecisionAsked, choose_precision
+from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
 from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, run_to_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
@@ -92,7 +92,7 @@ class Predictor:
         kind: Kind,
         tokenizer: Tokenizer,
         device: torch.device,
-        precision: PrecisionAsked = "auto",
+        precision: PrecisionChoice = "auto",
         depth: int | None = None,
         patience: int | None = None,
     ) -> None:
@@ -123,7 +123,7 @@ class Predictor:
         *,
         revision: str | None = None,
         overrides: Mapping[str, Any] | None = None,
-        precision: PrecisionAsked = "auto",
+        precision: PrecisionChoice = "auto",
         depth: int | None = None,
         patience: int | None = None,
     ) -> "Predictor":

@@ -97,7 +97,7 @@ def show_layers(predictor: Predictor, text: str, pair: str | None, max_tokens: i
             "distance": distances.mean(dim=1).tolist(),
             "angle": angles.mean(dim=1).tolist(),
             "token_distance": distances.tolist(),
-            "masks": _mask_predictions(predictor, model, states, ids) if FILLING in predictor.abilities else [],
+            "masks": _fill_masks(predictor, model, states, ids) if FILLING in predictor.abilities else [],
             **_label_scores(predictor, model, body, states, packed, pair is not None),
         }
 
@@ -120,9 +120,7 @@ def attention_probabilities(
         yield scores.softmax(dim=-1)
 
 
-def _mask_predictions(
-    predictor: Predictor, model: Any, states: Sequence[Tensor], ids: np.ndarray
-) -> list[dict[str, Any]]:
+def _fill_masks(predictor: Predictor, model: Any, states: Sequence[Tensor], ids: np.ndarray) -> list[dict[str, Any]]:
     tokenizer = predictor.tokenizer
     words = model.albert.embeddings.word_embeddings.weight
     predictions = []
@@ -171,7 +169,6 @@ class CheckedSetting:
     """A model's loss and accuracy on the masked tokens under one setting.
 
     Args:
-        stated: whether this is the setting in `config.json`.
         loss: nats per masked token.
         excess, excess_error: mean paired difference from the lowest loss, in nats per token, and its standard error.
     """
@@ -288,7 +285,7 @@ def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.dev
             with without_memory():
                 model = AlbertForMaskedLM(config).eval()
             model.load_state_dict(weights, assign=True)
-            results.append((config, *_losses_and_accuracy(model, texts, device)))
+            results.append((config, *_evaluate(model, texts, device)))
             bar.advance()
     results.sort(key=lambda each: float(each[1].mean()))
     lowest = results[0][1]
@@ -307,9 +304,8 @@ def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.dev
     return SelfCheck(settings=tuple(settings), masked_tokens=len(lowest))
 
 
-def _losses_and_accuracy(
-    model: AlbertForMaskedLM, texts: Sequence[MaskedText], device: torch.device
-) -> tuple[np.ndarray, float]:
+def _evaluate(model: AlbertForMaskedLM, texts: Sequence[MaskedText], device: torch.device) -> tuple[np.ndarray, float]:
+    """The loss of each masked token, and the accuracy."""
     losses, correct = [], []
     with torch.inference_mode():
         for packed, positions, labels in texts:

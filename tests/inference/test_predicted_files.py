@@ -174,7 +174,7 @@ def test_every_head_answers_a_file(saved: Save, config: AlbertConfig, tmp_path: 
     pair = lines({"text": "He came.", "text_pair": "He saw."})
     (row,) = predicted(pretrained, pair, tmp_path, "in.jsonl", "--task", "order")
     assert row["predicted_label"] in ("in order", "swapped")
-    with pytest.raises(UsageError, match="can do several things; choose fill-mask or order"):
+    with pytest.raises(UsageError, match="supports several tasks; choose fill-mask or order"):
         predicted(pretrained, pair, tmp_path)
     with pytest.raises(InvalidConfiguration, match="no trained head to tag words; this model can fill masks"):
         predicted(pretrained, pair, tmp_path, "in.jsonl", "--task", "tag")

@@ -16,7 +16,7 @@ import torch
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.cli.commands import predict_main as main
-from albert.inference import files as partial_output
+from albert.inference import files
 from albert.inference.abilities import Ability
 from albert.inference.files import batches_of, opened_input
 from albert.model.albert import AlbertForSequenceClassification
@@ -51,11 +51,11 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(
     words = ["predict", str(model), "--input", str(rows), "--precision", "fp32", "--output"]
     whole, killed = tmp_path / f"whole.{ending}", tmp_path / f"killed.{ending}"
     assert fork_server.start([*words, str(whole)]).finish() == 0
-    draws, kills = random.Random(ending), 0
+    rng, kills = random.Random(ending), 0
     for _ in range(3):
         process = fork_server.start([*words, str(killed)])
-        wanted = draws.uniform(0, 0.9) * whole.stat().st_size
-        while not killed.exists() and _size(tmp_path / f"killed.{ending}.partial" / "rows") < wanted:
+        target = rng.uniform(0, 0.9) * whole.stat().st_size
+        while not killed.exists() and _size(tmp_path / f"killed.{ending}.partial" / "rows") < target:
             time.sleep(0.001)
         kills += process.kill()
         if killed.exists():
@@ -95,7 +95,7 @@ def test_stopped_it_says_so_and_goes_on(
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == f"albert: error: {output}: stopped by SIGTERM after saving; run the same command to go on"
     assert not output.exists()
-    monkeypatch.setattr(partial_output, "COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(files, "COMMIT_SECONDS", 0.0)
     assert run([*words, str(output)]) == 0
     assert batches == -(-ROWS // 256)  # no batch was answered twice
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
@@ -104,7 +104,7 @@ def test_stopped_it_says_so_and_goes_on(
 
 @pytest.fixture
 def begun(model: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Path]:
-    """An output that was begun and left: the words of its command, and its place."""
+    """An unfinished output: the arguments of its command, and its path."""
     (tmp_path / "in.jsonl").write_bytes(rows.read_bytes())
     words = [str(model), "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl")]
     answered = Ability.answers
@@ -117,7 +117,7 @@ def begun(model: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr(Ability, "answers", failing_at_fourth)
-        patched.setattr(partial_output, "COMMIT_SECONDS", 0.0)
+        patched.setattr(files, "COMMIT_SECONDS", 0.0)
         with pytest.raises(WriteFailed):
             main([*words, "--precision", "fp32"])
     assert (tmp_path / "out.jsonl.partial" / "rows").stat().st_size > 0
@@ -128,7 +128,7 @@ def test_another_input_model_or_setting_is_refused_with_what_differs(
     begun: tuple[list[str], Path], model: Path, tmp_path: Path, config: AlbertConfig, tokenizer_directory: Path
 ) -> None:
     words, output = begun
-    with pytest.raises(CannotCreate, match=r"was begun with other settings: depth 2, now 1; use those, or begin anew"):
+    with pytest.raises(CannotCreate, match=r"was begun with other settings: depth 2, now 1; use those, or start over"):
         main([*words, "--precision", "fp32", "--depth", "1"])
     with pytest.raises(CannotCreate, match="precision fp32, now bf16"):
         main([*words, "--precision", "bf16"])
@@ -157,10 +157,10 @@ def test_rows_that_were_not_noted_are_written_anew(begun: tuple[list[str], Path]
     assert [json.loads(line)["id"] for line in output.read_text().splitlines()] == list(range(ROWS))
 
 
-def _changed_digit(path: Path, place: int) -> None:
-    """Another digit in the place of the first one after some byte."""
+def _change_digit(path: Path, start: int) -> None:
+    """Change the first digit from this byte on."""
     content = bytearray(path.read_bytes())
-    place = next(n for n in range(place, len(content)) if chr(content[n]).isdigit())
+    place = next(n for n in range(start, len(content)) if chr(content[n]).isdigit())
     content[place] = ord("7") if content[place] != ord("7") else ord("3")
     path.write_bytes(content)
 
@@ -173,10 +173,10 @@ def test_a_changed_digit_in_the_rows_is_found_and_they_are_predicted_anew(
     events = [json.loads(line) for line in (rows.parent / "journal.jsonl").read_text().splitlines()]
     ends = [event["bytes"] for event in events if event["event"] == "reached"]
     assert len(ends) == 3
-    _changed_digit(rows, ends[0] + 10)
+    _change_digit(rows, ends[0] + 10)
     main([*words, "--precision", "fp32"])
     said = capsys.readouterr().err
-    assert f"albert: note: {rows}: damaged, its check sum is not the noted one; predicted anew from row 257 on" in said
+    assert f"albert: note: {rows}: damaged (wrong checksum); predicting again from row 257 on" in said
     damaged = output.read_bytes()
     main([*words, "--precision", "fp32", "--replace"])
     assert damaged == output.read_bytes()
@@ -186,8 +186,8 @@ def test_what_was_made_anew_after_damage_is_gone_on_with(
     begun: tuple[list[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words, _ = begun
-    _changed_digit(tmp_path / "out.jsonl.partial" / "rows", 0)
-    monkeypatch.setattr(partial_output, "COMMIT_SECONDS", 0.0)
+    _change_digit(tmp_path / "out.jsonl.partial" / "rows", 0)
+    monkeypatch.setattr(files, "COMMIT_SECONDS", 0.0)
     answered, batches = Ability.answers, iter(range(2))
 
     def failing_at_third(*arguments: Any) -> Any:
@@ -198,7 +198,7 @@ def test_what_was_made_anew_after_damage_is_gone_on_with(
     with monkeypatch.context() as patched, pytest.raises(WriteFailed):
         patched.setattr(Ability, "answers", failing_at_third)
         main([*words, "--precision", "fp32"])
-    assert "predicted anew from row 1 on" in capsys.readouterr().err
+    assert "predicting again from row 1 on" in capsys.readouterr().err
     left = iter(range(-(-ROWS // 256) - 2))
     monkeypatch.setattr(Ability, "answers", lambda *a: (next(left), answered(*a))[1])
     main([*words, "--precision", "fp32"])  # the two batches of before are kept
@@ -208,9 +208,9 @@ def test_what_was_made_anew_after_damage_is_gone_on_with(
 @pytest.mark.parametrize(
     ("damage", "warning"),
     [
-        (lambda text: '"rows": 769'.join(text.rsplit('"rows": 768', 1)), "predicted anew from row 513 on"),
-        (lambda text: text.replace("\n{", "\n{{", 1), "journal.jsonl:2: is not JSON; every row is predicted anew"),
-        (lambda text: re.sub(r', "sum": [^,}]+', "", text), "without check sums; every row is predicted anew"),
+        (lambda text: '"rows": 769'.join(text.rsplit('"rows": 768', 1)), "predicting again from row 513 on"),
+        (lambda text: text.replace("\n{", "\n{{", 1), "journal.jsonl:2: is not JSON; predicting every row again"),
+        (lambda text: re.sub(r', "sum": [^,}]+', "", text), "without checksums; predicting every row again"),
     ],
 )
 def test_rows_after_a_damaged_line_of_the_journal_are_predicted_anew(

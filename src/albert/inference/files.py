@@ -1,8 +1,7 @@
-"""Prediction on whole files: all rows are checked first, then answered and written batch by batch.
+"""Prediction on files: all rows are validated first, then predicted and written batch by batch.
 
-Memory does not grow with the file. What is computed for a row is an entry of `ABILITIES`. Output is JSON lines, CSV,
-`.npy` or Parquet, written so that a stopped run goes on: rows are written one after another, so a file can be cut off
-at a row and continued; a header or footer, where the format has one, is made at the end."""
+Memory does not grow with the file. Output is JSON lines, CSV, `.npy` or Parquet. A stopped run can be resumed: rows are
+appended, so a file can be truncated at a row and continued; the final header or footer is written at the end."""
 
 import csv
 import datetime
@@ -53,12 +52,12 @@ PIPE_REMEDY = "pipe it into standard input: --input -"
 
 @contextmanager
 def opened_input(source: str) -> Iterator[CorpusFile]:
-    """The file for a path, or for `-` what comes on standard input, kept in a file of its own until it is read.
+    """The input file of a path; for `-`, standard input, copied to a temporary file.
 
-    Lines of standard input are JSON when the first one begins with `{`, else texts.
+    Standard input is JSON lines if it begins with `{`, else one text per line.
 
     Raises:
-        UsageError: the name does not say what it is.
+        UsageError: unknown file type.
         MissingInput: it cannot be read.
     """
     if source != STANDARD_INPUT:
@@ -81,42 +80,42 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The formats of outputs.
+# Output formats.
 
 Row = Mapping[str, Any]
 ENDINGS = (".jsonl", ".csv", ".parquet", ".npy")
 
 
 _TYPED = "albert.text.arrow_files"
-"""The module that knows the types of columns; it needs pyarrow."""
+"""The module for column types; it needs pyarrow."""
 
 
 class OutputFormat(ABC):
-    """How rows are written; `beginning` stands before the first one."""
+    """How rows are encoded; `beginning` is written before the first one."""
 
     beginning = b""
 
     @abstractmethod
     def encode(self, rows: Sequence[Row]) -> bytes:
-        """Some rows."""
+        """Encode some rows."""
 
     def finish(self, written: Path, output: Path) -> None:
-        """Make the file of what `encode` gave, which stays as it is: one content under two names, until one goes."""
+        """Make the final file from the encoded rows, which are kept: a hard link, or a copy."""
         try:
             os.link(written, output)
-        except OSError:  # a file system without such links
+        except OSError:  # a file system without hard links
             shutil.copyfile(written, output)
 
 
 class JsonLines(OutputFormat):
-    """One object a line; numbers, lists and objects as they are."""
+    """One JSON object per line."""
 
     def encode(self, rows: Sequence[Row]) -> bytes:
         return "".join(_json(row) + "\n" for row in rows).encode()
 
 
 class Csv(OutputFormat):
-    """Comma-separated with quotes (RFC 4180) and a header; lists and objects are JSON in their cell, null is empty."""
+    """CSV (RFC 4180) with a header; lists and objects are JSON in their cell, null is empty."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
@@ -132,7 +131,7 @@ class Csv(OutputFormat):
 
 
 class Vectors(OutputFormat):
-    """The vectors alone, float32 [rows, H], as `numpy.load` opens them."""
+    """Only the vectors, float32 [rows, H], in NumPy's format."""
 
     def __init__(self, field: str, width: int) -> None:
         self.field, self.width = field, width
@@ -143,23 +142,23 @@ class Vectors(OutputFormat):
     def finish(self, written: Path, output: Path) -> None:
         shape = (written.stat().st_size // (4 * self.width), self.width)
         with open(written, "rb") as numbers, open(output, "wb") as file:
-            head = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, head)
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
             shutil.copyfileobj(numbers, file, 1 << 20)
 
 
 def output_format(
     args: "FilePrediction", checked: "CheckedInput", answers: Mapping[str, abilities.Value], width: int
 ) -> OutputFormat:
-    """The format that the output's name ends in; JSON lines without a name.
+    """The format of the output by its extension; JSON lines for standard output.
 
     Args:
-        answers: the fields of an answer, under their names in the output.
-        width: numbers of a vector.
+        answers: the predicted fields, by their names in the output, and their types.
+        width: dimension of a vector.
 
     Raises:
-        UsageError: an unknown ending, or `.npy` for something that is no vector.
-        Unavailable: Parquet, without pyarrow.
+        UsageError: unknown extension, or `.npy` for a task other than embed.
+        Unavailable: Parquet without pyarrow.
     """
     path, vector = args.output, f"{args.prefix}embedding"
     match path.suffix.lower() if path is not None else ".jsonl":
@@ -178,7 +177,7 @@ def output_format(
 
 
 def as_json_value(value: Any) -> Any:
-    """What JSON has no word for: vectors as lists, dates as ISO 8601 says, decimal numbers as they are written."""
+    """Convert values without a JSON type: vectors to lists, dates to ISO 8601, decimal numbers to strings."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, datetime.date | datetime.time):  # a datetime is a date
@@ -201,19 +200,19 @@ def _cell(value: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A resumable output: after a kill the same command continues it; the final file is whole or absent.
+# Resumable output: after a kill the same command continues it; the final file is complete or absent.
 #
-# OUTPUT.partial/journal.jsonl   what it is made of, then how far it has come, with a checksum of all rows so far
-#                rows            the rows so far, and perhaps some that the journal does not have yet
+# OUTPUT.partial/journal.jsonl   inputs and settings, then commits with a checksum of all rows so far
+#                rows            the rows so far, possibly beyond the last commit
 
 COMMIT_SECONDS = 1.0
-"""Seconds between commits: a power cut loses this much work and one batch at most."""
+"""Seconds between commits: a power cut loses at most this much work and one batch."""
 
 
 @dataclass
 class Progress:
-    """How far an output has come: rows, their bytes, and what is reported of them: how many texts were cut, how many
-    rows have no answer, and the first of these."""
+    """Progress of an output: rows, their bytes, and counts to report: texts that were cut, rows without a prediction,
+    and the first of these."""
 
     rows: int = 0
     bytes: int = 0
@@ -232,78 +231,78 @@ class Progress:
         return self.counts.get("first_unanswered", [])
 
     def event(self, rows: "hashlib._Hash") -> dict[str, Any]:
-        """What the journal says: the sum is over the rows and what is noted of them, so a change in either is found."""
-        whole = rows.copy()
-        whole.update(json.dumps([self.rows, self.bytes, self.counts], sort_keys=True).encode())
-        return {"rows": self.rows, "bytes": self.bytes, "counts": self.counts, "sum": whole.hexdigest()}
+        """The journal's event; its checksum covers the rows and the other fields of the event."""
+        digest = rows.copy()
+        digest.update(json.dumps([self.rows, self.bytes, self.counts], sort_keys=True).encode())
+        return {"rows": self.rows, "bytes": self.bytes, "counts": self.counts, "sum": digest.hexdigest()}
 
 
 class PartialOutput:
-    """Rows that are appended, and noted now and then; see `partial_output`."""
+    """An output whose rows are appended, with periodic commits; see `partial_output`."""
 
-    def __init__(self, directory: Path, made_of: Mapping[str, Any], beginning: bytes, replace: bool) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, Any], beginning: bytes, replace: bool) -> None:
         self.path = directory / "rows"
-        self.reached, self._digest = _reached(directory, made_of, replace)
+        self.progress, self._digest = _load_progress(directory, settings, replace)
         self._journal = Journal(directory / "journal.jsonl")
         if not read_journal(self._journal.path):
-            self._journal.write("begun", made_of=dict(made_of))
-            if self.reached.bytes:
-                self._journal.write("reached", **self.reached.event(self._digest))
-        with _saying(self.path):
+            self._journal.write("begun", made_of=dict(settings))
+            if self.progress.bytes:
+                self._journal.write("reached", **self.progress.event(self._digest))
+        with _write_errors(self.path):
             self._file = open(self.path, "ab")  # noqa: SIM115 (lives as long as the output)
-            self._file.truncate(self.reached.bytes)
-        if not self.reached.bytes:
+            self._file.truncate(self.progress.bytes)
+        if not self.progress.bytes:
             self._append(beginning)
-        self._noted = time.monotonic()
+        self._committed = time.monotonic()
 
     def write(self, data: bytes, rows: int) -> None:
         self._append(data)
-        self.reached.rows += rows
-        if time.monotonic() - self._noted >= COMMIT_SECONDS:
-            self.note()
+        self.progress.rows += rows
+        if time.monotonic() - self._committed >= COMMIT_SECONDS:
+            self.commit()
 
-    def note(self) -> None:
-        """Bring everything to the disk, then write down how far it has come."""
-        with _saying(self.path):
+    def commit(self) -> None:
+        """Flush the rows to disk, then write the progress to the journal."""
+        with _write_errors(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
-        self._journal.write("reached", **self.reached.event(self._digest))
-        self._noted = time.monotonic()
+        self._journal.write("reached", **self.progress.event(self._digest))
+        self._committed = time.monotonic()
 
     def close(self) -> None:
-        """Close the files; what was not noted is not lost yet, but will be written anew."""
+        """Close the files; rows after the last commit are written again on resumption."""
         self._file.close()
         self._journal.close()
 
     def _append(self, data: bytes) -> None:
-        with _saying(self.path):
+        with _write_errors(self.path):
             self._file.write(data)
         self._digest.update(data)
-        self.reached.bytes += len(data)
+        self.progress.bytes += len(data)
 
 
 @contextmanager
 def partial_output(
-    output: Path, made_of: Mapping[str, Any], format: OutputFormat, replace: bool
+    output: Path, settings: Mapping[str, Any], format: OutputFormat, replace: bool
 ) -> Iterator[PartialOutput]:
-    """Begin an output, or go on with one; after the block the output is there, and what it was made from is gone.
+    """Begin or resume an output; after the block the final file exists, and the partial one is removed.
 
-    Rows whose sum is not the noted one are written anew, and a line on standard error says so.
+    Rows whose checksum is wrong are written again, with a note on standard error.
 
     Args:
-        made_of: everything that decides its bytes.
-        replace: begin anew where what was begun is made of something else.
+        settings: everything that determines the output's bytes.
+        replace: start over if the partial output has other settings.
 
     Raises:
-        CannotCreate: another process is at it, or it was begun with something else, which is named.
+        CannotCreate: another process is writing it, or it has other settings, which are named.
         WriteFailed: the disk is full or failed.
     """
     directory = output.with_name(output.name + ".partial")
     with locked(directory, "this output") as release:
-        rows = PartialOutput(directory, made_of, format.beginning, replace)
+        rows = PartialOutput(directory, settings, format.beginning, replace)
         try:
             yield rows
-            rows.note()
+            rows.commit()
             with new_file(output) as temporary:
                 format.finish(rows.path, temporary)
         finally:
@@ -311,54 +310,53 @@ def partial_output(
         remove_directory(directory, release)
 
 
-def _reached(directory: Path, made_of: Mapping[str, Any], replace: bool) -> tuple[Progress, "hashlib._Hash"]:
-    """How far an earlier process came with the same output, and the sum of its rows.
+def _load_progress(directory: Path, settings: Mapping[str, Any], replace: bool) -> tuple[Progress, "hashlib._Hash"]:
+    """Progress of an earlier process at the last intact commit, and the checksum of its rows.
 
-    That is the last noted place up to which the rows are as they were written. A journal with a line that does not hold
-    is removed, to be begun anew.
+    A journal with an invalid line is removed, to be started over.
     """
     journal, rows = directory / "journal.jsonl", directory / "rows"
     try:
         events = read_journal(journal) if journal.exists() else []
     except DamagedData as error:
-        _note(f"{error}; every row is predicted anew")
+        _note(f"{error}; predicting every row again")
         events = []
-    begun = events[0].get("made_of", {}) if events else {}
-    other = [name for name in {**begun, **made_of} if begun.get(name) != made_of.get(name)] if events else []
-    if other and not replace:
-        shown = ", ".join(f"{name} {_short(begun.get(name))}, now {_short(made_of.get(name))}" for name in other)
+    earlier = events[0].get("made_of", {}) if events else {}
+    changed = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)] if events else []
+    if changed and not replace:
+        shown = ", ".join(f"{name} {_short(earlier.get(name))}, now {_short(settings.get(name))}" for name in changed)
         raise CannotCreate(
-            directory, f"was begun with other settings: {shown}", "use those, or begin anew by --replace"
+            directory, f"was begun with other settings: {shown}", "use those, or start over with --replace"
         )
-    noted = [] if other else events[1:]
-    if any("sum" not in event for event in noted):
-        _note(f"{directory}: an earlier version wrote it without check sums; every row is predicted anew")
-        noted = []
-    reached, digest, intact = Progress(), hashlib.sha256(), 0
-    if noted and rows.exists():
+    commits = [] if changed else events[1:]
+    if any("sum" not in event for event in commits):
+        _note(f"{directory}: written by an earlier version without checksums; predicting every row again")
+        commits = []
+    last, digest, intact = Progress(), hashlib.sha256(), 0
+    if commits and rows.exists():
         with open_input(rows) as file:
-            for place, summed in _places(file, noted):
-                reached, digest, intact = place, summed, intact + 1
-    if intact < len(noted):
-        _note(f"{rows}: damaged, its check sum is not the noted one; predicted anew from row {reached.rows + 1:,} on")
+            for commit, checksum in _intact_commits(file, commits):
+                last, digest, intact = commit, checksum, intact + 1
+    if intact < len(commits):
+        _note(f"{rows}: damaged (wrong checksum); predicting again from row {last.rows + 1:,} on")
     if intact < len(events) - 1 or not intact:
         journal.unlink(missing_ok=True)
-    return reached, digest
+    return last, digest
 
 
-def _places(file: BinaryIO, noted: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Progress, "hashlib._Hash"]]:
-    """The noted places as long as the rows before them are as they were written, and the sum of these."""
-    summed = hashlib.sha256()
-    for event in noted:
+def _intact_commits(file: BinaryIO, commits: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Progress, "hashlib._Hash"]]:
+    """Progress and checksum of each commit, up to the first one whose rows do not match."""
+    digest = hashlib.sha256()
+    for event in commits:
         try:
-            place = Progress(int(event["rows"]), int(event["bytes"]), dict(event["counts"]))
+            commit = Progress(int(event["rows"]), int(event["bytes"]), dict(event["counts"]))
         except (LookupError, TypeError, ValueError):
             return
-        while data := file.read(max(0, min(_CHUNK, place.bytes - file.tell()))):
-            summed.update(data)
-        if file.tell() != place.bytes or event["sum"] != place.event(summed)["sum"]:
+        while data := file.read(max(0, min(_CHUNK, commit.bytes - file.tell()))):
+            digest.update(data)
+        if file.tell() != commit.bytes or event["sum"] != commit.event(digest)["sum"]:
             return
-        yield place, summed.copy()
+        yield commit, digest.copy()
 
 
 def _note(text: str) -> None:
@@ -370,31 +368,31 @@ def _short(value: Any) -> str:
 
 
 @contextmanager
-def _saying(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "free space; the same command goes on"
+        remedy = "free space; the same command resumes"
         raise WriteFailed(path, error.strerror or str(error), remedy) from error
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A whole file: all rows are checked first, because a bad last row would be found only after hours.
+# Prediction on a file: all rows are validated first, because a bad last row would be found only after hours.
 
 BATCH_ROWS = 256
 BATCH_CHARACTERS = 1_000_000
-SHOWN = 3
-"""Rows without an answer that are named."""
+MAX_ERRORS_SHOWN = 3
+"""Rows without a prediction that are listed."""
 
 
 @dataclass(frozen=True)
 class FilePrediction:
-    """A file whose rows are to be answered, and where the answers go.
+    """Options of a prediction on a file.
 
     Attributes:
-        output: a path whose ending names its format; None is standard output, in JSON lines.
-        prefix: of the names of an answer's fields, so that they stand beside those of the row.
-        replace: whether an existing output, or one that was begun with other settings, gives way.
+        output: a path, whose extension is the format; None is standard output, in JSON lines.
+        prefix: prefix of the names of predicted fields, to distinguish them from those of the row.
+        replace: overwrite an existing output, or a partial one with other settings.
     """
 
     file: CorpusFile
@@ -406,14 +404,14 @@ class FilePrediction:
     replace: bool = False
 
     def inputs(self, record: Record) -> abilities.Inputs:
-        """What is asked about a row; raises DamagedData."""
-        assert self.ability.row is not None, f"{self.ability.name} is not for files"
+        """The inputs of a row; raises DamagedData."""
+        assert self.ability.row is not None, f"{self.ability.name} is not available for files"
         return self.ability.row(record, self.fields)
 
 
 class CheckedInput(NamedTuple):
-    """What is known of a file that can be predicted on: its rows, the names of their fields in the order in which they
-    first come, the types of these for Parquet (else None), and the file's SHA-256."""
+    """A validated input file: number of rows, names of their fields in order of appearance, the Arrow schema for
+    Parquet output (else None), and the file's SHA-256."""
 
     rows: int
     columns: tuple[str, ...]
@@ -422,23 +420,23 @@ class CheckedInput(NamedTuple):
 
 
 def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
-    """Read every row once; `answers` are the names of an answer's fields in the output.
+    """Validate every row; `answers` are the names of the predicted fields in the output.
 
     Raises:
         MissingInput: there are no rows.
-        DamagedData: a row, which is named, cannot be read, lacks a field, or has a field of the answer's name.
+        DamagedData: a row, which is named, cannot be read, lacks a field, or already has a predicted field.
     """
     file, columns, rows = args.file, dict[str, None](), 0
     typed = args.output is not None and args.output.suffix.lower() == ".parquet"
-    # JSON's columns show their types row by row; the other kinds of files say theirs
+    # column types of JSON lines are inferred from the rows; other formats declare them
     types = load_by_name(_TYPED, "data").ColumnTypes() if typed and file.kind == "JSON lines" else None
     with progress("Checking the input", total=None, unit="rows") as bar:
         for batch in batches_of(read_records(file, args.fields.text)):
             for record in batch:
                 columns.update(dict.fromkeys(record.fields))
                 args.inputs(record)
-                if taken := [name for name in answers if name in record.fields]:
-                    why = f"has a field {taken[0]!r} already"
+                if duplicates := [name for name in answers if name in record.fields]:
+                    why = f"has a field {duplicates[0]!r} already"
                     raise DamagedData(record.where, why, "--prefix changes the names of the answers")
             if types is not None:
                 types.add(batch)
@@ -453,7 +451,7 @@ def check_input(args: FilePrediction, answers: Iterable[str]) -> CheckedInput:
 
 
 def batches_of(records: Iterator[Record]) -> Iterator[list[Record]]:
-    """Rows that are predicted together: 256 of them, or fewer long ones. Where one ends the rows alone decide."""
+    """Batches of 256 rows, or fewer long ones; batch boundaries depend only on the rows."""
     batch: list[Record] = []
     characters = 0
     for record in records:
@@ -467,13 +465,13 @@ def batches_of(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 
 def predict_file(predictor: Predictor, args: FilePrediction) -> Progress:
-    """Answer every row of a file. An output that was begun by the same call goes on where it was.
+    """Predict every row of a file; resumes a partial output of the same call.
 
     Raises:
         MissingInput, DamagedData: the input cannot be read, or a row lacks a field; nothing is predicted.
-        CannotCreate: the output is in use, or was begun with something else.
-        WriteFailed: the disk is full or failed; the same call goes on.
-        Stopped: by SIGTERM or SIGINT, after noting how far it has come; the same call goes on.
+        CannotCreate: the output is in use, or a partial output has other settings.
+        WriteFailed: the disk is full or failed; the same call resumes.
+        Stopped: by SIGTERM or SIGINT, after a commit; the same call resumes.
     """
     fields = args.ability.output_fields(predictor, args.settings)
     answers = {f"{args.prefix}{name}": value for name, value in fields.items()}
@@ -481,26 +479,26 @@ def predict_file(predictor: Predictor, args: FilePrediction) -> Progress:
     format = output_format(args, checked, answers, predictor.config.hidden_size)
     output = args.output
     if output is None:
-        reached = Progress()
+        total = Progress()
 
         def show(data: bytes, count: int) -> None:
             sys.stdout.write(data.decode())
             sys.stdout.flush()
-            reached.rows += count
+            total.rows += count
 
-        _predict(predictor, args, checked, format, reached, show)
-        return reached
+        _predict(predictor, args, checked, format, total, show)
+        return total
     with partial_output(output, _identity(predictor, args, checked), format, args.replace) as rows:
         with stop_signals() as request:
 
             def write(data: bytes, count: int) -> None:
                 rows.write(data, count)
-                if request.number is not None and rows.reached.rows < checked.rows:
-                    rows.note()
+                if request.number is not None and rows.progress.rows < checked.rows:
+                    rows.commit()
                     raise Stopped(output, request.number)
 
-            _predict(predictor, args, checked, format, rows.reached, write)
-        return rows.reached
+            _predict(predictor, args, checked, format, rows.progress, write)
+        return rows.progress
 
 
 def _predict(
@@ -508,32 +506,32 @@ def _predict(
     args: FilePrediction,
     checked: CheckedInput,
     format: OutputFormat,
-    reached: Progress,
+    done: Progress,
     write: Callable[[bytes, int], None],
 ) -> None:
-    records = islice(read_records(args.file, args.fields.text), reached.rows, None)
-    with progress("Predicting", total=checked.rows, unit="rows", done=reached.rows) as bar:
+    records = islice(read_records(args.file, args.fields.text), done.rows, None)
+    with progress("Predicting", total=checked.rows, unit="rows", done=done.rows) as bar:
         for batch in batches_of(records):
             answers = args.ability.answers(predictor, [args.inputs(record) for record in batch], args.settings)
             rows = []
             for record, answer in zip(batch, answers, strict=True):
-                _count(reached.counts, record, answer)
+                _count(done.counts, record, answer)
                 rows.append({**record.fields, **{f"{args.prefix}{name}": value for name, value in answer.items()}})
             write(format.encode(rows), len(rows))
             bar.advance(len(rows))
 
 
 def _count(counts: dict[str, Any], record: Record, answer: Mapping[str, Any]) -> None:
-    """What is reported at the end."""
+    """Update the counts that are reported at the end."""
     counts["cut"] = counts.get("cut", 0) + bool(answer.get("tokens_cut"))
     if (why := answer.get(abilities.ERROR)) is not None:
         counts["unanswered"] = counts.get("unanswered", 0) + 1
         first = counts.setdefault("first_unanswered", [])
-        first += [f"{record.where}: {why}"] if len(first) < SHOWN else []
+        first += [f"{record.where}: {why}"] if len(first) < MAX_ERRORS_SHOWN else []
 
 
 def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput) -> dict[str, Any]:
-    """Everything that decides the bytes of the output, in values that JSON keeps."""
+    """Everything that determines the output's bytes, as JSON values."""
     directory = Path(predictor.name)
     weights = sorted(path for pattern in ("*.safetensors", "config.json") for path in directory.glob(pattern))
     fields = asdict(args.fields)
@@ -556,17 +554,17 @@ def _identity(predictor: Predictor, args: FilePrediction, checked: CheckedInput)
 
 
 def ability_for(predictor: Predictor, name: str | None) -> abilities.Ability:
-    """The ability of this name, or the one that the model is for.
+    """The task of this name, or the model's only one.
 
     Raises:
-        UsageError: the model can do several things and no name is given.
-        InvalidConfiguration: the model has no head for it.
+        UsageError: the model supports several tasks and no name is given.
+        InvalidConfiguration: the model has no head for the task.
     """
     possible = [each for each in abilities.ABILITIES.values() if each.row and each.needs in predictor.abilities]
     if name is None:
         if len(possible) > 1:
             known = " or ".join(each.name for each in possible)
-            raise UsageError("--task", f"{predictor.name} can do several things", f"choose {known}")
+            raise UsageError("--task", f"{predictor.name} supports several tasks", f"choose {known}")
         return possible[0] if possible else abilities.ABILITIES["embed"]
     ability = abilities.ABILITIES[name]
     if ability.needs is not None and ability not in possible:

@@ -60,7 +60,7 @@ class Running:
             yield connection
 
     def counted(self, name: str, **labels: str) -> float:
-        return self.service.measurements.registry.get_sample_value(name, labels) or 0.0
+        return self.service.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 def read_all(connection: socket.socket) -> bytes:

@@ -11,7 +11,7 @@ def computed(backlog: Backlog, tokens: int, seconds: float) -> None:
     """A text came, was computed, and nothing of it is left."""
     backlog.add([(1, tokens)])
     backlog.begin(1)
-    backlog.note(tokens, seconds)
+    backlog.record(tokens, seconds)
 
 
 def paced(**limits: float) -> Backlog:
@@ -39,7 +39,7 @@ def test_what_is_being_computed_is_waited_for_too():
     assert backlog.texts == 0 and backlog.seconds == 90 * PACE
     backlog.add([(1, 80)])
     assert backlog.has_room([(1, 30)]) and not backlog.has_room([(1, 31)])
-    backlog.note(90, 90 * PACE)
+    backlog.record(90, 90 * PACE)
     assert backlog.has_room([(1, 120)])
 
 

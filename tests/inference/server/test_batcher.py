@@ -11,15 +11,15 @@ from tests.inference.server.running_servers import until
 from albert.inference.abilities import Settings, UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
 from albert.inference.server.batching import (
-    LONG_TEXTS,
+    LONG_TEXT_THREADS,
+    MAX_FAILURES,
     MEMORY_PARTS,
-    MOST_FAILURES,
     Abandoned,
     Batcher,
     Call,
+    DeadlineExceeded,
     Input,
-    Late,
-    Measurements,
+    Metrics,
     NotFinite,
     QueueFull,
     is_finite,
@@ -65,7 +65,7 @@ def run(scenario, clock=None, arithmetic=None, **limits):
         nonlocal arithmetic
         arithmetic = arithmetic or Arithmetic()
         settings = {} if clock is None else {"clock": clock}
-        batcher = Batcher(arithmetic, Limits(**limits), Measurements(), **settings)
+        batcher = Batcher(arithmetic, Limits(**limits), Metrics(), **settings)
         try:
             return await scenario(batcher, arithmetic)
         finally:
@@ -176,7 +176,7 @@ def test_options_count_as_texts():
     async def scenario(batcher, arithmetic):
         await begun(batcher)
         with pytest.raises(QueueFull):
-            batcher.submit(SQUARE, inputs(1, 2, counted=3))
+            batcher.submit(SQUARE, inputs(1, 2, text_count=3))
 
     run(scenario, queue_texts=5, texts=5)
 
@@ -263,7 +263,7 @@ def test_a_long_text_lets_others_compute_between_its_pieces():
         def somebody_comes(piece):
             if piece[0] == "A" and piece != "A3":
                 asyncio.run_coroutine_threadsafe(come("bcd"[int(piece[1])]), loop).result(20)
-                until(lambda: batcher._turns._waiting)
+                until(lambda: batcher._compute_lock._waiting)
 
         pieces.before_pausing = somebody_comes
         pieces.may_begin.set()
@@ -278,9 +278,9 @@ def test_a_long_text_lets_others_compute_between_its_pieces():
 def test_long_texts_of_two_callers_take_turns():
     async def scenario(batcher, pieces):
         first = batcher.submit(SQUARE, inputs("x"))
-        await asyncio.to_thread(until, lambda: batcher._turns._taken)
+        await asyncio.to_thread(until, lambda: batcher._compute_lock._locked)
         longs = [batcher.submit(SQUARE, inputs(letter, tokens=1000)) for letter in "AB"]
-        await asyncio.to_thread(until, lambda: len(batcher._turns._waiting) == LONG_TEXTS)
+        await asyncio.to_thread(until, lambda: len(batcher._compute_lock._waiting) == LONG_TEXT_THREADS)
         pieces.may_begin.set()
         assert [await request.answers for request in (first, *longs)] == [["x"], ["A"], ["B"]]
         assert pieces.pieces == ["x0", "A0", "B0", "A1", "B1", "A2", "B2", "A3", "B3"]
@@ -299,7 +299,7 @@ def test_what_is_late_is_not_begun():
         clock.now = 6.0
         arithmetic.may_begin.set()
         assert await first.answers == [0] and await timely.answers == [9]
-        with pytest.raises(Late):
+        with pytest.raises(DeadlineExceeded):
             await late.answers
         assert computed(arithmetic) == [3] and (batcher.backlog.texts, batcher.backlog.tokens) == (0, 0)
 
@@ -329,7 +329,7 @@ def test_what_is_being_computed_ends_when_nobody_waits_for_it(why):
             await asyncio.wait_for(request.answers, 20)
         clock.now = 0.0
         assert await asyncio.wait_for(batcher.submit(SQUARE, inputs("b")).answers, 20) == ["b"]
-        sample = batcher._measurements.registry.get_sample_value
+        sample = batcher._metrics.registry.get_sample_value
         until(lambda: sample("albert_dropped_texts_total", {"reason": why}) == 1)
         assert pieces.pieces == ["A0", "A1", "b0"] and batcher.backlog.tokens == 0
 
@@ -375,7 +375,7 @@ def test_a_cause_that_is_no_text_does_not_make_a_search_without_end():
         arithmetic.may_begin.set()
         with pytest.raises(ValueError, match="broken"):
             await batcher.submit(SQUARE, inputs(*range(100, 228))).answers
-        assert len(arithmetic.batches) <= MOST_FAILURES + math.log2(128)
+        assert len(arithmetic.batches) <= MAX_FAILURES + math.log2(128)
 
     run(scenario, arithmetic=Scarce(0, ValueError("broken")), texts=128)
 

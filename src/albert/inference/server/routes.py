@@ -129,7 +129,7 @@ class Gate:
                 self._service.in_progress -= 1
             address = scope["path"] if scope["path"] in self._addresses else "other"
             seconds = time.perf_counter() - started
-            self._service.measurements.request_seconds.labels(address, str(status)).observe(seconds)
+            self._service.metrics.request_seconds.labels(address, str(status)).observe(seconds)
 
     def _check(self, scope: Message) -> int:
         """Refuse what can be refused by its header; how many bytes of a body may come."""
@@ -190,7 +190,7 @@ def queue_is_full(retry_after: int) -> Refused:
 
 def refusal(service: batching.Service, refused: Refused) -> JSONResponse:
     """The reply to a request that was refused, which is counted."""
-    service.measurements.refused.labels(refused.reason).inc()
+    service.metrics.refused.labels(refused.reason).inc()
     return JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
 
 
@@ -261,12 +261,12 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
         service.batcher.drop(accepted, "client gone")
         raise Refused("client gone", "the client went away")  # nobody reads this
     service.batcher.drop(accepted, "deadline")
-    raise _failure(service, batching.Late())
+    raise _failure(service, batching.DeadlineExceeded())
 
 
 def _failure(service: batching.Service, error: BaseException) -> Refused:
     """The reply to a failure; an error of ours is logged too."""
-    if isinstance(error, batching.Late):
+    if isinstance(error, batching.DeadlineExceeded):
         return Refused("deadline", f"no answer within {service.limits.request_seconds:g} seconds")
     if batching.lacks_memory(error):
         logger.error("not enough memory: %s", str(error).partition("\n")[0])
@@ -287,7 +287,7 @@ async def _disconnected(request: Request) -> None:
 
 def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
     """Raises Refused for too many texts, or too long a one."""
-    texts = sum(each.counted for each in inputs)
+    texts = sum(each.text_count for each in inputs)
     if texts > limits.texts:
         raise Refused("texts", f"{texts} texts in a request, the most are {limits.texts}")
     longest = max((each.longest for each in inputs), default=0)
@@ -571,7 +571,7 @@ def report_routes(service: batching.Service) -> APIRouter:
     @router.get("/metrics", response_model=None, response_class=Response)
     async def metrics() -> Response:
         """Figures for Prometheus."""
-        return Response(service.measurements.text(), headers={"content-type": CONTENT_TYPE_LATEST})
+        return Response(service.metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     return router
 

@@ -49,7 +49,7 @@ class BoundedConnection(H11Protocol):
 
     def __init__(self, service: Service, **settings: Any) -> None:
         super().__init__(**settings)
-        self._limits, self._measurements = service.limits, service.measurements
+        self._limits, self._metrics = service.limits, service.metrics
         self.waiting_for, self.since = Waiting.HEADER, self.loop.time()
         self._alarm: asyncio.TimerHandle | None = None
         self._drained = 0
@@ -57,7 +57,7 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a header; when there are too many connections, another makes room, or this one goes."""
         super().connection_made(transport)
-        self._measurements.connections.set(len(self.connections))
+        self._metrics.connections.set(len(self.connections))
         self._wait_for(Waiting.HEADER)
         staying = [
             one for one in self.connections if isinstance(one, BoundedConnection) and not one.transport.is_closing()
@@ -75,7 +75,7 @@ class BoundedConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._silence()
-        self._measurements.connections.set(len(self.connections))
+        self._metrics.connections.set(len(self.connections))
 
     def data_received(self, data: bytes) -> None:
         """Read on; what comes after a reply that did not wait for the body is counted, and soon enough."""
@@ -153,7 +153,7 @@ class BoundedConnection(H11Protocol):
 
     def _too_late(self) -> None:
         if self.waiting_for is Waiting.READER:
-            self._measurements.refused.labels("reader").inc()
+            self._metrics.refused.labels("reader").inc()
             self.transport.abort()
         else:
             seconds = self._limits.header_seconds if self.waiting_for is Waiting.HEADER else self._limits.body_seconds
@@ -162,7 +162,7 @@ class BoundedConnection(H11Protocol):
 
     def _refuse(self, status: HTTPStatus, reason: str, why: str) -> None:
         """One sentence where no reply was begun, and the end of the connection."""
-        self._measurements.refused.labels(reason).inc()
+        self._metrics.refused.labels(reason).inc()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE, h11.ERROR):
             body = json.dumps({"error": why}).encode()
             header = (

@@ -149,7 +149,7 @@ def test_options_and_windows_count_by_what_is_read(predictors):
     predictor = predictors("choose")
     one = as_input(predictor, ("the ship " * 15, ("a",), ""))
     many = as_input(predictor, ("the ship " * 15, ("a",) * 8, ""))
-    assert many.tokens == 8 * one.tokens and many.counted == 8
+    assert many.tokens == 8 * one.tokens and many.text_count == 8
     longer = as_input(predictor, ("the ship " * 999, ("a",) * 8, ""))
     assert longer.tokens == 8 * predictor.max_length
     assert as_input(predictor, ("the ship " * 999,), windowed=True).tokens > 2 * 999 * 9 / 3

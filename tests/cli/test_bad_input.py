@@ -240,7 +240,7 @@ PLACES = [
         RUN_AGAIN,
         65,
         r"{here}/out/checkpoints/step-00000004/model\.safetensors: has \d+ bytes, .+; "
-        r"remove {here}/out/checkpoints/step-00000004 to go on from step 2, which is whole",
+        r"remove {here}/out/checkpoints/step-00000004 to go on from step 2, which is intact",
         make=_damaged_checkpoint,
     ),
     Case(

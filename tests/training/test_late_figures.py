@@ -94,5 +94,5 @@ def test_what_is_judged_before_the_step_is_read_at_once():
     assert not TrainingPlan(total_steps=1).reads_late(torch.device("cpu"))
     for judged in ({"on_divergence": "rollback"}, {"spike_deviations": 6.0}):
         assert not TrainingPlan(total_steps=1, **judged).reads_late(torch.device("cuda"))
-        with pytest.raises(InvalidConfiguration, match="leave no time"):
+        with pytest.raises(InvalidConfiguration, match="cannot be combined"):
             TrainingPlan(total_steps=1, late_figures=True, **judged)

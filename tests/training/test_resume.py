@@ -114,7 +114,7 @@ def test_a_resume_on_another_processor_says_so_and_the_journal_keeps_it(learn, r
 
 
 def test_what_older_runs_did_not_record_is_not_compared(capsys):
-    now = circumstances.circumstances(world(), torch.device("cpu"), torch.nn.Linear(2, 2), "bf16")
+    now = circumstances.training_environment(world(), torch.device("cpu"), torch.nn.Linear(2, 2), "bf16")
     old = {name: now[name] for name in ("torch", "device", "threads", "world_size", "parallelism")}
     assert circumstances.report_environment_changes(old, now, world()) == {}
     assert capsys.readouterr().err == ""
@@ -123,7 +123,7 @@ def test_what_older_runs_did_not_record_is_not_compared(capsys):
 def test_of_a_gpu_its_name_and_compute_capability_count(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Some GPU")
-    now = circumstances.circumstances(world(), torch.device("cuda"), torch.nn.Linear(2, 2), "bf16")
+    now = circumstances.training_environment(world(), torch.device("cuda"), torch.nn.Linear(2, 2), "bf16")
     assert (now["gpu"], now["compute_capability"], now["precision"]) == ("Some GPU", "9.0", "bf16")
     assert "processor" not in now
     assert (now["tf32"], now["deterministic"]) == ("off", "off")
@@ -201,13 +201,13 @@ def test_a_damaged_newest_checkpoint_is_refused_and_the_whole_one_named(learn, r
     content = bytearray(state.read_bytes())
     content[-1] ^= 1
     state.write_bytes(content)
-    with pytest.raises(DamagedData, match=rf"remove {newest} to go on from step 8, which is whole") as refusal:
+    with pytest.raises(DamagedData, match=rf"remove {newest} to go on from step 8, which is intact") as refusal:
         learn(checkpoint_every=2)
     assert refusal.value.exit_code == 65
 
     for _, older in run.checkpoints()[:-1]:
         (older / "training_state.json").unlink()
-    with pytest.raises(DamagedData, match=f"no older checkpoint is whole; remove {run.path} to start again"):
+    with pytest.raises(DamagedData, match=f"no older checkpoint is intact; remove {run.path} to start again"):
         learn(checkpoint_every=2)
 
 

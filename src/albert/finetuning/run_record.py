@@ -40,7 +40,7 @@ from albert.tasks.task import (
 )
 from albert.training.logging import TrainingResult
 from albert.training.run_folder import RunFolder
-from albert.training.state import other_entry
+from albert.training.state import first_difference
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which model of a run is its result: the last one, or the one with the best development score of all evaluations.
@@ -374,7 +374,7 @@ def begin_run(
     if (run.path / RESULTS_NAME).is_file():
         report = read_json_object(run.path / RESULTS_NAME)
         known = report.get("identity")
-        key = other_entry(known if isinstance(known, dict) else {}, identity)
+        key = first_difference(known if isinstance(known, dict) else {}, identity)
         if key is None:
             if ranks.is_first:
                 remove_needless(run)  # which the call that finished it may not have lived to do

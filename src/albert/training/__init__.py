@@ -1,1 +1,1 @@
-"""The one loop for everything that learns, with what a resume needs and the folder of a run."""
+"""The training loop, shared by pre-training and fine-tuning: updates, checkpoints, logs, the folder of a run."""

@@ -1,6 +1,5 @@
-"""Training logs: journal and TensorBoard curves, use of the machine; and the plan of a run.
-
-`TrainingPlan` says how long the loop runs and how often it logs, evaluates and saves."""
+"""Training logs (journal, TensorBoard), memory and throughput, and `TrainingPlan`: how long to train, how often to log,
+evaluate and save."""
 
 import math
 import resource
@@ -22,31 +21,31 @@ from albert.training.state import TrainingState
 from albert.training.update import Batch, Reaction
 
 # --------------------------------------------------------------------------------------------------------------------
-# The numbers of a run as they come: into the journal, as TensorBoard curves, and wherever else they are wanted.
+# Metrics of a run: the journal, TensorBoard and other loggers.
 
 MACHINE_FIGURES = ("time", "seconds", "tokens_per_second", "matmul_share", "peak_memory_bytes")
-"""What is told of a step that another run of the same steps tells otherwise."""
+"""Journal fields that differ between two runs of the same steps."""
 
 
 @runtime_checkable
 class Logger(Protocol):
-    """A service that draws curves."""
+    """A service that plots metrics."""
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Take numbers of a step by name, `train/loss` say; the last record for a step wins."""
+        """Record metrics of a step by name, for instance `train/loss`; the last record for a step wins."""
         ...
 
     def rewind(self, step: int) -> None:
-        """What was told of later steps holds no more."""
+        """Discard what was recorded for later steps."""
         ...
 
     def close(self) -> None:
-        """No more will come."""
+        """Flush and close."""
         ...
 
 
 class TensorBoardLogger:
-    """Event files in the run's folder, which `tensorboard --logdir RUNS` shows."""
+    """TensorBoard event files in the run's folder (`tensorboard --logdir RUNS`)."""
 
     def __init__(self, run: RunFolder, first_step: int) -> None:
         self._path = str(run.tensorboard_path)
@@ -59,7 +58,7 @@ class TensorBoardLogger:
                 self._writer.add_scalar(name, value, step)
 
     def rewind(self, step: int) -> None:
-        """Begin a file that takes the place of later steps."""
+        """Start a new event file that purges later steps."""
         self.close()
         self._writer = SummaryWriter(self._path, purge_step=step + 1)
 
@@ -70,14 +69,14 @@ class TensorBoardLogger:
 
 
 class Curves:
-    """Write each event once to the journal and once to every logger; nothing on ranks other than the first."""
+    """Writes each event to the journal and to every logger; does nothing on ranks other than the first."""
 
     def __init__(self, run: RunFolder, first_step: int, active: bool, more: Sequence[Logger] = ()) -> None:
         self._journal = Journal(run.journal_path) if active else None
         self._loggers: Sequence[Logger] = [TensorBoardLogger(run, first_step), *more] if active else []
 
     def write(self, event: str, step: int, **values: Any) -> None:
-        """Record an event of a step; its numbers become curves named `event/…`."""
+        """Record an event of a step; its finite numbers become metrics named `event/…`."""
         if self._journal is None:
             return
         self._journal.write(event, step=step, **values)
@@ -90,12 +89,12 @@ class Curves:
             logger.write(step, numbers)
 
     def sync(self) -> None:
-        """What the journal was told survives a loss of power from now on."""
+        """Flush the journal to disk, so that it survives a power failure."""
         if self._journal is not None:
             self._journal.sync()
 
     def rewind(self, step: int) -> None:
-        """Go on from an earlier step; the journal keeps what was, and of a step told twice the last telling holds."""
+        """Go back to an earlier step; the journal keeps the old records, and the last record for a step wins."""
         for logger in self._loggers:
             logger.rewind(step)
 
@@ -108,29 +107,29 @@ class Curves:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How much of the machine a run uses: the share of the speed it was measured to have, and memory.
+# Utilisation: matrix-multiply throughput against the measured peak, and memory.
 
 
 @dataclass(frozen=True)
 class Meter:
-    """What tells work from time."""
+    """Measures utilisation from floating-point operations and time."""
 
     flops: Callable[[Batch], float]
     """Floating-point operations of the matrix products that a micro-batch needs, forwards and backwards."""
     matmul_rate: Callable[[], float]
-    """Operations a second of a large matrix product alone, on this device at this precision; asked when first told."""
+    """Operations a second of a large matrix product alone, on this device at this precision; measured once."""
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory this process has held so far: of the GPU where it computes on one, else resident."""
+    """Peak memory of this process so far: GPU memory on a GPU, else resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The plan of a run: how long, how often to log, evaluate and save, what to do on divergence.
+# Length of a run, intervals for logs, evaluations and checkpoints, handling of divergence.
 
 Limit = Literal["steps", "tokens", "minutes"]
 """What ends a run."""
@@ -138,27 +137,27 @@ Limit = Literal["steps", "tokens", "minutes"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """How the loop runs, whatever it trains.
+    """Settings of the training loop.
 
     Raises:
         InvalidConfiguration: a number out of range.
     """
 
     total_steps: int
-    """Most optimiser updates."""
+    """Maximum number of optimiser updates."""
     max_tokens: int | None = None
-    """The run ends with the update that reaches so many tokens."""
+    """Stop after the update that reaches this number of tokens."""
     max_minutes: float | None = None
-    """The run ends with the update after so many minutes in updates, over all parts of the run."""
+    """Stop after this many minutes of updates, over all parts of the run (evaluations and saves not counted)."""
     seed: int = 0
     clip_norm: float = 1.0
-    """Gradients are scaled down to this global norm (reference `optimization.py`: 1.0)."""
+    """Maximum global gradient norm (reference `optimization.py`: 1.0)."""
     on_divergence: Reaction = "stop"
-    """What happens when a loss or a gradient is not finite, or far above those before."""
+    """Reaction to a loss or gradient norm that is not finite, or a spike (see `spike_deviations`)."""
     spike_deviations: float | None = None
-    """How far above the median of the last updates is too far, in deviations; None: only what is not finite."""
+    """Distance from the median of the last updates, in deviations, that counts as a spike; None: no spike detection."""
     max_rollbacks: int = 10
-    """Most returns to a checkpoint."""
+    """Maximum number of rollbacks."""
     precision: Precision = "bf16"
     log_every: int = 10
     """Steps between lines of the journal."""
@@ -170,14 +169,14 @@ class TrainingPlan:
     """Minutes between checkpoints."""
     keep_checkpoints: int = 2
     workers: int = 0
-    """Processes that make batches; the batches are the same for any number."""
+    """Data loading processes; the batches do not depend on their number."""
     late_figures: bool | None = None
-    """Read the figures of an update when the next one is on its way, so that the device never waits; None: on a GPU,
-    unless an update is to be judged by more than whether its numbers are finite."""
+    """Read the metrics of an update only after the next one was launched, so that the device never waits; None: on a
+    GPU, unless spikes are detected or divergence rolls back."""
 
     def __post_init__(self) -> None:
         if self.late_figures and self.judges_before_the_step:
-            raise InvalidConfiguration("late_figures", "leave no time for spike_deviations or a rollback")
+            raise InvalidConfiguration("late_figures", "cannot be combined with spike_deviations or rollback")
         counts = ("total_steps", "max_tokens", "log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints")
         for name in counts:
             value = getattr(self, name)
@@ -193,16 +192,16 @@ class TrainingPlan:
 
     @property
     def judges_before_the_step(self) -> bool:
-        """Whether the host must see the figures of an update before it is taken."""
+        """Whether the host must read the metrics of an update before the optimiser steps."""
         return self.on_divergence == "rollback" or self.spike_deviations is not None
 
     def reads_late(self, device: torch.device) -> bool:
-        """Whether figures are read one update late."""
-        wanted = device.type == "cuda" if self.late_figures is None else self.late_figures
-        return wanted and not self.judges_before_the_step
+        """Whether metrics are read one update late."""
+        late = device.type == "cuda" if self.late_figures is None else self.late_figures
+        return late and not self.judges_before_the_step
 
     def reached(self, state: TrainingState) -> Limit | None:
-        """The limit that a run has come to, None while it goes on; the first rank's clock decides for all."""
+        """The limit that the run has reached, None if none; the first rank's clock counts for all."""
         if state.step >= self.total_steps:
             return "steps"
         if self.max_tokens is not None and state.tokens >= self.max_tokens:
@@ -213,33 +212,33 @@ class TrainingPlan:
         return 0.0 if self.max_minutes is None else seconds / (60 * self.max_minutes)
 
     def budget_used(self, state: TrainingState) -> float:
-        """The share of tokens or minutes that is used up, whichever is more; the same on all processes."""
+        """Fraction of the token or time budget used, whichever is larger; equal on all ranks."""
         tokens = 0.0 if self.max_tokens is None else state.tokens / self.max_tokens
         return max(tokens, self._minutes_used(state.seconds_of_first))
 
     def likely_steps(self, state: TrainingState) -> int:
-        """The step at which the run will end, at the pace it has."""
+        """Expected last step, at the present speed."""
         used = max(self.budget_used(state), self._minutes_used(state.seconds))
         return min(self.total_steps, round(state.step / used) if used else self.total_steps)
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a finished run gives back."""
+    """Result of a finished run."""
 
     steps: int
     tokens: int
     seconds: float
-    """Time in updates, without evaluations and saves, over all parts of the run."""
+    """Time of all updates over all parts of the run, without evaluations and saves."""
     evaluation: Mapping[str, float] = field(default_factory=dict)
     """The last evaluation."""
     ended_by: Limit = "steps"
     total_steps: int = 0
-    """Updates that the plan had at most."""
+    """Maximum number of updates of the plan."""
     skipped: int = 0
-    """Updates that were left out because they would have done harm."""
+    """Updates that were skipped on divergence."""
     rollbacks: int = 0
-    """Returns to a checkpoint."""
+    """Rollbacks to a checkpoint."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -248,7 +247,7 @@ class TrainingResult:
 
     @property
     def ending(self) -> str:
-        """What ended the run, for people: "stopped after 60 minutes at step 5,312 of 9,500"."""
+        """Why the run ended, as text: "stopped after 60 minutes at step 5,312 of 9,500"."""
         if self.ended_by == "steps":
             return f"all {self.steps:,} steps taken"
         used = f"{self.tokens:,} tokens" if self.ended_by == "tokens" else f"{self.seconds / 60:.3g} minutes"

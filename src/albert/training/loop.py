@@ -1,7 +1,7 @@
-"""The training loop: batches, updates, evaluations, checkpoints. It knows no task and no data format.
+"""The training loop: batches, updates, evaluations, checkpoints, independent of task and data format.
 
-The batch of each step is a pure function of the step's number and of the batches passed over so far, so a run goes on
-from its newest checkpoint as if it had never stopped."""
+The batch of each step is a pure function of the step's number and of the batches skipped by rollbacks, so a run resumed
+from its newest checkpoint continues as if it had never stopped."""
 
 import math
 import signal
@@ -28,9 +28,9 @@ from albert.training.run_folder import RunFolder, Stopped, StopRequest, stop_sig
 from albert.training.state import (
     TrainingState,
     Window,
-    circumstances,
     read_training_state,
     report_environment_changes,
+    training_environment,
     training_tensors,
     write_training_state,
 )
@@ -39,9 +39,9 @@ from albert.training.update import (
     Batch,
     BatchSource,
     Guard,
+    HasStatistics,
     LateFigures,
     Objective,
-    TellsStatistics,
     UpdateFigures,
     diverged,
     non_finite_state,
@@ -50,15 +50,15 @@ from albert.training.update import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# The batches of a run in their order, made ahead by worker processes where there are any.
+# Batch loading, with worker processes if there are any.
 #
-# A tensor that a worker process hands over is a file descriptor in this one, and a step may have thousands of tensors:
-# they come as one flat tensor of each type.
+# Each tensor received from a worker process holds a file descriptor, and a step may have thousands of tensors: they are
+# sent as one flat tensor of each type.
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A tensor of a batch, as a part of a flat one."""
+    """A tensor of a batch, as a slice of a flat tensor."""
 
     dtype: torch.dtype
     first: int
@@ -70,7 +70,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A dataclass taken apart."""
+    """A dataclass split into its fields."""
 
     kind: type
     fields: dict[str, Any]
@@ -78,10 +78,10 @@ class _Parts:
 
 @dataclass(frozen=True)
 class JoinedBatches:
-    """The micro-batches of a step with all tensors of one type in one, which a device is sent at once."""
+    """The micro-batches of a step with all tensors of one dtype in a single flat tensor, for fast transfer."""
 
     pieces: tuple[Any, ...]
-    """The batches taken apart, with a `_Piece` in place of each tensor."""
+    """The batches with a `_Piece` in place of each tensor."""
     flat: Mapping[torch.dtype, Tensor]
 
     @classmethod
@@ -96,32 +96,32 @@ class JoinedBatches:
             rows.setdefault(tensor.dtype, []).append(tensor.reshape(-1))
             return _Piece(tensor.dtype, first, tuple(tensor.shape))
 
-        pieces = _taken_apart(tuple(batches), put)
+        pieces = _split(tuple(batches), put)
         return cls(pieces, {dtype: torch.cat(some) for dtype, some in rows.items()})
 
     def batches(self) -> Sequence[Batch]:
         """The micro-batches, whose tensors are views."""
-        return _put_together(self.pieces, self.flat)
+        return _join(self.pieces, self.flat)
 
 
-def _taken_apart(value: Any, put: Callable[[Tensor], _Piece]) -> Any:
+def _split(value: Any, put: Callable[[Tensor], _Piece]) -> Any:
     """A tree of tuples and dataclasses with a `_Piece` for each tensor and a `_Parts` for each dataclass."""
     if isinstance(value, Tensor):
         return put(value)
     if type(value) is tuple:
-        return tuple(_taken_apart(each, put) for each in value)
+        return tuple(_split(each, put) for each in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return _Parts(type(value), {f.name: _taken_apart(getattr(value, f.name), put) for f in fields(value)})
+        return _Parts(type(value), {f.name: _split(getattr(value, f.name), put) for f in fields(value)})
     return value
 
 
-def _put_together(value: Any, flat: Mapping[torch.dtype, Tensor]) -> Any:
+def _join(value: Any, flat: Mapping[torch.dtype, Tensor]) -> Any:
     if isinstance(value, _Piece):
         return value.of(flat)
     if type(value) is tuple:
-        return tuple(_put_together(each, flat) for each in value)
+        return tuple(_join(each, flat) for each in value)
     if isinstance(value, _Parts):
-        return value.kind(**{name: _put_together(each, flat) for name, each in value.fields.items()})
+        return value.kind(**{name: _join(each, flat) for name, each in value.fields.items()})
     return value
 
 
@@ -131,12 +131,12 @@ CPU = torch.device("cpu")
 def load_batches(
     source: BatchSource, ranks: Ranks, numbers: range, workers: int, device: torch.device = CPU
 ) -> Iterator[Sequence[Batch]]:
-    """This rank's share of each batch.
+    """Yield this rank's micro-batches of each step.
 
     Args:
-        numbers: which batches, in this order.
-        workers: processes that make them; 0: this one, when a batch is asked for.
-        device: a GPU is sent each batch while it computes the one before.
+        numbers: batch numbers, in this order.
+        workers: data loading processes; 0: batches are made in this process on demand.
+        device: to a GPU, each batch is copied while the previous one is computed.
     """
     loader = DataLoader(
         _BatchDataset(source, ranks),
@@ -146,14 +146,14 @@ def load_batches(
         collate_fn=JoinedBatches.of if workers or device.type == "cuda" else _as_is,
         generator=torch.Generator(),  # or a draw from the global generator would shift every later one
     )
-    with _signals_left_to_the_parent():
+    with _block_signals_in_workers():
         steps = iter(loader)  # starts the workers
-    for made in steps if device.type != "cuda" else _sent_ahead(steps, device):
-        yield made.batches() if isinstance(made, JoinedBatches) else made
+    for step in steps if device.type != "cuda" else _prefetch(steps, device):
+        yield step.batches() if isinstance(step, JoinedBatches) else step
 
 
-def _sent_ahead(steps: Iterable[JoinedBatches], device: torch.device) -> Iterator[JoinedBatches]:
-    """Each step on the GPU: copied from pinned memory on a stream of its own while the step before is computed."""
+def _prefetch(steps: Iterable[JoinedBatches], device: torch.device) -> Iterator[JoinedBatches]:
+    """Copy each step to the GPU, from pinned memory on a separate stream, while the previous step is computed."""
     stream, ready = torch.cuda.Stream(device), None
     for step in steps:
         with torch.cuda.stream(stream):
@@ -168,7 +168,7 @@ def _sent_ahead(steps: Iterable[JoinedBatches], device: torch.device) -> Iterato
 
 
 def _after(step: JoinedBatches, copied: torch.cuda.Event) -> JoinedBatches:
-    """A step that the GPU reads once its copy is there, and whose memory is kept until it has read it."""
+    """Make the current stream wait for the copy of a step, and keep its memory until it was read."""
     current = torch.cuda.current_stream()
     current.wait_event(copied)
     for rows in step.flat.values():
@@ -177,20 +177,20 @@ def _after(step: JoinedBatches, copied: torch.cuda.Event) -> JoinedBatches:
 
 
 class _BatchDataset(Dataset[Sequence[Batch]]):
-    """Batches by number, for the worker processes of a DataLoader."""
+    """Map-style dataset of batches by number."""
 
     def __init__(self, source: BatchSource, ranks: Ranks) -> None:
-        self._source, self._here = source, ranks
+        self._source, self._ranks = source, ranks
 
     def __getitem__(self, number: int) -> Sequence[Batch]:
-        return self._source.micro_batches(number, self._here.rank, self._here.size)
+        return self._source.micro_batches(number, self._ranks.rank, self._ranks.size)
 
 
 @contextmanager
-def _signals_left_to_the_parent() -> Iterator[None]:
-    """Processes started in the block never see SIGTERM and SIGINT; this one sees them after the block.
+def _block_signals_in_workers() -> Iterator[None]:
+    """Processes started in the block ignore SIGTERM and SIGINT; this process receives them after the block.
 
-    Signals often go to all processes of a job; a worker that ended would keep the parent from its last step.
+    Schedulers often signal all processes of a job; without its workers the parent could not finish its last step.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     try:
@@ -204,15 +204,14 @@ def _as_is(batches: Sequence[Batch]) -> Sequence[Batch]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The steps of a run: one update after the other, and what is due after each.
+# The steps of a run: an update, then logging, evaluation and checkpoints where they are due.
 #
-# What one process decides, that a signal came, that time is up, reaches all of them with the sums of the next
-# update.
+# Decisions of one rank (a signal, the end of the time budget) reach all ranks with the sums of the next update.
 
 
 @dataclass(frozen=True)
 class _Launched:
-    """An update that is under way."""
+    """An update whose metrics have not been read yet."""
 
     figures: LateFigures
     flops: float
@@ -221,51 +220,49 @@ class _Launched:
 
 @dataclass
 class Training:
-    """A run of the loop; `complete` trains until the plan's steps, tokens or minutes are used up.
+    """A training run; `complete` trains until the plan's steps, tokens or minutes are used up.
 
-    It goes on from the newest checkpoint where there is one. A run that has ended goes on when the plan has come to
-    allow more tokens or minutes.
+    It resumes from the newest checkpoint if there is one. A finished run continues if the plan now allows more.
     """
 
     model: nn.Module
-    """On `device` already; trained in place, and left in evaluation mode."""
+    """On `device`; trained in place, and left in evaluation mode."""
     optimizer: Optimizer
     """Over the model's parameters."""
     learning_rate: Callable[[int, float], float]
-    """The rate of update number n, counted from 0, where a share of the plan's tokens or minutes is used up."""
+    """Learning rate of update n (from 0), given n and the fraction of the token or time budget used."""
     source: BatchSource
     objective: Objective
     plan: TrainingPlan
     run: RunFolder
-    """Where to write; the caller holds its lock."""
+    """Output directory; the caller holds its lock."""
     _: KW_ONLY
     device: torch.device
     identity: dict[str, str]
-    """Fingerprints (recipe, corpus, …) that must be equal when a run is resumed."""
+    """Fingerprints (recipe, corpus, …) that must match on resume."""
     save_model: Callable[[Path], None]
-    """Writes the model into a directory, for others to open; called for each checkpoint, on the first rank."""
+    """Saves the model into a directory; called for each checkpoint, on the first rank."""
     gather: Callable[[], None] | None = None
-    """Brings up to date what `evaluate` and `save_model` see of a model that is trained in another form; called before
-    them, on every rank."""
+    """Updates the model that `evaluate` and `save_model` see if another form of it is trained; called before them, on
+    every rank."""
     evaluate: Callable[[], dict[str, float]] | None = None
-    """Held-out figures of the model as it stands; called on the first rank. A signal ends it: what it has found so far
-    is dropped, and the run that goes on evaluates first."""
+    """Held-out metrics of the present model; called on the first rank. A signal interrupts it: partial results are
+    dropped, and the resumed run evaluates first."""
     before_step: Callable[[int], Mapping[str, float]] | None = None
-    """Sets what update number n changes about the model, on every rank, and says what it was: a line of the journal."""
+    """Applies scheduled changes of the model before update n, on every rank, and returns them for the journal."""
     meter: Meter | None = None
     loggers: Sequence[Logger] = ()
-    """Where else the numbers go, beside journal and TensorBoard."""
+    """Further loggers, beside journal and TensorBoard."""
     description: str = "Training"
     """Shown beside the progress bar."""
     called: nn.Module | None = None
-    """What the objective calls; None: the model itself. Its parameters are the model's."""
+    """Module that the objective calls, with the parameters of `model`; None: `model` itself."""
     compute_workers: int = 1
-    """Threads that compute micro-batches at the same time (see `training_workers`); the source cuts a step into as
-    many."""
+    """Threads that compute micro-batches in parallel (see `training_workers`); a step is split into as many."""
 
     ranks: Ranks = field(default_factory=world, init=False)
     parallel: nn.Module = field(init=False)
-    """The model as all processes train it together."""
+    """The model wrapped for data parallelism."""
     state: TrainingState = field(init=False)
     curves: Curves = field(init=False)
     bar: Bar = field(init=False)
@@ -274,20 +271,19 @@ class Training:
     ended_by: Limit | None = field(default=None, init=False)
     saved_at: float = field(init=False)
     waiting: "_Launched | None" = field(default=None, init=False)
-    """The last update, where its figures are read late and have not been read."""
+    """The last update, if its metrics have not been read yet."""
     most_tokens: int = field(default=0, init=False)
-    """Of an update so far."""
+    """Largest number of tokens of an update so far."""
     clock: float = field(init=False)
-    """When the figures before were read, or what was due after them was done."""
+    """Time at which the previous metrics were read, or logging, evaluation or saving after them was done."""
     paused_until: float = field(default=0.0, init=False)
 
     def complete(self) -> TrainingResult:
-        """Take all updates that are left.
+        """Take all remaining updates.
 
         Raises:
-            Diverged: an update would do harm and the plan says stop, or it happened too often; the newest checkpoint is
-                good.
-            Stopped: SIGTERM or SIGINT came; a checkpoint of the last step was saved.
+            Diverged: training diverged and the plan says stop, or it diverged too often; the newest checkpoint is good.
+            Stopped: SIGTERM or SIGINT was received; a checkpoint of the last step was saved.
             DamagedData, InvalidConfiguration: the newest checkpoint is damaged, or belongs to another run.
         """
         run, plan, first = self.run, self.plan, self.ranks.is_first
@@ -295,9 +291,9 @@ class Training:
         self.state = TrainingState(identity=self.identity)
         if newest is not None:
             self.state = read_training_state(newest[1], self.model, self.optimizer, self.identity, step=newest[0])
-            if first:  # a run that died right after a save has not let the older ones go
+            if first:  # a run killed right after a save still has the older ones
                 run.keep_newest(plan.keep_checkpoints)
-        now = circumstances(self.ranks, self.device, self.model, plan.precision, self.compute_workers)
+        now = training_environment(self.ranks, self.device, self.model, plan.precision, self.compute_workers)
         changes = report_environment_changes(self.state.circumstances, now, self.ranks)
         self.state.circumstances = now
         self.curves = Curves(run, self.state.step, active=first, more=self.loggers)
@@ -316,10 +312,10 @@ class Training:
         plan = self.plan
         self.state.seconds_of_first = self.state.seconds  # a checkpoint holds the first rank's
         self.ended_by = plan.reached(self.state)
-        if self._owes_evaluation() and not self._evaluated():
+        if self._owes_evaluation() and not self._evaluate():
             raise Stopped(self.run.path, self.request.number)
         if plan.on_divergence == "rollback" and self._on_any_rank(self.ranks.is_first and not self.run.checkpoints()):
-            self._save()  # there must be something to go back to
+            self._save()  # a checkpoint to roll back to
         self.model.train()
         while self.ended_by is None:
             ahead = self.state.incidents.batches_passed_over
@@ -331,7 +327,7 @@ class Training:
         return self._result()
 
     def _step(self, batches: Sequence[Batch]) -> bool:
-        """Take an update and do what is due after it; whether the next batch in line is wanted."""
+        """Take an update, then log, evaluate and save where due; returns whether to continue with the next batch."""
         plan, state, number = self.plan, self.state, self.state.step + (self.waiting is not None)
         if self.before_step is not None and (changed := self.before_step(number)):
             self.curves.write("change", number, **changed)
@@ -357,7 +353,7 @@ class Training:
         flops = 0.0 if self.meter is None else sum(map(self.meter.flops, batches))
         if not plan.reads_late(self.device):
             figures = update(*taken, **settings, judge=Guard(state.incidents, plan.spike_deviations))
-            return self._taken(figures, time.perf_counter() - started, flops, rate)
+            return self._finish_update(figures, time.perf_counter() - started, flops, rate)
         before, self.waiting = self.waiting, _Launched(update_without_waiting(*taken, **settings), flops, rate)
         going = before is None or self._read(before)
         if going and self._reads_at_once(number + 1):
@@ -365,7 +361,7 @@ class Training:
         return going
 
     def _reads_at_once(self, step: int) -> bool:
-        """Whether something is due after so many updates, or may be the end."""
+        """Whether metrics of this step are needed at once: something is due after it, or it may be the last."""
         plan = self.plan
         every = (plan.log_every, plan.evaluate_every, plan.checkpoint_every)
         near_end = plan.max_tokens is not None and (
@@ -379,31 +375,31 @@ class Training:
         return self._read(waiting, stop, save_now)
 
     def _read(self, launched: "_Launched", stop: bool = False, save_now: bool = False) -> bool:
-        """Wait for an update and do what is due after it; whether the next batch in line is wanted."""
+        """Wait for an update's metrics and finish it; returns whether to continue with the next batch."""
         figures = launched.figures.read()
         self.most_tokens = max(self.most_tokens, figures.tokens)
         seconds, self.clock = time.perf_counter() - self.clock, time.perf_counter()
-        going = self._taken(figures, seconds, launched.flops, launched.rate, stop, save_now)
+        going = self._finish_update(figures, seconds, launched.flops, launched.rate, stop, save_now)
         self.clock = max(self.clock, self.paused_until)
         return going
 
-    def _taken(
+    def _finish_update(
         self, figures: UpdateFigures, seconds: float, flops: float, rate: float, stop: bool = False, save: bool = False
     ) -> bool:
-        """Do what is due after an update; whether the next batch in line is wanted.
+        """Log, evaluate and save where due after an update; returns whether to continue with the next batch.
 
         Args:
-            stop, save: whether the update before has found that the run is to stop, or to save.
+            stop, save: whether the previous update requested to stop, or to save.
         """
         plan, state = self.plan, self.state
         stop, save_now = stop or figures.flags[0] > 0, save or figures.flags[1] > 0
         state.seconds_of_first = figures.flags[2]
         if figures.alarm is not None and plan.on_divergence != "rollback":
-            self._leave_out(figures.alarm)
+            self._skip_update(figures.alarm)
         state.add(figures, seconds, flops)
         self.bar.advance()
         if figures.alarm is not None and plan.on_divergence == "rollback":
-            return self._rolled_back(figures.alarm, stop)
+            return self._roll_back(figures.alarm, stop)
         self.ended_by = plan.reached(state)
         ended = self.ended_by is not None
         if self.waiting is not None and (stop or save_now or ended):
@@ -411,11 +407,11 @@ class Training:
         if self._due(plan.log_every) or ended:
             self._log_updates(rate)
         if self._due(plan.evaluate_every) or ended:
-            stop = stop or not self._evaluated()
+            stop = stop or not self._evaluate()
         if self._due(plan.checkpoint_every) or save_now or stop or ended:
             damage = self._damage()
             if damage is not None and plan.on_divergence == "rollback":
-                return self._rolled_back(damage, stop)
+                return self._roll_back(damage, stop)
             if damage is not None:
                 raise diverged(damage, "it was not saved")
             self._save()
@@ -424,8 +420,8 @@ class Training:
         self.paused_until = time.perf_counter()
         return not ended
 
-    def _rolled_back(self, alarm: Alarm, stop: bool) -> bool:
-        """Take weights, moments and step from the newest checkpoint; False: the batches in line are not wanted."""
+    def _roll_back(self, alarm: Alarm, stop: bool) -> bool:
+        """Restore weights, moments and step from the newest checkpoint; returns False, to reload batches."""
         before, newest = self.state, self.run.newest_checkpoint()
         assert newest is not None, "one is saved before the first update"
         rollbacks = before.incidents.with_rollback(before.step, newest[0], alarm, self.plan.max_rollbacks)
@@ -434,33 +430,33 @@ class Training:
         self.state.circumstances, self.state.seconds = before.circumstances, before.seconds
         self.state.seconds_of_first = before.seconds_of_first
         self.state.incidents.rollbacks = rollbacks
-        step, told = self.state.step, {"why": str(alarm), "to_step": self.state.step, "rollbacks": len(rollbacks)}
-        self.curves.write("rollback", before.step, **told)
+        step = self.state.step
+        self.curves.write("rollback", before.step, why=str(alarm), to_step=step, rollbacks=len(rollbacks))
         self.curves.rewind(step)
         self.bar.advance(step - before.step)
-        self._say(f"{alarm} in step {before.step:,}: back to step {step:,}, the data since then are passed over")
+        self._say(f"{alarm} in step {before.step:,}: back to step {step:,}, skipping the data seen since then")
         if stop:
             raise Stopped(self.run.path, self.request.number)
         return False
 
-    def _leave_out(self, alarm: Alarm) -> None:
-        """Count the update as one that is not taken, where that is allowed."""
+    def _skip_update(self, alarm: Alarm) -> None:
+        """Record a skipped update, if the plan allows skipping."""
         if self.plan.on_divergence == "stop":
             raise diverged(alarm)
         state, step = self.state, self.state.step + 1
         state.incidents.skip(state.step, alarm)
         skipped = len(state.incidents.skipped)
         self.curves.write("skip", step, why=str(alarm), skipped=skipped)
-        self._say(f"{alarm} in step {step:,}: its update is left out, as are {skipped:,} by now")
+        self._say(f"{alarm} in step {step:,}: update skipped ({skipped:,} so far)")
 
     def _log_updates(self, rate: float) -> None:
-        """A line on the updates since the last one; then a new window begins."""
+        """Log the means of the updates since the last line, and start a new window."""
         state, window = self.state, self.state.window
-        if not window.steps:  # all were left out
+        if not window.steps:  # all were skipped
             return
         self.bar.note(window.note())
         self.bar.expect(self.plan.likely_steps(state))
-        statistics = self.optimizer.statistics() if isinstance(self.optimizer, TellsStatistics) else {}
+        statistics = self.optimizer.statistics() if isinstance(self.optimizer, HasStatistics) else {}
         share = {} if self.meter is None else {"matmul_share": window.flops / window.seconds / self.meter.matmul_rate()}
         self.curves.write(
             "train",
@@ -479,35 +475,35 @@ class Training:
         if self.ranks.is_first:
             print(f"albert: note: {what}", file=sys.stderr)
 
-    def _evaluated(self) -> bool:
-        """Evaluate the model as it stands; False: a signal came, to whichever rank, and nothing is told."""
+    def _evaluate(self) -> bool:
+        """Evaluate the present model; returns False, without a record, if a signal to any rank interrupted it."""
         if self.gather is not None:
             self.gather()
-        given_up = False
+        interrupted = False
         if self.evaluate is not None and self.ranks.is_first:
             self.model.eval()
-            with self.request.giving_up() as attempt:
+            with self.request.interruptible() as attempt:
                 self.evaluation = self.evaluate()
             self.model.train()
-            given_up = attempt.given_up
-            if not given_up:
+            interrupted = attempt.interrupted
+            if not interrupted:
                 times = {"tokens": self.state.tokens, "seconds": self.state.seconds}
                 self.curves.write("evaluation", self.state.step, **self.evaluation, **times)
-        return not self._on_any_rank(given_up)
+        return not self._on_any_rank(interrupted)
 
     def _owes_evaluation(self) -> bool:
-        """Whether the evaluation of the step that the run goes on from was given up for a signal."""
+        """Whether the evaluation of the resumed step was interrupted by a signal."""
         due = self.state.step > 0 and (self._due(self.plan.evaluate_every) or self.ended_by is not None)
         owed = due and self.ranks.is_first and self.evaluate is not None
-        return self._on_any_rank(owed and not self._is_told("evaluation"))
+        return self._on_any_rank(owed and not self._is_recorded("evaluation"))
 
-    def _is_told(self, event: str) -> bool:
-        """Whether the journal has this event of the step that has been reached."""
+    def _is_recorded(self, event: str) -> bool:
+        """Whether the journal has this event for the present step."""
         records = read_journal(self.run.journal_path)
         return any(record["event"] == event and record.get("step") == self.state.step for record in records)
 
     def _damage(self) -> Alarm | None:
-        """What is not finite in the weights or moments, on any rank."""
+        """An alarm if any weight or moment on any rank is not finite."""
         alarm = non_finite_state(self.model, self.optimizer)
         if not self._on_any_rank(alarm is not None):
             return None
@@ -523,14 +519,14 @@ class Training:
             self.save_model(directory)
             write_training_state(directory, tensors, self.state)
 
-        self.curves.sync()  # a checkpoint never knows of steps that the journal lost
+        self.curves.sync()  # first, so that a checkpoint never has steps that the journal lost
         if self.ranks.is_first:
             self.run.save_checkpoint(self.state.step, write, self.plan.keep_checkpoints)
         wait_for_all(self.ranks)
         self.saved_at = time.monotonic()
 
     def _result(self) -> TrainingResult:
-        """What there is to tell at the end, told in the journal once."""
+        """The result, recorded in the journal once."""
         assert self.ended_by is not None
         state, incidents = self.state, self.state.incidents
         result = TrainingResult(
@@ -543,14 +539,21 @@ class Training:
             skipped=len(incidents.skipped),
             rollbacks=len(incidents.rollbacks),
         )
-        if self.ranks.is_first and not self._is_told("end"):
-            told = {"why": result.ending, "tokens": result.tokens, "seconds": result.seconds}
-            self.curves.write("end", result.steps, **told, skipped=result.skipped, rollbacks=result.rollbacks)
+        if self.ranks.is_first and not self._is_recorded("end"):
+            self.curves.write(
+                "end",
+                result.steps,
+                why=result.ending,
+                tokens=result.tokens,
+                seconds=result.seconds,
+                skipped=result.skipped,
+                rollbacks=result.rollbacks,
+            )
         return result
 
     def _due(self, every: int | None) -> bool:
         return every is not None and self.state.step % every == 0
 
     def _on_any_rank(self, flag: bool) -> bool:
-        """Whether the flag is up anywhere; all ranks must ask."""
+        """Whether the flag is set on any rank; a collective call."""
         return float(sum_over_ranks(torch.tensor(float(flag), device=self.device), self.ranks)) > 0

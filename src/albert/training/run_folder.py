@@ -1,10 +1,10 @@
-"""The folder of a run: journal, curves, checkpoints and lock; and how SIGTERM and SIGINT end a run.
+"""The folder of a run (journal, curves, checkpoints, lock), and how SIGTERM and SIGINT stop a run.
 
-RUN/recipe.json            the whole run as a value
-    start.json             what it was started from, unless from random weights
-    journal.jsonl          what happened, one event a line
-    tensorboard/           the same numbers as curves
-    checkpoints/step-00000100/   whole or absent
+RUN/recipe.json            the complete recipe
+    start.json             the model it started from, unless from random weights
+    journal.jsonl          one event per line
+    tensorboard/           its metrics as curves
+    checkpoints/step-00000100/   complete or absent
     model/                 the result, a Hugging Face model directory"""
 
 import re
@@ -22,7 +22,7 @@ _CHECKPOINT = re.compile(r"^step-(\d{8,})$")
 
 
 class RunFolder:
-    """One run's directory; what lies in it stands above."""
+    """Paths of a run; its layout is shown above."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,10 +35,10 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second process out of this run; the lock dies with its owner.
+        """Lock the run against other processes; the lock is released when its owner ends.
 
         Raises:
-            CannotCreate: another process works here, the directory cannot be made, or it is no run's.
+            CannotCreate: the run is locked by another process, or the directory cannot be created or is not a run.
         """
         if (self.path / MANIFEST_NAME).exists():
             why = "is a finished directory with a manifest, not a run"
@@ -50,10 +50,10 @@ class RunFolder:
             yield
 
     def save_checkpoint(self, step: int, write: Callable[[Path], None], keep: int) -> Path:
-        """Write the checkpoint of a step (updates done), then let the oldest go until `keep` are left, at least 1.
+        """Save the checkpoint of a step, then remove the oldest until `keep` (at least 1) are left.
 
         Args:
-            write: fills the directory it is given.
+            write: writes the files into the given directory.
         """
         path = self.checkpoints_path / f"step-{step:08d}"
         if is_intact(path):  # by the run that this one resumes
@@ -64,7 +64,7 @@ class RunFolder:
         return path
 
     def keep_newest(self, keep: int) -> None:
-        """Let all checkpoints go but the newest `keep`."""
+        """Remove all checkpoints but the newest `keep`."""
         for _, old in self.checkpoints()[:-keep]:
             remove_directory(old)
 
@@ -72,14 +72,14 @@ class RunFolder:
         """All checkpoints by step, oldest first."""
         if not self.checkpoints_path.is_dir():
             return []
-        found = ((_CHECKPOINT.match(entry.name), entry) for entry in self.checkpoints_path.iterdir())
-        return sorted((int(match.group(1)), entry) for match, entry in found if match)
+        matches = ((_CHECKPOINT.match(entry.name), entry) for entry in self.checkpoints_path.iterdir())
+        return sorted((int(match.group(1)), entry) for match, entry in matches if match)
 
     def newest_checkpoint(self) -> tuple[int, Path] | None:
-        """The newest checkpoint after checking it whole, or None when there is none.
+        """The newest checkpoint after verifying it, or None if there is none.
 
         Raises:
-            DamagedData: the newest one is damaged; the message names the newest that is not.
+            DamagedData: it is damaged; the message names the newest intact one.
         """
         checkpoints = self.checkpoints()
         if not checkpoints:
@@ -88,10 +88,10 @@ class RunFolder:
         try:
             verify_directory(path)
         except AlbertError as damage:
-            remedy = f"no older checkpoint is whole; remove {self.path} to start again"
-            whole = next((step for step, older in reversed(checkpoints[:-1]) if is_intact(older)), None)
-            if whole is not None:
-                remedy = f"remove {path} to go on from step {whole}, which is whole"
+            remedy = f"no older checkpoint is intact; remove {self.path} to start again"
+            intact = next((step for step, older in reversed(checkpoints[:-1]) if is_intact(older)), None)
+            if intact is not None:
+                remedy = f"remove {path} to go on from step {intact}, which is intact"
             raise DamagedData(damage.subject, damage.why, remedy) from damage
         return step, path
 
@@ -101,47 +101,47 @@ class RunFolder:
 
 
 class Stopped(AlbertError):
-    """The run was asked to end and saved itself; the same command goes on."""
+    """The run received a signal and saved a checkpoint; the same command resumes it."""
 
     def __init__(self, subject: object, number: int | None) -> None:
-        number = number or signal.SIGTERM  # another rank heard it
+        number = number or signal.SIGTERM  # None: another rank received it
         super().__init__(
             subject, f"stopped by {signal.Signals(number).name} after saving", "run the same command to go on"
         )
         self.exit_code = 128 + number
 
 
-class _GivenUp(BaseException):
-    """A signal came while something ran that is not worth waiting for; no handler of errors may take it for one."""
+class _Interrupted(BaseException):
+    """A signal arrived during work that need not be finished; a BaseException, so that error handlers let it pass."""
 
 
 class Attempt:
-    """Something that a signal may have ended."""
+    """Whether a signal interrupted the block of `StopRequest.interruptible`."""
 
-    given_up = False
+    interrupted = False
 
 
 class StopRequest:
-    """The first signal that came, or None."""
+    """The first signal received, or None."""
 
     def __init__(self) -> None:
         self.number: int | None = None
         self._attempt: Attempt | None = None
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Handler: only set the flag; a second SIGINT stops at once."""
+        """Signal handler: records the signal; a second SIGINT stops at once."""
         if number == signal.SIGINT and self.number is not None:
             raise KeyboardInterrupt
         self.number = number
-        if self._attempt is not None and not self._attempt.given_up:
-            self._attempt.given_up = True
-            raise _GivenUp
+        if self._attempt is not None and not self._attempt.interrupted:
+            self._attempt.interrupted = True
+            raise _Interrupted
 
     @contextmanager
-    def giving_up(self) -> Iterator[Attempt]:
-        """What runs in the block ends when a signal comes; what follows the block is reached all the same."""
+    def interruptible(self) -> Iterator[Attempt]:
+        """Let a signal end the block early; execution continues after the block."""
         attempt = Attempt()
-        with suppress(_GivenUp):
+        with suppress(_Interrupted):
             try:
                 self._attempt = attempt
                 yield attempt
@@ -151,7 +151,7 @@ class StopRequest:
 
 @contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Listen for SIGTERM and SIGINT during the block, then put the old handlers back."""
+    """Record SIGTERM and SIGINT during the block, then restore the previous handlers."""
     request = StopRequest()
     old = {number: signal.signal(number, request.note) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -1,7 +1,7 @@
-"""The training state in a checkpoint: weights, moments, progress; metric sums; the recorded environment.
+"""The training state in a checkpoint: weights, moments, progress, metric sums, and the recorded environment.
 
-Random states are not among it: every draw is a pure function of the seed and the step. Tensors are written whole,
-whether each process holds all of them or a share: any number of processes, sharded or not, can go on."""
+It holds no random states: every draw is a pure function of the seed and the step. Tensors are saved unsharded, so a run
+can resume with any number of processes, sharded or not."""
 
 import sys
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ from albert.runtime.json_files import load_json, save_json
 from albert.training.update import DivergenceHistory, UpdateFigures
 
 # --------------------------------------------------------------------------------------------------------------------
-# Metric sums over the steps since the last line of the journal.
+# Metric sums since the last training line of the journal.
 
 
 @dataclass
 class Window:
-    """Adds up updates that were taken, and becomes one line of the journal.
+    """Sums over the updates taken since the last training line of the journal.
 
-    It is part of the training state, so that a run resumed in the middle of a window writes the same line.
+    Part of the training state, so that a run resumed in the middle of a window writes the same line.
     """
 
     steps: int = 0
@@ -72,7 +72,7 @@ class Window:
         }
 
     def note(self) -> str:
-        """The line for people: "loss 4.213, masked tokens 31.8%, 9,120 tokens/s"."""
+        """Text for the progress bar: "loss 4.213, masked tokens 31.8%, 9,120 tokens/s"."""
         line = self.line()
         accuracies = [
             f"{name.removesuffix('_accuracy').replace('_', ' ')} {value:.1%}"
@@ -85,22 +85,22 @@ class Window:
 TENSORS_NAME = "training_state.safetensors"
 STATE_NAME = "training_state.json"
 _RECORDED_LATER = ("development set",)
-"""Fingerprints that older runs did not keep; those go on without them."""
+"""Fingerprints that older runs did not record; these runs resume without them."""
 
 
 @dataclass(kw_only=True)
 class TrainingState:
-    """How far a run has come.
+    """Progress of a run.
 
     Attributes:
-        step: optimiser updates done.
+        step: number of optimiser updates.
         tokens: over all ranks.
-        seconds: in updates, over all parts of the run.
-        seconds_of_first: the same by the first rank's clock, before the last update; all ranks have it.
-        window: sums since the last line of the journal.
-        incidents: updates left out, returns to a checkpoint.
-        identity: fingerprints of everything that must not change under a run (recipe, corpus, tokenizer).
-        circumstances: what bit-identity rests on besides: torch, threads, world size, parallelism, device.
+        seconds: time of all updates, over all parts of the run.
+        seconds_of_first: `seconds` of the first rank before the last update, equal on all ranks.
+        window: metric sums since the last training line of the journal.
+        incidents: skipped updates and rollbacks.
+        identity: fingerprints of everything that must not change within a run (recipe, corpus, tokenizer).
+        circumstances: what else bit-identical resuming depends on: torch, threads, world size, parallelism, device.
     """
 
     step: int = 0
@@ -113,7 +113,7 @@ class TrainingState:
     circumstances: dict[str, str | int] = field(default_factory=dict)
 
     def add(self, figures: UpdateFigures, seconds: float, flops: float = 0.0) -> None:
-        """Count one update, taken or left out, of `seconds` and so many floating-point operations."""
+        """Count one update, taken or skipped."""
         self.step += 1
         self.tokens += figures.tokens
         self.seconds += seconds
@@ -122,14 +122,14 @@ class TrainingState:
 
 
 def training_tensors(model: nn.Module, optimizer: Optimizer, ranks: Ranks) -> dict[str, Tensor]:
-    """Weights as `model.NAME` and moments as `MOMENT.NAME`, whole and on the CPU; nothing on ranks but the first.
+    """Weights as `model.NAME` and moments as `MOMENT.NAME`, unsharded and on the CPU; empty on ranks but the first.
 
-    All ranks must call this. Sharded tensors are brought together one at a time.
+    A collective call, which gathers sharded tensors one at a time.
     """
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
-        kept = {f"{key}.{name}": value for key, value in optimizer.state.get(parameter, {}).items()}
-        for full_name, tensor in {f"model.{name}": parameter, **kept}.items():
+        moments = {f"{key}.{name}": value for key, value in optimizer.state.get(parameter, {}).items()}
+        for full_name, tensor in {f"model.{name}": parameter, **moments}.items():
             complete = gather_full(tensor.detach())
             if ranks.is_first:
                 tensors[full_name] = complete.cpu().contiguous()
@@ -143,10 +143,10 @@ def write_training_state(directory: Path, tensors: dict[str, Tensor], state: Tra
     save_json(directory / STATE_NAME, state)
 
 
-def other_entry(kept: Mapping[str, str], identity: Mapping[str, str]) -> str | None:
-    """The first fingerprint that is not the kept one; None where all agree."""
+def first_difference(saved: Mapping[str, str], identity: Mapping[str, str]) -> str | None:
+    """Name of the first fingerprint that differs from the saved one; None if all agree."""
     for key, value in identity.items():
-        if kept.get(key) != value and (key in kept or key not in _RECORDED_LATER):
+        if saved.get(key) != value and (key in saved or key not in _RECORDED_LATER):
             return key
     return None
 
@@ -154,21 +154,21 @@ def other_entry(kept: Mapping[str, str], identity: Mapping[str, str]) -> str | N
 def read_training_state(
     directory: Path, model: nn.Module, optimizer: Optimizer, identity: dict[str, str], step: int | None = None
 ) -> TrainingState:
-    """Load weights and moments in place and return how far the run had come.
+    """Load weights and moments in place, and return the progress of the run.
 
     Args:
-        identity: what must be as it was.
-        step: of which update the checkpoint is, as its name says; None: whichever.
+        identity: fingerprints that must match the saved ones.
+        step: expected step of the checkpoint; None: any.
 
     Raises:
-        InvalidConfiguration: the run was made with another recipe, corpus or tokenizer.
-        DamagedData: the tensors are not those of this model, or of another step.
+        InvalidConfiguration: the run was trained with another recipe, corpus or tokenizer.
+        DamagedData: the tensors do not match this model, or the checkpoint is of another step.
     """
     state = load_json(TrainingState, directory / STATE_NAME)
     if step is not None and state.step != step:
         why = f"holds the state after step {state.step}, its name says {step}"
         raise DamagedData(directory, why, "remove it to go on from the checkpoint before it")
-    if (key := other_entry(state.identity, identity)) is not None:
+    if (key := first_difference(state.identity, identity)) is not None:
         remedy = f"give the run's own {key} to resume it, or choose another output"
         raise InvalidConfiguration(directory, f"was trained with another {key}", remedy)
     path = directory / TENSORS_NAME
@@ -182,7 +182,7 @@ def read_training_state(
 
 @torch.no_grad()
 def _read_tensors(file: Any, path: Path, model: nn.Module, optimizer: Optimizer) -> None:
-    """One tensor at a time, of which a sharded model keeps a share."""
+    """Load one tensor at a time; a sharded model keeps its shard."""
     names = set(file.keys())
     parameters = dict(model.named_parameters())
     for name, parameter in parameters.items():
@@ -196,19 +196,19 @@ def _read_tensors(file: Any, path: Path, model: nn.Module, optimizer: Optimizer)
             raise DamagedData(path, f"holds {full_name}, which this model does not have")
         tensor = file.get_tensor(full_name)
         parameter = parameters[name]
-        # A count of steps too: torch's fused optimisers read it where they compute.
-        kept = tensor.to(parameter.device) if tensor.dim() == 0 else shard_like(tensor, parameter)
-        optimizer.state[parameter][key] = kept.clone()
+        # Step counts go to the device, too: torch's fused optimisers read them there.
+        moment = tensor.to(parameter.device) if tensor.dim() == 0 else shard_like(tensor, parameter)
+        optimizer.state[parameter][key] = moment.clone()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The environment that bit-identical resuming needs (device, kernels, versions), and a note when it has changed.
+# Environment that bit-identical resuming depends on (device, kernels, versions), and a note when it has changed.
 
 
-def circumstances(
+def training_environment(
     ranks: Ranks, device: torch.device, model: nn.Module, precision: Precision, workers: int = 1
 ) -> dict[str, str | int]:
-    """How this process computes: on what, with which kernels, and by how many workers."""
+    """Device, kernels, versions and parallelism of this process."""
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
         machine = {
@@ -239,17 +239,17 @@ def circumstances(
 def report_environment_changes(
     before: Mapping[str, str | int], now: Mapping[str, str | int], ranks: Ranks
 ) -> dict[str, dict[str, Any]]:
-    """Say so, on the first rank, when a run goes on where the last bits of its numbers may change.
+    """Print a note, on the first rank, if the last bits of results may differ in the present environment.
 
     Args:
-        before: of the checkpoint; what an older version did not record is not compared, but it had one worker.
+        before: from the checkpoint. What older versions did not record is not compared; they had one worker.
 
     Returns:
-        What changed, by name: {"before": …, "now": …}.
+        The changes by name: {"before": …, "now": …}.
     """
     known = {**before, "workers": before.get("workers", 1)} if before else {}
     changes = {name: {"before": value, "now": now.get(name)} for name, value in known.items() if value != now.get(name)}
     if changes and ranks.is_first:
-        told = ", ".join(f"{name} {one['before']} → {one['now'] or 'none'}" for name, one in changes.items())
-        print(f"albert: note: the run goes on with {told}: not bit for bit as before", file=sys.stderr)
+        text = ", ".join(f"{name} {one['before']} → {one['now'] or 'none'}" for name, one in changes.items())
+        print(f"albert: note: the run goes on with {text}: not bit for bit as before", file=sys.stderr)
     return changes

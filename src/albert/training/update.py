@@ -26,7 +26,7 @@ from albert.runtime.errors import Diverged
 from albert.runtime.random_streams import stream_key
 
 # --------------------------------------------------------------------------------------------------------------------
-# The interface of the training loop: batches by step, and objectives that return sums of losses.
+# Interfaces of the training loop: batches by step, and objectives that return sums of losses.
 #
 # Every loss term is a SUM over its items, with the number of items known before the forward pass. The loop divides
 # once, by the count over all micro-batches and ranks, so neither accumulation nor world size changes the numbers.
@@ -38,36 +38,36 @@ class Batch(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Items of each loss term, for instance {"masked_tokens": 154, "sentence_order": 16}."""
+        """Number of items of each loss term, for instance {"masked_tokens": 154, "sentence_order": 16}."""
         ...
 
     @property
     def n_tokens(self) -> int:
-        """Tokens that pass through the model."""
+        """Number of tokens that pass through the model."""
         ...
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device."""
+        """A copy of the batch on a device."""
         ...
 
 
 @runtime_checkable
 class BatchSource(Protocol):
-    """The data, as a pure function of the step."""
+    """Training data as a pure function of the step."""
 
     def micro_batches(self, step: int, rank: int, world_size: int) -> Sequence[Batch]:
-        """The share of one process in the batch of update number `step`, in micro-batches; at least one."""
+        """Micro-batches (at least one) of a rank for update `step`."""
         ...
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What one micro-batch gives: sums over its items, by term."""
+    """Sums over the items of a micro-batch, by loss term."""
 
     losses: Mapping[str, Tensor]
     """Differentiable sums of losses; the training loss is the sum over terms of sum / count."""
     correct: Mapping[str, Tensor] = field(default_factory=dict)
-    """Items answered right, for the accuracies shown while training."""
+    """Number of correct predictions, for the accuracies shown while training."""
 
 
 @runtime_checkable
@@ -75,22 +75,22 @@ class Objective(Protocol):
     """A model's loss on a micro-batch."""
 
     def __call__(self, model: nn.Module, batch: Batch) -> Sums:
-        """Run the model once and sum up. `model` may be wrapped for data parallelism: call it, do not look inside."""
+        """Run the model once and sum up. `model` may be wrapped for data parallelism: only call it."""
         ...
 
 
 @runtime_checkable
-class TellsStatistics(Protocol):
-    """An optimiser that has figures of its last step to tell."""
+class HasStatistics(Protocol):
+    """An optimiser with statistics of its last step."""
 
     def statistics(self) -> dict[str, float]:
-        """Figures by name, trust ratios say; {} when there are none."""
+        """Statistics by name, for instance trust ratios; {} if there are none."""
         ...
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """Why an update is not to be taken."""
+    """The reason to reject an update."""
 
     subject: str
     why: str
@@ -101,21 +101,21 @@ class Alarm:
 
 @dataclass(frozen=True)
 class UpdateFigures:
-    """What one update was like, over all ranks."""
+    """Metrics of one update, summed over all ranks."""
 
     losses: Mapping[str, float]
-    """Sums of losses by term."""
+    """Sum of losses by term."""
     counts: Mapping[str, int]
-    """Items by term."""
+    """Number of items by term."""
     correct: Mapping[str, float]
-    """Items answered right by term."""
+    """Number of correct predictions by term."""
     tokens: int
     gradient_norm: float
     """Global norm before clipping."""
     flags: tuple[float, ...]
-    """Sums over the ranks: of a decision, on how many of them it was true."""
+    """Sums over the ranks; for a decision, the number of ranks on which it was true."""
     alarm: Alarm | None = None
-    """Why the update was left out; None: it was taken."""
+    """Why the update was skipped; None: it was taken."""
 
     @property
     def loss(self) -> float:
@@ -124,7 +124,7 @@ class UpdateFigures:
 
 
 def non_finite(figures: UpdateFigures) -> Alarm | None:
-    """Whether a loss or the gradient norm is not finite."""
+    """An alarm if a loss or the gradient norm is not finite."""
     for name, value in (*figures.losses.items(), ("gradient norm", figures.gradient_norm)):
         if not math.isfinite(value):
             return Alarm(name, f"is {value}")
@@ -146,22 +146,22 @@ def update(
     judge: Callable[[UpdateFigures], Alarm | None] = non_finite,
     workers: int = 1,
 ) -> UpdateFigures:
-    """Take one step, or leave it out: then the weights and moments are as before, on all ranks.
+    """Take one optimiser step, or skip it on all ranks, which leaves weights and moments unchanged.
 
     Args:
         batches: this rank's micro-batches of the step.
-        clip_norm: bound of the global gradient norm.
-        flags: what all ranks decide together; summed on the way, at no cost of its own.
-        judge: says why not to take the step, given figures that are the same on all ranks.
-        workers: threads that compute micro-batches at the same time; see `training_workers`.
+        clip_norm: maximum global gradient norm.
+        flags: numbers to sum over all ranks, sent along with the losses.
+        judge: returns the reason to skip the step, from metrics that are equal on all ranks.
+        workers: threads that compute micro-batches in parallel; see `training_workers`.
     """
     own = _counts(batches)
     summed = sum_over_ranks(torch.tensor(list(own.values()), dtype=torch.float64, device=device), ranks)
     counts = {name: int(value) for name, value in zip(own, summed.tolist(), strict=True)}
     divisors = {name: max(count, 1) for name, count in counts.items()}
-    found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
-    sums = torch.cat((found.sums, torch.tensor(flags, dtype=torch.float64, device=device)))
-    figures = found.figures(sum_over_ranks(sums, ranks).tolist(), counts)
+    rank_sums = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
+    sums = torch.cat((rank_sums.sums, torch.tensor(flags, dtype=torch.float64, device=device)))
+    figures = rank_sums.figures(sum_over_ranks(sums, ranks).tolist(), counts)
     alarm = judge(figures)
     if alarm is None:
         for group in optimizer.param_groups:
@@ -172,14 +172,13 @@ def update(
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What the micro-batches of a rank gave, on the device."""
+class _RankSums:
+    """Sums over the micro-batches of a rank, on the device."""
 
     losses: dict[str, Tensor]
     correct: dict[str, Tensor]
     norm: Tensor
-    """Of all gradients, over the number of ranks: it goes along in the sum, so that what is judged has the same bits on
-    all ranks."""
+    """Gradient norm divided by the number of ranks: summed with the losses, it has the same bits on all ranks."""
 
     @property
     def n_sums(self) -> int:
@@ -187,11 +186,11 @@ class _Found:
 
     @property
     def sums(self) -> Float64[Tensor, " n"]:
-        """What is summed over all ranks."""
+        """The values to sum over all ranks."""
         return torch.stack([each.double() for each in (*self.losses.values(), *self.correct.values(), self.norm)])
 
     def figures(self, totals: Sequence[float], counts: Mapping[str, int]) -> UpdateFigures:
-        """Of `sums` over all ranks, and flags behind them."""
+        """Metrics from `sums` over all ranks, followed by flags."""
         n_losses, n = len(self.losses), self.n_sums
         return UpdateFigures(
             losses=dict(zip(self.losses, totals, strict=False)),
@@ -213,8 +212,8 @@ def _backward(
     device: torch.device,
     ranks: Ranks,
     workers: int,
-) -> _Found:
-    """Gradients of all micro-batches, clipped."""
+) -> _RankSums:
+    """Compute and clip the gradients of all micro-batches."""
     if workers > 1 and len(batches) > 1:
         return _backward_by_workers(model, deal(batches, workers), objective, divisors, clip_norm, precision, device)
     losses: dict[str, Tensor] = {}
@@ -223,75 +222,75 @@ def _backward(
         with _communication(model, last=index == len(batches) - 1):
             with autocast(device, precision):
                 sums = objective(model, batch.to(device))
-            # Data parallelism averages gradients over ranks, the sum is wanted.
+            # Data parallelism averages gradients over ranks; this gives their sum.
             (_mean_loss(sums, divisors) * ranks.size).backward()
-        _count(losses, sums.losses)
-        _count(correct, sums.correct)
+        _accumulate(losses, sums.losses)
+        _accumulate(correct, sums.correct)
     norm = gather_full(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
-    return _Found(losses, correct, norm.double() / ranks.size)
+    return _RankSums(losses, correct, norm.double() / ranks.size)
 
 
 def _mean_loss(sums: Sums, divisors: Mapping[str, int | Tensor]) -> Tensor:
-    """A term without items anywhere is 0, yet takes part: every tensor needs its gradient on every rank."""
+    """Loss of a micro-batch. Terms without items are 0 but included: every rank needs a gradient for every tensor."""
     return torch.stack([loss / divisors[name] for name, loss in sums.losses.items()]).sum()
 
 
-def _count(kept: dict[str, Tensor], more: Mapping[str, Tensor]) -> None:
+def _accumulate(sums: dict[str, Tensor], more: Mapping[str, Tensor]) -> None:
     for name, value in more.items():
-        kept[name] = kept[name] + value.detach() if name in kept else value.detach()
+        sums[name] = sums[name] + value.detach() if name in sums else value.detach()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The same by workers of one thread on a CPU, which meet at the end of an update and not in every operation of the
-# model: a process that takes a core makes training slower by its share, not by a wait at each of these operations.
+# Gradients on a CPU by single-threaded workers, which synchronise once per update and not in every operation of the
+# model: another process that takes a core slows training by its share, not by a wait at each operation.
 #
-# Who computes what, and the order of every sum, follow from the batches and the number of workers alone. Dropout draws
-# from a generator of each micro-batch, which is seeded from torch's global one.
+# The assignment of batches and the order of every sum depend on the batches and the number of workers alone. Dropout
+# uses a generator per micro-batch, seeded from torch's global one.
 
 CHUNK = 1 << 18
-"""Elements of a gradient that are added up at a time."""
+"""Elements of a gradient that are summed at a time."""
 
 
 def training_workers(device: torch.device, ranks: Ranks) -> int:
-    """How many workers train: one for each thread that torch has on a CPU, one process has all of them; else 1."""
+    """Number of workers: torch's number of threads on a CPU with a single process, else 1."""
     return torch.get_num_threads() if device.type == "cpu" and ranks.size == 1 else 1
 
 
 def equal_parts(lengths: np.ndarray, parts: int) -> list[slice]:
-    """Consecutive sequences cut into parts of about as many tokens each; fewer parts where there are fewer sequences.
+    """Split consecutive sequences into parts with about equal numbers of tokens; fewer if there are fewer sequences.
 
     Args:
-        lengths: int [sequences], tokens of each.
+        lengths: int [sequences], number of tokens of each.
     """
     ends = np.concatenate(([0], np.cumsum(lengths)))
-    wanted = ends[-1] * np.arange(1, parts) / parts
-    behind = np.searchsorted(ends, wanted).clip(1)
-    cuts = np.where(ends[behind] - wanted <= wanted - ends[behind - 1], behind, behind - 1)
+    targets = ends[-1] * np.arange(1, parts) / parts
+    after = np.searchsorted(ends, targets).clip(1)
+    cuts = np.where(ends[after] - targets <= targets - ends[after - 1], after, after - 1)
     bounds = np.unique([0, *cuts, len(lengths)]).tolist()
     return [slice(*bound) for bound in pairwise(bounds)]
 
 
 def deal(batches: Sequence[Batch], workers: int) -> list[list[tuple[int, Batch]]]:
-    """Numbered micro-batches for each worker: the longest first, each to the one with the fewest tokens so far."""
-    dealt: list[list[tuple[int, Batch]]] = [[] for _ in range(min(workers, len(batches)))]
-    tokens = [0] * len(dealt)
+    """Assign numbered micro-batches to workers: the longest first, each to the worker with the fewest tokens so far."""
+    assigned: list[list[tuple[int, Batch]]] = [[] for _ in range(min(workers, len(batches)))]
+    tokens = [0] * len(assigned)
     for number, batch in sorted(enumerate(batches), key=lambda each: (-each[1].n_tokens, each[0])):
         worker = tokens.index(min(tokens))
-        dealt[worker].append((number, batch))
+        assigned[worker].append((number, batch))
         tokens[worker] += batch.n_tokens
-    return dealt
+    return assigned
 
 
 def _backward_by_workers(
     model: nn.Module,
-    dealt: Sequence[Sequence[tuple[int, Batch]]],
+    assigned: Sequence[Sequence[tuple[int, Batch]]],
     objective: Objective,
     divisors: Mapping[str, int | Tensor],
     clip_norm: float,
     precision: Precision,
     device: torch.device,
-) -> _Found:
-    """Gradients of all micro-batches, clipped."""
+) -> _RankSums:
+    """Compute and clip the gradients of all micro-batches, by workers."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     seed = int(torch.empty((), dtype=torch.int64).random_())
 
@@ -303,47 +302,47 @@ def _backward_by_workers(
             with dropout_generator(stream_key("dropout", seed, number) >> 64):
                 with autocast(device, precision):
                     sums = objective(model, batch)
-                found = torch.autograd.grad(_mean_loss(sums, divisors), parameters, allow_unused=True)
-            gradients = [_plus(mine, more) for mine, more in zip(gradients, _apart(found), strict=True)]
-            _count(losses, sums.losses)
-            _count(correct, sums.correct)
+                own = torch.autograd.grad(_mean_loss(sums, divisors), parameters, allow_unused=True)
+            gradients = [_add(mine, more) for mine, more in zip(gradients, _unshare(own), strict=True)]
+            _accumulate(losses, sums.losses)
+            _accumulate(correct, sums.correct)
         return losses, correct, gradients
 
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
-    computed = share_out(compute, dealt)
-    for some_losses, some_correct, _ in computed:
-        _count(losses, some_losses)
-        _count(correct, some_correct)
-    return _Found(losses, correct, _sum_and_clip(parameters, [each[-1] for each in computed], clip_norm))
+    results = share_out(compute, assigned)
+    for worker_losses, worker_correct, _ in results:
+        _accumulate(losses, worker_losses)
+        _accumulate(correct, worker_correct)
+    return _RankSums(losses, correct, _sum_and_clip(parameters, [each[-1] for each in results], clip_norm))
 
 
-def _plus(mine: Tensor | None, more: Tensor | None) -> Tensor | None:
+def _add(mine: Tensor | None, more: Tensor | None) -> Tensor | None:
     return more if mine is None else mine if more is None else mine.add_(more)
 
 
-def _apart(gradients: Sequence[Tensor | None]) -> Iterator[Tensor | None]:
-    """Each in memory of its own, to be written to: autograd may give two parameters one tensor, or views of one."""
-    taken: set[int] = set()
+def _unshare(gradients: Sequence[Tensor | None]) -> Iterator[Tensor | None]:
+    """Gradients that can be written to: autograd may return the same tensor, or views of one, for two parameters."""
+    seen: set[int] = set()
     for gradient in gradients:
         if gradient is not None:
-            place = gradient.untyped_storage().data_ptr()
-            if place in taken or not gradient.is_contiguous():
+            address = gradient.untyped_storage().data_ptr()
+            if address in seen or not gradient.is_contiguous():
                 gradient = gradient.clone(memory_format=torch.contiguous_format)
-            taken.add(place)
+            seen.add(address)
         yield gradient
 
 
 def _sum_and_clip(
-    parameters: Sequence[nn.Parameter], found: Sequence[Sequence[Tensor | None]], clip_norm: float
+    parameters: Sequence[nn.Parameter], gradients: Sequence[Sequence[Tensor | None]], clip_norm: float
 ) -> Tensor:
-    """Put the sums over workers in place as gradients and clip them; their norm before (float64)."""
+    """Set and clip the gradients, summed over workers; returns their norm before clipping (float64)."""
     chunks: list[tuple[Tensor, ...]] = []
-    for parameter, *each in zip(parameters, *found, strict=True):
-        given = [gradient for gradient in each if gradient is not None]
-        if given:
-            parameter.grad = given[0]
-            chunks += zip(*(gradient.view(-1).split(CHUNK) for gradient in given), strict=True)
+    for parameter, *each in zip(parameters, *gradients, strict=True):
+        summands = [gradient for gradient in each if gradient is not None]
+        if summands:
+            parameter.grad = summands[0]
+            chunks += zip(*(gradient.view(-1).split(CHUNK) for gradient in summands), strict=True)
 
     def add_up(chunk: tuple[Tensor, ...]) -> Tensor:
         total, *others = chunk
@@ -359,29 +358,29 @@ def _sum_and_clip(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The same without waiting for the device: its figures are read when the next update is on its way.
+# Updates without waiting for the device: metrics are read after the next update was launched.
 
 
 @dataclass(frozen=True)
 class LateFigures:
-    """The figures of an update that the device may still be computing."""
+    """Metrics of an update that the device may still be computing."""
 
-    found: _Found
+    rank_sums: _RankSums
     numbers: Tensor
-    """On the host, once `copied` has happened: sums, then counts and flags where there are several ranks."""
+    """On the host, valid after `copied`: sums, then (with several ranks) counts and flags."""
     copied: torch.cuda.Event | None
     counts: Mapping[str, int]
-    """Of this rank."""
+    """Number of items by term, of this rank."""
     flags: tuple[float, ...]
 
     def read(self) -> UpdateFigures:
-        """Wait for the update."""
+        """Wait for the update and return its metrics."""
         if self.copied is not None:
             self.copied.synchronize()
-        totals, n = self.numbers.tolist(), self.found.n_sums
-        known = totals[n:] or [*self.counts.values(), *self.flags]
-        counts = {name: int(value) for name, value in zip(self.counts, known, strict=False)}
-        figures = self.found.figures([*totals[:n], *known[len(counts) :]], counts)
+        totals, n = self.numbers.tolist(), self.rank_sums.n_sums
+        counted = totals[n:] or [*self.counts.values(), *self.flags]
+        counts = {name: int(value) for name, value in zip(self.counts, counted, strict=False)}
+        figures = self.rank_sums.figures([*totals[:n], *counted[len(counts) :]], counts)
         return replace(figures, alarm=non_finite(figures))
 
 
@@ -399,33 +398,33 @@ def update_without_waiting(
     flags: tuple[float, ...] = (),
     workers: int = 1,
 ) -> LateFigures:
-    """Take one step as `update` does with `non_finite` for a judge, without waiting for the device.
+    """Take one step as `update` does with the judge `non_finite`, without waiting for the device.
 
-    Where a loss or the gradient norm is not finite, the device itself leaves the step out: the optimiser must take
+    If a loss or the gradient norm is not finite, the device itself skips the step: the optimiser must support
     `found_inf`, as torch's fused ones and `Lamb` do.
     """
     counts = _counts(batches)
     divisors: dict[str, int | Tensor] = {name: max(count, 1) for name, count in counts.items()}
-    known = None
+    counted = None
     if ranks.size > 1:
-        given = torch.tensor([*counts.values(), *flags], dtype=torch.float64, pin_memory=device.type == "cuda")
-        known = sum_over_ranks(given.to(device, non_blocking=True), ranks)
-        divisors = {name: known[place].clamp(min=1) for place, name in enumerate(counts)}
-    found = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
-    totals = sum_over_ranks(found.sums, ranks)
+        own = torch.tensor([*counts.values(), *flags], dtype=torch.float64, pin_memory=device.type == "cuda")
+        counted = sum_over_ranks(own.to(device, non_blocking=True), ranks)
+        divisors = {name: counted[index].clamp(min=1) for index, name in enumerate(counts)}
+    rank_sums = _backward(model, batches, objective, divisors, clip_norm, precision, device, ranks, workers)
+    totals = sum_over_ranks(rank_sums.sums, ranks)
     optimizer.found_inf = (~totals.isfinite().all()).float()  # type: ignore[attr-defined]
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
     optimizer.step()
     optimizer.found_inf = None  # type: ignore[attr-defined]
     optimizer.zero_grad(set_to_none=True)
-    numbers = totals if known is None else torch.cat((totals, known))
+    numbers = totals if counted is None else torch.cat((totals, counted))
     if device.type != "cuda":
-        return LateFigures(found, numbers, None, counts, flags)
+        return LateFigures(rank_sums, numbers, None, counts, flags)
     on_host = torch.empty(len(numbers), dtype=numbers.dtype, pin_memory=True).copy_(numbers, non_blocking=True)
     copied = torch.cuda.Event()
     copied.record()
-    return LateFigures(found, on_host, copied, counts, flags)
+    return LateFigures(rank_sums, on_host, copied, counts, flags)
 
 
 def _counts(batches: Sequence[Batch]) -> dict[str, int]:
@@ -437,7 +436,7 @@ def _counts(batches: Sequence[Batch]) -> dict[str, int]:
 
 
 def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
-    """Gradients travel between ranks once a step, with the last micro-batch."""
+    """Context that exchanges gradients between ranks only with the last micro-batch of a step."""
     if isinstance(model, DistributedDataParallel) and not last:
         return model.no_sync()
     if is_sharded(model):
@@ -446,63 +445,62 @@ def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Divergence: how it is detected, and what is kept of skipped updates and rollbacks.
+# Divergence: detection, and the history of skipped updates and rollbacks.
 #
-# An update is judged before the optimiser's step, by sums over all ranks, so that all judge alike: a loss or a
-# gradient norm that is not finite, or, where that is asked for, one far above those of the updates before. A run
-# then stops, or leaves the update out, or goes back to its newest checkpoint and passes over the data it has seen
-# since. Which steps were left out and which data passed over is part of the training state: it, the seed and the
-# data make the weights.
+# An update is judged before the optimiser's step, by sums over all ranks, so that all ranks decide alike: a loss or a
+# gradient norm that is not finite or, optionally, a spike. The run then stops, or skips the update, or returns to its
+# newest checkpoint and skips the data seen since then. Skipped steps and data are part of the training state: together
+# with the seed and the data they determine the weights.
 
 Reaction = Literal["stop", "skip", "rollback"]
 MOST_SKIPPED_IN_A_ROW = 10
 REMEMBERED = 128
-"""Updates that a new one is compared with; with fewer than half of them there is no comparison."""
+"""Number of previous updates for spike detection, which starts at half of it."""
 NORMAL_DEVIATION = 1.4826
-"""Times the median absolute deviation: the standard deviation, were they normally distributed."""
+"""Ratio of the standard deviation to the median absolute deviation of a normal distribution."""
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """A return to a checkpoint."""
+    """A rollback to a checkpoint."""
 
     step: int
-    """Updates it had."""
+    """Step of the checkpoint."""
     batches: int
-    """Batches passed over from then on: those that led astray."""
+    """Number of batches skipped from then on."""
 
 
 @dataclass(kw_only=True)
 class DivergenceHistory:
-    """What went wrong in a run so far, and what is needed to notice the next time; part of the training state."""
+    """Skipped updates and rollbacks so far, and the values for spike detection; part of the training state."""
 
     skipped: tuple[int, ...] = ()
-    """Numbers of the updates that were left out, counted from 0."""
+    """Numbers of the skipped updates, from 0."""
     rollbacks: tuple[Rollback, ...] = ()
     log_losses: tuple[float, ...] = ()
-    """Of the last updates, the newest last; kept only where spikes are looked for."""
+    """Of the last updates, the newest last; only with spike detection."""
     log_norms: tuple[float, ...] = ()
 
     @property
     def batches_passed_over(self) -> int:
-        """How far the number of a step's batch is ahead of the number of the step."""
+        """Offset from the number of a step to the number of its batch."""
         return sum(rollback.batches for rollback in self.rollbacks)
 
     def skip(self, step: int, alarm: Alarm) -> None:
-        """Count update number `step` as left out.
+        """Record update `step` as skipped.
 
         Raises:
-            Diverged: it is one too many in a row.
+            Diverged: too many updates in a row were skipped.
         """
         self.skipped = (*self.skipped, step)
         if self.skipped[-MOST_SKIPPED_IN_A_ROW - 1 :] == tuple(range(step - MOST_SKIPPED_IN_A_ROW, step + 1)):
-            raise diverged(alarm, f"{MOST_SKIPPED_IN_A_ROW} updates before it were left out already")
+            raise diverged(alarm, f"{MOST_SKIPPED_IN_A_ROW} updates before it were skipped")
 
     def with_rollback(self, step: int, back_to: int, alarm: Alarm, most: int) -> tuple[Rollback, ...]:
-        """The rollbacks with one from an alarm in the last of `step` updates to the checkpoint of `back_to`.
+        """The rollbacks, with another one from step `step` to the checkpoint of step `back_to`.
 
         Raises:
-            Diverged: it is one too many.
+            Diverged: there were `most` rollbacks already.
         """
         if len(self.rollbacks) >= most:
             raise diverged(alarm, f"{most} rollbacks did not help")
@@ -511,16 +509,16 @@ class DivergenceHistory:
 
 @dataclass(frozen=True)
 class Guard:
-    """Judges updates. `deviations` None: only what is not finite is an alarm.
+    """Judges updates. `deviations` None: no spike detection.
 
-    A spike is judged by logarithms, whose spread stays the same while losses and gradients shrink.
+    Spikes are detected in logarithms, whose spread stays the same while losses and gradients shrink.
     """
 
     incidents: DivergenceHistory
     deviations: float | None = None
 
     def __call__(self, figures: UpdateFigures) -> Alarm | None:
-        """The reason not to take an update, None for a good one; good ones are remembered."""
+        """The reason to reject an update, None if it is good; values of good updates are kept for spike detection."""
         alarm = non_finite(figures)
         if alarm is not None or self.deviations is None:
             return alarm
@@ -531,7 +529,7 @@ class Guard:
         ):
             limit = spike_limit(before, self.deviations)
             if value > limit:
-                why = f"is {value:.4g} where the last {len(before)} updates leave room up to {limit:.4g}"
+                why = f"is {value:.4g}, above the limit of {limit:.4g} from the last {len(before)} updates"
                 return Alarm(name, why)
         incidents.log_losses = _with(incidents.log_losses, figures.loss)
         incidents.log_norms = _with(incidents.log_norms, figures.gradient_norm)
@@ -543,11 +541,11 @@ def _with(logarithms: tuple[float, ...], value: float) -> tuple[float, ...]:
 
 
 def spike_limit(logarithms: Sequence[float], deviations: float) -> float:
-    """The value above which the next one is a spike: so many robust deviations over the median, in logarithms.
+    """The value above which an update is a spike: the median plus `deviations` robust deviations, in logarithms.
 
     Args:
-        logarithms: natural ones, of the updates before.
-        deviations: how many; the deviation is the median absolute one, scaled as for a normal distribution.
+        logarithms: natural logarithms of the values of previous updates.
+        deviations: in units of the median absolute deviation, scaled as for a normal distribution.
     """
     if 2 * len(logarithms) < REMEMBERED:
         return math.inf
@@ -563,17 +561,17 @@ def diverged(alarm: Alarm, when: str = "nothing of this step entered the weights
 
 
 def non_finite_state(model: nn.Module, optimizer: Optimizer) -> Alarm | None:
-    """Whether a weight or a moment of this rank is not finite: a gradient may be finite, and its square not."""
-    named = dict(model.named_parameters())
-    kept = {
+    """An alarm if a weight or moment of this rank is not finite (the square of a finite gradient may overflow)."""
+    parameters = dict(model.named_parameters())
+    moments = {
         f"{key} of {name}": value
-        for name, parameter in named.items()
+        for name, parameter in parameters.items()
         for key, value in optimizer.state.get(parameter, {}).items()
         if isinstance(value, torch.Tensor)
     }
-    tensors: dict[str, torch.Tensor] = {**named, **kept}
+    tensors: dict[str, torch.Tensor] = {**parameters, **moments}
     for name, tensor in tensors.items():
-        ranks = tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
-        if not bool(torch.isfinite(ranks).all()):
+        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
+        if not bool(torch.isfinite(local).all()):
             return Alarm(name, "holds numbers that are not finite")
     return None

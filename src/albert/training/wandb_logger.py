@@ -1,4 +1,4 @@
-"""Curves on Weights & Biases. Needs the extra `wandb`; WANDB_MODE=offline keeps them here, `wandb sync` sends them."""
+"""Logging to Weights & Biases. Needs the extra `wandb`; with WANDB_MODE=offline, `wandb sync` uploads them later."""
 
 import secrets
 from collections.abc import Mapping
@@ -13,15 +13,14 @@ IDENTITY_NAME = "wandb.json"
 
 
 class WandbLogger:
-    """One run there for one run here, also when it is stopped and goes on.
+    """Logs a run to one W&B run, also after it was stopped and resumed.
 
-    Steps are told as a number beside the others: a run that goes back tells a step twice, and the service's own steps
-    only ascend. What it shows of such a step are both tellings.
+    Steps are logged as a metric of their own, since W&B steps only ascend: after a rollback a step has two points.
 
     Args:
-        run: its folder, which keeps the run's name at the service.
-        project: at the service.
-        settings: what the service shows beside the curves, the recipe say.
+        run: the folder of the run, which keeps the W&B run id.
+        project: W&B project.
+        settings: W&B config, for instance the recipe.
     """
 
     def __init__(self, run: RunFolder, project: str, settings: Mapping[str, Any]) -> None:
@@ -41,8 +40,8 @@ class WandbLogger:
         self._run.log({"step": step, **numbers})
 
     def rewind(self, step: int) -> None:
-        """Nothing is taken back: what is told of a step again stands beside what was told before."""
+        """Does nothing: later records of a step are added to the earlier ones."""
 
     def close(self) -> None:
-        """Send what is left."""
+        """Upload the remaining records."""
         self._run.finish()

@@ -522,7 +522,7 @@ LINES = {
         ("./no-such-model --port 0", 66, "no-such-model"),
         ("m --port 70000", 78, "port 70000"),
         ("m --limits.queue-texts 0", 78, r"limits\.queue_texts 0"),
-        ("m --limits.texts 300", 78, "would never find room"),
+        ("m --limits.texts 300", 78, "would never fit"),
         ("m --drain-timeout 0", 78, "above zero"),
         ("m --threads 0", 78, "above zero"),
         ("m --host 192.0.2.1", 69, r"192\.0\.2\.1:8000"),

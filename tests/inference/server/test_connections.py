@@ -19,7 +19,7 @@ def test_who_sends_too_slowly_is_told_and_closed(sent, what, classifier, serve):
         started = time.monotonic()
         said = read_all(connection)
         assert 0.2 < time.monotonic() - started < 10
-    assert said.startswith(b"HTTP/1.1 408 ") and f"the request's {what} did not come within".encode() in said
+    assert said.startswith(b"HTTP/1.1 408 ") and f"the request's {what} did not arrive within".encode() in said
     assert server.counted("albert_refused_total", reason="slow") == 1
 
 

@@ -19,7 +19,7 @@ def server(classifier, serve):
 
 
 REFUSED = {
-    "a text too many": ({"texts": ["a"] * 5}, 413, "5 texts in a request, the most are 4"),
+    "a text too many": ({"texts": ["a"] * 5}, 413, "5 texts in a request, at most 4 are allowed"),
     "a text too long": ({"texts": ["a" * 501]}, 413, "501 characters"),
     "no JSON": (b"{", 400, "not JSON"),
     "half a letter": (b'{"texts": ["\xff"]}', 400, "JSON"),
@@ -136,7 +136,7 @@ def test_masks_times_candidates_are_bounded(predictors, serve):
     reply = server.post("/fill-mask", {"texts": texts, "top_k": 6})
     assert (reply.status, reply.said["error"]) == (
         413,
-        "12 masks with top_k 6 are 72 candidates in a request, the most are 60; "
+        "12 masks with top_k 6 are 72 candidates, at most 60 are allowed; "
         "send fewer texts or masks, or a smaller top_k",
     )
     (*_, last) = server.post("/fill-mask", {"texts": texts, "top_k": 5}).said["results"]

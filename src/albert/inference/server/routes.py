@@ -1,8 +1,8 @@
-"""HTTP: checks of a request before its body is read, its way to a reply, the addresses, the page, and error replies.
+"""HTTP: checks before a request's body is read, request handling, endpoints, the web page, and error replies.
 
-Under a load of many times what the model can do, nearly all requests end in `Gate`, at the cost of reading their
-header. `answered` queues an accepted one and waits for its result, its deadline or a client that goes away. Every entry
-of `ABILITIES` has an address; the shapes of its requests and replies are made of the entry."""
+Under overload nearly all requests are refused by `RequestMiddleware`, at the cost of reading their header. `respond`
+queues an accepted one and waits for its result, its deadline or a disconnect. Every entry of `ABILITIES` has an
+endpoint, with request and reply models built from the entry."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 ACCEPTED = "albert.accepted"
-"""Key of the scope under which an endpoint says that its request was accepted."""
+"""Key of the ASGI scope that an endpoint sets when it has queued its request."""
 CONTENT_SECURITY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -82,12 +82,12 @@ _REASONS: dict[int, tuple[str, ...]] = {
     503: ("starting", "draining", "broken", "ended", "memory"),
     504: ("deadline",),
 }
-"""For each status why a request may not be answered; refusals are counted by these."""
+"""Status -> reasons for refusing a request; refusals are counted by reason."""
 _STATUS = {reason: status for status, reasons in _REASONS.items() for reason in reasons}
 
 
 class Refused(HTTPException):
-    """A request that is not answered; the status is that of the reason, if none is given."""
+    """A refused request; by default the status is that of the reason."""
 
     def __init__(self, reason: str, why: str, status: int | None = None, **headers: str) -> None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -95,8 +95,8 @@ class Refused(HTTPException):
         self.reason = reason
 
 
-class Gate:
-    """The outermost application: checks requests to `inner`; `addresses` are those that take a body and need the
+class RequestMiddleware:
+    """ASGI middleware that checks requests by their headers; `addresses` are those that take a body and need the
     model."""
 
     def __init__(self, inner: Application, service: batching.Service, addresses: frozenset[str]) -> None:
@@ -108,7 +108,7 @@ class Gate:
             return
         started, status = time.perf_counter(), 0
 
-        async def sent(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -117,13 +117,13 @@ class Gate:
 
         try:
             try:
-                declared = self._check(scope)
+                max_bytes = self._check(scope)
             except Refused as refused:
-                await refusal(self._service, refused)(scope, receive, sent)
+                await refusal(self._service, refused)(scope, receive, send_with_headers)
             else:
                 # uvicorn leaves out the body of a reply to HEAD; the routes are those of GET
                 inner = dict(scope, method="GET") if scope["method"] == "HEAD" else scope
-                await self._inner(inner, self._bounded(receive, declared), sent)
+                await self._inner(inner, self._limit_body(receive, max_bytes), send_with_headers)
         finally:
             if scope.get(ACCEPTED):
                 self._service.in_progress -= 1
@@ -132,17 +132,20 @@ class Gate:
             self._service.metrics.request_seconds.labels(address, str(status)).observe(seconds)
 
     def _check(self, scope: Message) -> int:
-        """Refuse what can be refused by its header; how many bytes of a body may come."""
+        """Refuse a request by its header, or return the limit of its body in bytes."""
         limits, headers = self._service.limits, scope["headers"]
         if len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.header_bytes:
             why = f"the header is longer than {limits.header_bytes} bytes"
             raise Refused("header", why, connection="close")
-        lengths, codings = list(_values(headers, b"content-length")), list(_values(headers, b"transfer-encoding"))
+        lengths, codings = (
+            list(_header_values(headers, b"content-length")),
+            list(_header_values(headers, b"transfer-encoding")),
+        )
         if lengths and codings:
             raise Refused("protocol", "Content-Length and Transfer-Encoding contradict each other", connection="close")
-        for host in _values(headers, b"host"):
+        for host in _header_values(headers, b"host"):
             if not self._service.hosts.allow(host.decode("latin-1")):
-                why = "this server does not answer under the name in the Host header; albert serve --allowed-host NAME"
+                why = "the Host header is not allowed by this server; add it by albert serve --allowed-host NAME"
                 raise Refused("host", why)
         if lengths and int(lengths[0]) > limits.body_bytes:
             raise self._too_large()
@@ -150,21 +153,21 @@ class Gate:
             refuse_unready(self._service)
             if self._service.batcher.backlog.is_full:
                 raise queue_is_full(self._service.batcher.backlog.retry_after)
-            _check_type(headers)
+            _check_content_type(headers)
         return limits.body_bytes
 
-    def _bounded(self, receive: Receive, most: int) -> Receive:
-        came = 0
+    def _limit_body(self, receive: Receive, max_bytes: int) -> Receive:
+        total = 0
 
-        async def received() -> Message:
-            nonlocal came
+        async def receive_limited() -> Message:
+            nonlocal total
             message = await receive()
-            came += len(message.get("body", b""))
-            if came > most:
+            total += len(message.get("body", b""))
+            if total > max_bytes:
                 raise self._too_large()
             return message
 
-        return received
+        return receive_limited
 
     def _too_large(self) -> Refused:
         return Refused("body", f"the body is longer than {self._service.limits.body_bytes} bytes")
@@ -173,55 +176,55 @@ class Gate:
 _UNREADY = {
     "starting": "the model is being loaded, try again in a moment",
     "draining": "the server is shutting down",
-    "broken": "the server cannot compute any more",
+    "broken": "the server failed and must be restarted",
 }
 
 
 def refuse_unready(service: batching.Service) -> None:
-    """Raises Refused while the service is starting, ending, or broken."""
+    """Raises Refused while the service is starting, draining, or broken."""
     if (state := service.state) != "ready":
         raise Refused(state, _UNREADY[state], retry_after="2")
 
 
 def queue_is_full(retry_after: int) -> Refused:
-    """The refusal of a request that finds no room."""
+    """The refusal of a request because the queue is full."""
     return Refused("queue", f"the queue is full, try again in {retry_after} s", retry_after=str(retry_after))
 
 
 def refusal(service: batching.Service, refused: Refused) -> JSONResponse:
-    """The reply to a request that was refused, which is counted."""
+    """Count a refusal, and return its reply."""
     service.metrics.refused.labels(refused.reason).inc()
     return JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
 
 
-def _values(headers: list[tuple[bytes, bytes]], name: bytes) -> Iterator[bytes]:
+def _header_values(headers: list[tuple[bytes, bytes]], name: bytes) -> Iterator[bytes]:
     return (value for key, value in headers if key == name)
 
 
-def _check_type(headers: list[tuple[bytes, bytes]]) -> None:
-    said = next(_values(headers, b"content-type"), b"").decode("latin-1").lower()
-    kind, *parameters = (part.strip() for part in said.split(";"))
+def _check_content_type(headers: list[tuple[bytes, bytes]]) -> None:
+    content_type = next(_header_values(headers, b"content-type"), b"").decode("latin-1").lower()
+    kind, *parameters = (part.strip() for part in content_type.split(";"))
     charset = next((part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")), "")
     if kind != "application/json" or charset not in _UTF_8:
-        raise Refused("type", "a request is JSON in UTF-8, under Content-Type: application/json")
-    coding = next(_values(headers, b"content-encoding"), b"identity").decode("latin-1").lower()
+        raise Refused("type", "requests must be JSON in UTF-8 with Content-Type: application/json")
+    coding = next(_header_values(headers, b"content-encoding"), b"identity").decode("latin-1").lower()
     if coding != "identity":
-        raise Refused("type", "compressed bodies are not read")
+        raise Refused("type", "compressed bodies are not supported")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A request from its acceptance to its reply: sizes, the queue, the deadline, a client that goes away.
+# Handling of a request: sizes, the queue, the deadline, disconnected clients.
 
 logger = logging.getLogger("albert.server")
 
 
-async def answered(
+async def respond(
     service: batching.Service, request: Request, call: batching.Call, inputs: Sequence[batching.Input]
 ) -> Response:
-    """Queue the inputs, wait for their answers, and say how long both took (`Server-Timing`, milliseconds).
+    """Queue the inputs and wait for their results; the reply has `Server-Timing` in milliseconds.
 
     Raises:
-        Refused: too much was asked, there is no room, it took too long, or the model failed on these texts.
+        Refused: the request is too large, the queue is full, the deadline has passed, or the computation failed.
     """
     refuse_unready(service)
     refuse_too_much(service.limits, inputs)
@@ -236,7 +239,7 @@ async def answered(
 
 
 async def _body(results: Sequence[Any]) -> str:
-    """The results in JSON; other requests are heard between them, since a result may have megabytes."""
+    """The results as JSON; yields to the event loop after each, since a result may have megabytes."""
     parts = []
     for result in results:
         parts.append(json.dumps(result, default=np.ndarray.tolist, allow_nan=False, separators=(",", ":")))
@@ -249,8 +252,8 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
     waited = {accepted.answers, gone}
     try:
         await asyncio.wait(waited, timeout=service.limits.request_seconds, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:  # the time to end is over
-        raise Refused("ended", "the server ended before this was computed") from None
+    except asyncio.CancelledError:  # the time to shut down is over
+        raise Refused("ended", "the server shut down before this was computed") from None
     finally:
         gone.cancel()
     if accepted.answers.done():
@@ -265,7 +268,7 @@ async def _wait(service: batching.Service, request: Request, accepted: Accepted)
 
 
 def _failure(service: batching.Service, error: BaseException) -> Refused:
-    """The reply to a failure; an error of ours is logged too."""
+    """The refusal for a failed computation; unexpected errors are logged."""
     if isinstance(error, batching.DeadlineExceeded):
         return Refused("deadline", f"no answer within {service.limits.request_seconds:g} seconds")
     if batching.lacks_memory(error):
@@ -275,7 +278,7 @@ def _failure(service: batching.Service, error: BaseException) -> Refused:
     if isinstance(error, UsageError):
         return Refused("usage", str(error))
     if isinstance(error, batching.NotFinite):
-        return Refused("not finite", "the model gave a number that is not finite for this text")
+        return Refused("not finite", "the model's output for this text is not finite")
     logger.error("a text could not be computed", exc_info=error)
     return Refused("internal", "this text could not be computed")
 
@@ -286,24 +289,24 @@ async def _disconnected(request: Request) -> None:
 
 
 def refuse_too_much(limits: Limits, inputs: Sequence[batching.Input]) -> None:
-    """Raises Refused for too many texts, or too long a one."""
+    """Raises Refused for too many texts, or a text that is too long."""
     texts = sum(each.text_count for each in inputs)
     if texts > limits.texts:
-        raise Refused("texts", f"{texts} texts in a request, the most are {limits.texts}")
+        raise Refused("texts", f"{texts} texts in a request, at most {limits.texts} are allowed")
     longest = max((each.longest for each in inputs), default=0)
     if longest > limits.text_characters:
-        raise Refused("characters", f"a text of {longest} characters, the most are {limits.text_characters}")
+        why = f"a text of {longest} characters, at most {limits.text_characters} are allowed"
+        raise Refused("characters", why)
 
 
 def refuse_too_many_candidates(limits: Limits, inputs: Sequence[Sequence[Any]], top_k: int) -> None:
-    """Raises Refused where masks would get more pieces than a reply may hold."""
+    """Raises Refused if the masks times `top_k` exceed the limit."""
     masks = sum(text.count(MASK) for texts in inputs for text in texts if isinstance(text, str))
     if masks * top_k > limits.candidates:
-        raise Refused(
-            "candidates",
-            f"{masks} masks with top_k {top_k} are {masks * top_k} candidates in a request, the most are "
-            f"{limits.candidates}; send fewer texts or masks, or a smaller top_k",
+        why = (
+            f"{masks} masks with top_k {top_k} are {masks * top_k} candidates, at most {limits.candidates} are allowed"
         )
+        raise Refused("candidates", f"{why}; send fewer texts or masks, or a smaller top_k")
 
 
 def _timing(accepted: Accepted) -> str:
@@ -313,37 +316,37 @@ def _timing(accepted: Accepted) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The shapes of requests and replies, from the entries of `ABILITIES`; an unknown key is an error.
+# Models of requests and replies, from the entries of `ABILITIES`; an unknown key is an error.
 
-_MOST_ANSWERS = 100
+_MAX_TOP_K = 100
 
 
-def _whole(text: str) -> str:
+def _refuse_surrogates(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise PydanticCustomError("half_character", "holds half of a character") from None
+        raise PydanticCustomError("unpaired_surrogate", "contains an unpaired surrogate") from None
     return text
 
 
-Text = Annotated[str, AfterValidator(_whole)]
+Text = Annotated[str, AfterValidator(_refuse_surrogates)]
 _REQUEST_KINDS: dict[str, Any] = {
     "text": Text,
     "pair": Annotated[list[Text], Field(min_length=2, max_length=2)],
-    "count": Annotated[int, Field(ge=1, le=_MOST_ANSWERS)],
+    "count": Annotated[int, Field(ge=1, le=_MAX_TOP_K)],
     "flag": bool,
 }
 _REPLY_KINDS: dict[str, Any] = {"text": str, "number": float, "count": int}
 
 
 def request_body(ability: Ability) -> type[BaseModel]:
-    """What a request for an ability must look like."""
+    """The model of a task's requests."""
     config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [dict(ability.example)]})
     return _request_model(f"{_name(ability)}Request", ability.request, ability.request_about, config)
 
 
 def reply_body(ability: Ability) -> type[BaseModel]:
-    """What a reply of an ability looks like."""
+    """The model of a task's replies."""
     results = list[_reply_kind(ability.reply, f"{_name(ability)}Result")]
     return create_model(f"{_name(ability)}Reply", __doc__=ability.reply_about, results=(results, ...))
 
@@ -393,20 +396,20 @@ def _reply_field(key: str, value: Any, name: str) -> Any:
 
 
 class ErrorReply(BaseModel):
-    """What was wrong, in one sentence."""
+    """An error message of one sentence."""
 
     error: str
 
 
 class ModelReply(BaseModel):
-    """What a model can do, how it computes, and what the server takes on at most."""
+    """Abilities and properties of the model, and limits of the server."""
 
     model_config = ConfigDict(protected_namespaces=())
     name: str
     abilities: list[str]
     addresses: list[str]
     labels: list[str]
-    pairs: bool | None = Field(description="Whether it was trained on pairs of texts; null where that is not known.")
+    pairs: bool | None = Field(description="Whether it was trained on pairs of texts; null if unknown.")
     problem_type: str | None
     precision: str
     depth: int
@@ -421,14 +424,14 @@ class ModelReply(BaseModel):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An address for each ability.
+# An endpoint for each task.
 
 _REFUSALS = (400, 408, 413, 415, 422, 429, 503, 504)
 
 
 def ability_routes(service: batching.Service) -> APIRouter:
-    """Every address that takes texts."""
-    router = APIRouter(tags=["ask"])
+    """The endpoints that take texts."""
+    router = APIRouter(tags=["inference"])
     for ability in ABILITIES.values():
         _add_ability(router, service, ability)
     return router
@@ -440,15 +443,15 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
     async def answer(request: Request, body: shape) -> Response:  # type: ignore[valid-type]
         refuse_unready(service)
         predictor, limits = service.predictor, service.limits
-        given = body.model_dump()
-        refuse_inability(predictor, ability)
-        texts = list(ability.inputs(given | {"layer_tokens": limits.layer_tokens}))
-        settings = Settings(**{each.name: given[each.name] for each in fields(Settings) if each.name in given})
+        content = body.model_dump()
+        refuse_missing_head(predictor, ability)
+        texts = list(ability.inputs(content | {"layer_tokens": limits.layer_tokens}))
+        settings = Settings(**{each.name: content[each.name] for each in fields(Settings) if each.name in content})
         if ability.masked:
-            refuse_too_many_candidates(limits, texts, given["top_k"])
+            refuse_too_many_candidates(limits, texts, content["top_k"])
         inputs = [batching.as_input(predictor, each, ability.windowed) for each in texts]
         call = batching.Call(ability.name, settings, tuple(each is None for each in texts[0]))
-        return await answered(service, request, call, inputs)
+        return await respond(service, request, call, inputs)
 
     replies: dict[int | str, dict[str, Any]] = {status: {"model": ErrorReply} for status in _REFUSALS}
     replies = {200: {"model": reply_body(ability), "description": "One result for each text."}} | replies
@@ -458,12 +461,12 @@ def _add_ability(router: APIRouter, service: batching.Service, ability: Ability)
 
 
 def addresses_of(predictor: Predictor) -> list[str]:
-    """The addresses at which this model answers."""
+    """The endpoints that this model supports."""
     return [f"/{ability.name}" for ability in possible_abilities(predictor.abilities)]
 
 
-def refuse_inability(predictor: Predictor, ability: Ability) -> None:
-    """Raises Refused where the model has no head for an ability."""
+def refuse_missing_head(predictor: Predictor, ability: Ability) -> None:
+    """Raises Refused if the model has no head for a task."""
     if ability.needs is not None and ability.needs not in predictor.abilities:
         can = " and ".join(predictor.abilities) or "only embed texts"
         why = f"this model cannot {ability.needs}; it can {can}"
@@ -471,7 +474,7 @@ def refuse_inability(predictor: Predictor, ability: Ability) -> None:
 
 
 def reads_pairs(predictor: Predictor) -> bool | None:
-    """Whether a model was fine-tuned on pairs of texts; None where neither its folder nor its task says so."""
+    """Whether a model was fine-tuned on pairs of texts; None if unknown."""
     if isinstance(predictor.network, AlbertForPairClassification):
         return True
     own = table_task_of(Path(predictor.name))
@@ -485,11 +488,11 @@ _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads
 
 
 def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
-    """What a caller needs to know of a model; not where it lies on this machine."""
-    config, place = predictor.config, Path(predictor.name).absolute()
+    """Properties of the model for clients; without its path on this machine."""
+    config, directory = predictor.config, Path(predictor.name).absolute()
     labelled = {CLASSIFYING, SCORING, TAGGING} & set(predictor.abilities)
     return {
-        "name": name if (name := place.name) != "model" else place.parent.name,  # a run keeps its model in model/
+        "name": directory.parent.name if directory.name == "model" else directory.name,  # a run's model is in model/
         "abilities": list(predictor.abilities),
         "addresses": addresses_of(predictor),
         "labels": predictor.labels if labelled else [],
@@ -504,14 +507,14 @@ def model_facts(predictor: Predictor, limits: Limits) -> dict[str, Any]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The page and the documentation's page: files that lie beside this one, read once, and nothing from elsewhere.
+# The web page and its documentation: files in page/, read once, without external resources.
 
 _TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _NAMES = {"index.html": "/", "documentation.html": "/docs"}
 
 
 def page_routes(service: batching.Service) -> APIRouter:
-    """An address for each file."""
+    """An endpoint for each file of the web page."""
     router = APIRouter(include_in_schema=False)
 
     def add(name: str, content: bytes) -> None:
@@ -526,87 +529,88 @@ def page_routes(service: batching.Service) -> APIRouter:
 
     @router.get("/page/tasks.json")
     async def tasks() -> Response:
-        """The abilities that have a tab; page/tasks.js has what is special of each."""
-        of_texts = sorted((each for each in ABILITIES.values() if each.row), key=lambda each: each.name != "fill-mask")
-        return JSONResponse([{"address": f"/{each.name}", "title": each.name, "hint": each.about} for each in of_texts])
+        """The tasks that have a tab; page/tasks.js has their fields and views."""
+        tabs = sorted((each for each in ABILITIES.values() if each.row), key=lambda each: each.name != "fill-mask")
+        return JSONResponse([{"address": f"/{each.name}", "title": each.name, "hint": each.about} for each in tabs])
 
     @router.get("/page/examples.json")
     async def examples() -> Response:
         refuse_unready(service)
-        kept = Path(service.predictor.name) / EXAMPLES_NAME
-        rows = read_json_object(kept).get("examples") if kept.is_file() else []
-        ours = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        return JSONResponse({"examples": [row for row in ours if all(isinstance(text, str) for text in row.values())]})
+        file = Path(service.predictor.name) / EXAMPLES_NAME
+        rows = read_json_object(file).get("examples") if file.is_file() else []
+        valid = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        return JSONResponse({"examples": [row for row in valid if all(isinstance(text, str) for text in row.values())]})
 
     return router
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Addresses without input: /model, /healthz, /readyz, /metrics.
+# Endpoints without input: /model, /healthz, /readyz, /metrics.
 
 
 def report_routes(service: batching.Service) -> APIRouter:
-    """The addresses that take nothing."""
-    router = APIRouter(tags=["tell"])
+    """The endpoints without input."""
+    router = APIRouter(tags=["status"])
 
     @router.get("/model", response_model=None, responses={200: {"model": ModelReply}, 503: {"model": ErrorReply}})
     async def model() -> Response:
-        """What the model can do, how it computes, and what the server takes on at most."""
+        """Abilities and properties of the model, and limits of the server."""
         refuse_unready(service)
         return JSONResponse(model_facts(service.predictor, service.limits))
 
     @router.get("/healthz", response_model=None)
     async def health() -> Response:
-        """Whether the process answers."""
+        """Liveness."""
         broken = service.state == "broken"
         status = HTTPStatus.INTERNAL_SERVER_ERROR if broken else HTTPStatus.OK
         return JSONResponse({"state": service.state}, status)
 
-    @router.get("/readyz", response_model=None, responses={503: {"description": "Starting, ending, or broken."}})
+    @router.get("/readyz", response_model=None, responses={503: {"description": "Starting, draining, or broken."}})
     async def readiness() -> Response:
-        """Whether requests are taken."""
+        """Readiness: whether requests are accepted."""
         ready = service.state == "ready"
         return JSONResponse({"state": service.state}, HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
     @router.get("/metrics", response_model=None, response_class=Response)
     async def metrics() -> Response:
-        """Figures for Prometheus."""
+        """Prometheus metrics."""
         return Response(service.metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     return router
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The whole application: addresses, one sentence for every error, and a document that shows what this model can do.
+# The application: endpoints, error handlers, and the OpenAPI document of this model.
 
-DESCRIPTION = """Ask a trained ALBERT. A request is JSON; it holds one text or many, and each gets its own answer.
+DESCRIPTION = """HTTP API of a trained ALBERT model. Requests are JSON with one or more texts; each gets its own result.
 
-A model does what its head was trained for: `GET /model` says what that is. An error is one sentence under `error`.
+The endpoints depend on the model's head; `GET /model` lists them. An error is one sentence under `error`.
 """
 
 
-def application(service: batching.Service) -> Gate:
-    """What an ASGI server is given."""
+def application(service: batching.Service) -> RequestMiddleware:
+    """The ASGI application."""
     app = FastAPI(title="albert", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None)
-    whole_document = app.openapi
+    full_document = app.openapi
 
-    def possible_document() -> dict[str, Any]:
-        """The document without what the model at hand cannot do."""
-        whole = whole_document()
+    def supported_document() -> dict[str, Any]:
+        """The OpenAPI document without the tasks that the model does not support."""
+        document = full_document()
         if service.state == "starting":
-            return whole
+            return document
         absent = {f"/{name}" for name in ABILITIES} - set(addresses_of(service.predictor))
-        return whole | {"paths": {address: what for address, what in whole["paths"].items() if address not in absent}}
+        paths = {address: methods for address, methods in document["paths"].items() if address not in absent}
+        return document | {"paths": paths}
 
-    app.openapi = possible_document
+    app.openapi = supported_document
     for routes in (ability_routes(service), report_routes(service), page_routes(service)):
         app.include_router(routes)
     _add_errors(app, service)
-    return Gate(app, service, frozenset(f"/{name}" for name in ABILITIES))
+    return RequestMiddleware(app, service, frozenset(f"/{name}" for name in ABILITIES))
 
 
 def _add_errors(app: FastAPI, service: batching.Service) -> None:
-    """Every error becomes a status and one sentence; errors of the server are logged."""
+    """Turn every error into a status and one sentence; server errors are logged."""
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
@@ -616,7 +620,7 @@ def _add_errors(app: FastAPI, service: batching.Service) -> None:
             if "GET" in (methods := headers.get("allow", "").split(", ")):
                 headers["allow"] = ", ".join([*methods, "HEAD"])
             phrase = status.phrase.lower()
-            error = Refused(phrase, _SENTENCES.get(status, phrase), status, **headers)
+            error = Refused(phrase, _MESSAGES.get(status, phrase), status, **headers)
         return refusal(service, error)
 
     @app.exception_handler(RequestValidationError)
@@ -628,16 +632,16 @@ def _add_errors(app: FastAPI, service: batching.Service) -> None:
         return refusal(service, Refused("fields", f"{where}: {first['msg']}"))
 
     @app.exception_handler(UsageError)
-    async def unusable(request: Request, error: UsageError) -> Response:
+    async def usage_error(request: Request, error: UsageError) -> Response:
         return refusal(service, Refused("usage", str(error)))
 
     @app.exception_handler(Exception)
-    async def mistaken(request: Request, error: Exception) -> Response:
+    async def internal_error(request: Request, error: Exception) -> Response:
         return refusal(service, Refused("internal", "internal error"))
 
 
-_SENTENCES = {
-    HTTPStatus.BAD_REQUEST: "the body is not JSON that can be read",
+_MESSAGES = {
+    HTTPStatus.BAD_REQUEST: "the body is not valid JSON",
     HTTPStatus.NOT_FOUND: "no such address; GET /openapi.json lists them",
-    HTTPStatus.METHOD_NOT_ALLOWED: "this address is not asked with this method; GET /openapi.json lists them",
+    HTTPStatus.METHOD_NOT_ALLOWED: "this address does not support this method; GET /openapi.json lists them",
 }

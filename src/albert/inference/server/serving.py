@@ -1,4 +1,4 @@
-"""The server process: time limits of connections, listening while the model loads, and draining at the end."""
+"""The server process: connection timeouts, serving while the model loads, and draining on shutdown."""
 
 import asyncio
 import json
@@ -23,15 +23,15 @@ from albert.inference.server.routes import application
 from albert.runtime.errors import AlbertError, Unavailable
 
 # --------------------------------------------------------------------------------------------------------------------
-# Time limits of connections: for a header, a body, and the reading of a reply.
+# Connection timeouts: for a header, a body, and the reading of a reply.
 #
-# uvicorn's protocol times idle connections alone. This one knows what each connection waits for, gives each wait a
-# deadline, and lets the longest waiting one make room for another when all are taken.
+# uvicorn has a timeout for idle connections alone. This protocol tracks what each connection waits for, with a timeout
+# for each state, and closes the longest waiting connection for a new one when the limit is reached.
 
 DRAINED_BYTES = 65_536
-"""What is still read of a body after its reply, so that the sender finds the reply and no broken connection."""
+"""Bytes of a body that are read after its reply, so that the client gets the reply rather than a reset connection."""
 LINGER_SECONDS = 0.5
-"""How long the last words to a connection may take to leave."""
+"""Time for the last reply of a connection to be sent before it is aborted."""
 
 
 class Waiting(Enum):
@@ -45,28 +45,28 @@ class Waiting(Enum):
 
 
 class BoundedConnection(H11Protocol):
-    """One connection with its deadlines."""
+    """A connection with timeouts."""
 
     def __init__(self, service: Service, **settings: Any) -> None:
         super().__init__(**settings)
         self._limits, self._metrics = service.limits, service.metrics
         self.waiting_for, self.since = Waiting.HEADER, self.loop.time()
-        self._alarm: asyncio.TimerHandle | None = None
+        self._timeout: asyncio.TimerHandle | None = None
         self._drained = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a header; when there are too many connections, another makes room, or this one goes."""
+        """Wait for a header; over the limit of connections, close an idle one, or refuse this one."""
         super().connection_made(transport)
         self._metrics.connections.set(len(self.connections))
         self._wait_for(Waiting.HEADER)
-        staying = [
+        open_ones = [
             one for one in self.connections if isinstance(one, BoundedConnection) and not one.transport.is_closing()
         ]
-        if len(staying) > self._limits.connections:
+        if len(open_ones) > self._limits.connections:
             waiting = (Waiting.REQUEST, Waiting.HEADER, Waiting.BODY)
-            idle = [one for one in staying if one is not self and one.waiting_for in waiting]
+            idle = [one for one in open_ones if one is not self and one.waiting_for in waiting]
             if idle:
-                min(idle, key=lambda one: one.since).make_room()
+                min(idle, key=lambda one: one.since).close_idle()
             else:
                 self._refuse(
                     HTTPStatus.SERVICE_UNAVAILABLE, "connections", "all connections are taken, try again later"
@@ -74,11 +74,11 @@ class BoundedConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._silence()
+        self._cancel_timeout()
         self._metrics.connections.set(len(self.connections))
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what comes after a reply that did not wait for the body is counted, and soon enough."""
+        """Read data; abort when too much of a body comes after its reply."""
         if self.waiting_for is Waiting.REQUEST:
             self._wait_for(Waiting.HEADER)
         late = self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY
@@ -87,30 +87,30 @@ class BoundedConnection(H11Protocol):
             self.transport.abort()
             return
         super().data_received(data)
-        self._look()
+        self._update_state()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._look()
+        self._update_state()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._look()
+        self._update_state()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._look()
+        self._update_state()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._look()
+        self._update_state()
 
     def shutdown(self) -> None:
         super().shutdown()
-        self._look()
+        self._update_state()
 
     def send_400_response(self, msg: str) -> None:
-        """Say what kind of request cannot be read, and close; called by uvicorn where h11 gave up."""
+        """Reply to a malformed request, and close; called by uvicorn on errors of h11."""
         error = sys.exc_info()[1]
         status = HTTPStatus(getattr(error, "error_status_hint", HTTPStatus.BAD_REQUEST))
         if status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
@@ -118,50 +118,50 @@ class BoundedConnection(H11Protocol):
         else:
             self._refuse(status, "protocol", "this is not an HTTP/1.1 request")
 
-    def make_room(self) -> None:
+    def close_idle(self) -> None:
         if self.waiting_for is Waiting.REQUEST:
             self.transport.close()
         else:
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "room", "the request came too slowly, and others wait")
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "room", "the request was too slow while other clients wait")
 
-    def _look(self) -> None:
+    def _update_state(self) -> None:
         if self.transport.is_closing() or self.flow.write_paused:
-            found = Waiting.READER
+            state = Waiting.READER
         elif self.conn.their_state is h11.SEND_BODY:
-            found = Waiting.BODY
+            state = Waiting.BODY
         elif self.cycle is not None and not self.cycle.response_complete:
-            found = Waiting.ANSWER
+            state = Waiting.ANSWER
         elif self.cycle is None or self.conn.trailing_data[0]:
-            found = Waiting.HEADER
+            state = Waiting.HEADER
         else:
-            found = Waiting.REQUEST
-        if found is not self.waiting_for:
-            self._wait_for(found)
+            state = Waiting.REQUEST
+        if state is not self.waiting_for:
+            self._wait_for(state)
 
-    def _wait_for(self, what: Waiting) -> None:
-        self._silence()
-        self.waiting_for, self.since = what, self.loop.time()
-        if what is Waiting.HEADER:
-            self._alarm = self.loop.call_later(self._limits.header_seconds, self._too_late)
-        elif what in (Waiting.BODY, Waiting.READER):
-            self._alarm = self.loop.call_later(self._limits.body_seconds, self._too_late)
+    def _wait_for(self, state: Waiting) -> None:
+        self._cancel_timeout()
+        self.waiting_for, self.since = state, self.loop.time()
+        if state is Waiting.HEADER:
+            self._timeout = self.loop.call_later(self._limits.header_seconds, self._on_timeout)
+        elif state in (Waiting.BODY, Waiting.READER):
+            self._timeout = self.loop.call_later(self._limits.body_seconds, self._on_timeout)
 
-    def _silence(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+    def _cancel_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
-    def _too_late(self) -> None:
+    def _on_timeout(self) -> None:
         if self.waiting_for is Waiting.READER:
             self._metrics.refused.labels("reader").inc()
             self.transport.abort()
         else:
             seconds = self._limits.header_seconds if self.waiting_for is Waiting.HEADER else self._limits.body_seconds
-            what = self.waiting_for.value
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "slow", f"{what} did not come within {seconds:g} seconds")
+            state = self.waiting_for.value
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "slow", f"{state} did not arrive within {seconds:g} seconds")
 
     def _refuse(self, status: HTTPStatus, reason: str, why: str) -> None:
-        """One sentence where no reply was begun, and the end of the connection."""
+        """Send an error if no reply was begun, and close the connection."""
         self._metrics.refused.labels(reason).inc()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE, h11.ERROR):
             body = json.dumps({"error": why}).encode()
@@ -171,32 +171,31 @@ class BoundedConnection(H11Protocol):
             )
             retry = "retry-after: 1\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else ""
             self.transport.write(f"{header}{retry}\r\n".encode() + body)
-        self._silence()
+        self._cancel_timeout()
         self.transport.close()
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
 
 SWITCH_SECONDS = 2e-4
-"""How long the event loop may keep Python's lock while the model's thread waits for it; torch asks for it after every
-product, and under a load of refused requests Python's own 5 ms would cost more than the products."""
+"""Switch interval of Python's GIL: torch needs the GIL after every product, and under a load of refused requests
+waiting for Python's default of 5 ms would cost more than the products."""
 
 
 class NotDrained(AlbertError):
-    """The server ended before everything that it had accepted was answered."""
+    """The server ended before all accepted requests were answered."""
 
     def __init__(self, number: int, open_requests: int) -> None:
-        super().__init__("server", f"ended with {open_requests} requests unanswered", "allow more --drain-timeout")
+        super().__init__("server", f"ended with {open_requests} requests unanswered", "raise --drain-timeout")
         self.exit_code = 128 + number
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn, with another way to begin and to end.
+    """uvicorn's server, which loads the model in the background and drains requests on shutdown.
 
     Args:
-        service: what is served.
-        open_predictor: loads the model; it runs in a thread while the server says that it is starting.
-        drain_seconds: how long accepted requests may take after the first signal.
-        started: told when the model is loaded.
+        open_predictor: loads the model, in a thread.
+        drain_seconds: time for accepted requests after the first signal.
+        started: called when the model is loaded.
     """
 
     def __init__(
@@ -224,7 +223,7 @@ class DrainingServer(uvicorn.Server):
         self._end = float("inf")
         self._signal = 0
         self.failure: BaseException | None = None
-        """Why the server ended, when it should not have."""
+        """Why the server ended with an error."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -236,23 +235,23 @@ class DrainingServer(uvicorn.Server):
             self.service.start(predictor)
             self._started(predictor)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError):  # a signal came first
+            if isinstance(error, asyncio.CancelledError):  # by a signal
                 raise
             self.failure, self.should_exit = error, True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """At the first signal: take nothing new, and end when what was accepted is answered; at the second: end."""
+        """First signal: refuse new requests, and end when the accepted ones are answered. Second signal: end."""
         if self.service.draining:
             self._end = 0.0
         else:
             self.drain(sig)
 
-    def drain(self, number: int) -> None:
-        self._signal, self._end = number, time.monotonic() + self._drain_seconds
+    def drain(self, signal_number: int) -> None:
+        self._signal, self._end = signal_number, time.monotonic() + self._drain_seconds
         self.service.draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to end now; asked ten times a second."""
+        """Whether to end now; called ten times a second."""
         over = await super().on_tick(counter)
         if self.service.draining and not over:
             late = time.monotonic() >= self._end
@@ -260,7 +259,7 @@ class DrainingServer(uvicorn.Server):
                 self.failure = NotDrained(self._signal, self.service.in_progress)
             over = late or not self.service.in_progress
         if over:
-            self.config.timeout_graceful_shutdown = 1  # replies are out; nobody is waited for to close
+            self.config.timeout_graceful_shutdown = 1  # replies are sent; do not wait for clients to close
         return over
 
 
@@ -272,10 +271,10 @@ def serve(
     started: Callable[[Predictor], None],
     hosts: Hosts = LOOPBACK,
 ) -> None:
-    """Run until a signal comes, and until what was accepted is answered (see `DrainingServer`).
+    """Serve until a signal, then drain (see `DrainingServer`).
 
     Raises:
-        NotDrained: answering took too long; the worker may still compute.
+        NotDrained: draining took too long; the worker may still compute.
         AlbertError: the model could not be loaded.
     """
     server = DrainingServer(Service(limits, hosts), open_predictor, drain_seconds, started)
@@ -292,7 +291,7 @@ def serve(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections; raises Unavailable where the address is in use, not this machine's, or none."""
+    """A listening socket; raises Unavailable if the address is in use, invalid, or not of this machine."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)

@@ -85,9 +85,9 @@ def fits(page: sync_api.Page) -> bool:
 def test_a_text_is_typed_and_its_probabilities_shown(opened, tmp_path):
     page = opened("classify")
     page.get_by_label("Text", exact=True).fill("the ship in a storm")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_selector("#answer .bars")
-    labels = page.locator("#answer .what").all_inner_texts()
+    labels = page.locator("#answer .label").all_inner_texts()
     shares = [float(each.split()[0]) for each in page.locator("#answer .share").all_inner_texts()]
     assert sorted(labels) == ["calm", "storm", "wreck"]
     assert shares == sorted(shares, reverse=True) and sum(shares) == pytest.approx(100, abs=0.2)
@@ -117,17 +117,17 @@ def test_it_works_from_the_keyboard_alone(opened):
 def test_the_layers_are_looked_into(opened):
     page = opened("pretrain")
     page.get_by_label("Text").fill("the [MASK] of the ship")
-    page.get_by_role("button", name="Look inside").click()
+    page.get_by_role("button", name="Show layers").click()
     page.wait_for_selector("#layers canvas")
-    told = page.locator("#layers .hint").last
-    sync_api.expect(told).to_contain_text("[MASK] attends to")
-    first = told.inner_text()
+    summary = page.locator("#layers .hint").last
+    sync_api.expect(summary).to_contain_text("[MASK] attends to")
+    first = summary.inner_text()
     page.get_by_label("Head").focus()
     page.keyboard.press("ArrowRight")
-    assert page.locator("#layers output").last.inner_text() == "1" and told.inner_text() != first
+    assert page.locator("#layers output").last.inner_text() == "1" and summary.inner_text() != first
     page.locator("#layers canvas").focus()
     page.keyboard.press("ArrowUp")
-    assert not told.inner_text().startswith("[MASK]")
+    assert not summary.inner_text().startswith("[MASK]")
     assert page.locator("#layers .lens tr").count() == 3
     assert page.evaluate(
         "(() => { const c = document.querySelector('canvas'); const d = c.getContext('2d')"
@@ -145,7 +145,7 @@ def test_every_kind_of_answer_is_shown_on_a_phone(kind, opened):
         context = page.locator("#field-context").input_value()
         assert page.locator("mark").inner_text() in context
         assert page.locator("#answer .passage").inner_text() == context
-    page.get_by_role("button", name="Look inside").click()
+    page.get_by_role("button", name="Show layers").click()
     page.wait_for_selector("#layers canvas")
     assert fits(page)
 
@@ -154,7 +154,7 @@ def test_texts_are_compared_and_put_in_order(opened):
     page = opened("pretrain", "/#embed")
     page.get_by_label("One text").fill("a storm")
     page.get_by_label("Another").fill("a storm")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
     sync_api.expect(page.locator("#answer .big")).to_have_text("1.000")
     assert page.locator(".segments li").all_inner_texts() == ["a storm", "a storm"]
     page.get_by_role("tab", name="Order").click()
@@ -241,7 +241,7 @@ def test_entities_are_merged_and_explained(opened, predictors, monkeypatch):
     monkeypatch.setattr(predictors("tag"), "tag_batch", lambda texts: [tags] * len(texts))
     page = opened("tag")
     page.get_by_label("Text").fill(text)
-    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_selector("#answer .legend")
     sync_api.expect(page.locator("#answer .word").first).to_have_text("Nemo AhabPER")
     assert page.locator("#answer .word").count() == 2
@@ -260,11 +260,11 @@ def test_the_exit_of_an_early_decision_is_shown(opened, predictors, monkeypatch)
 def test_what_the_server_refuses_is_said_and_markup_is_text(opened):
     page = opened("pretrain")
     page.get_by_label("Text").fill("<b onclick=alert(1)>no mask</b>")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
     error = page.get_by_role("alert")
     sync_api.expect(error).to_contain_text("[MASK]")
     page.get_by_label("Text").fill("<b>the [MASK]</b>")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_selector("#answer .bars")
     assert page.locator("#answer b").count() == 0 and error.is_hidden()
 

@@ -1,39 +1,39 @@
-// Inside the model: who attends to whom, how far each layer moves its tokens, what a head would say after each layer.
+// Layers of the model: attention, how far each layer moves its tokens, a head's predictions after each layer.
 
-import { drawn, element, percent } from "/page/elements.js";
+import { element, percent, svgElement } from "/page/elements.js";
 
-const shown = (piece) => piece.replaceAll("\u2581", "") || "\u2423";
+const displayed = (piece) => piece.replaceAll("\u2581", "") || "\u2423";
 
-export function showLayers(found, model, hint, view) {
-  const cut = found.tokens_cut ? ` The first ${found.tokens.length} tokens are shown, ${found.tokens_cut} are not.` : "";
-  hint.textContent = `${found.tokens.length} tokens, ${found.distance.length} layers, ${found.heads} heads each.${cut}`;
-  const layers = found.distance.length;
+export function showLayers(reply, model, hint, view) {
+  const cut = reply.tokens_cut ? ` The first ${reply.tokens.length} tokens are shown, ${reply.tokens_cut} are not.` : "";
+  hint.textContent = `${reply.tokens.length} tokens, ${reply.distance.length} layers, ${reply.heads} heads each.${cut}`;
+  const layers = reply.distance.length;
   const right = element("div", {},
-    element("h3", {}, "How far each layer moves a token, on average: L2 distance"),
-    chart(found.distance, (value) => value.toFixed(1), "L2 distance between input and output of each layer"),
-    element("h3", {}, "… and the angle, in degrees"),
-    chart(found.angle, (value) => `${value.toFixed(0)}°`, "Angle between input and output of each layer"));
-  for (const [number, mask] of found.masks.entries()) right.append(lens(mask, found.masks.length > 1 ? number + 1 : null));
-  if (found.labels.length) right.append(labels(found));
-  view.replaceChildren(element("div", { class: "views" }, attention(found, layers), right));
+    element("h3", {}, "Mean L2 distance between a layer's input and output"),
+    chart(reply.distance, (value) => value.toFixed(1), "L2 distance between input and output of each layer"),
+    element("h3", {}, "Mean angle between them, in degrees"),
+    chart(reply.angle, (value) => `${value.toFixed(0)}°`, "Angle between input and output of each layer"));
+  for (const [number, mask] of reply.masks.entries()) right.append(lens(mask, reply.masks.length > 1 ? number + 1 : null));
+  if (reply.labels.length) right.append(labels(reply));
+  view.replaceChildren(element("div", { class: "views" }, attention(reply, layers), right));
 }
 
 /** Tokens by tokens, one layer and one head at a time, or the mean of the heads. */
-function attention(found, layers) {
-  const bytes = Uint8Array.from(atob(found.attention), (letter) => letter.charCodeAt(0));
-  const n = found.tokens.length;
+function attention(reply, layers) {
+  const bytes = Uint8Array.from(atob(reply.attention), (letter) => letter.charCodeAt(0));
+  const n = reply.tokens.length;
   const canvas = element("canvas", { role: "img", tabindex: "0" });
-  const said = element("p", { class: "hint" });
+  const summary = element("p", { class: "hint" });
   const layer = slider("Layer", 1, layers, layers, String);
-  const head = slider("Head", 0, found.heads, 0, (value) => (value ? String(value) : "mean"));
-  let row = Math.max(0, found.tokens.indexOf("[MASK]"));
+  const head = slider("Head", 0, reply.heads, 0, (value) => (value ? String(value) : "mean"));
+  let row = Math.max(0, reply.tokens.indexOf("[MASK]"));
 
   function share(from, to) {
-    const cell = (h) => bytes[(((layer.value() - 1) * found.heads + h) * n + from) * n + to] / 255;
+    const cell = (h) => bytes[(((layer.value() - 1) * reply.heads + h) * n + from) * n + to] / 255;
     if (head.value()) return cell(head.value() - 1);
     let sum = 0;
-    for (let h = 0; h < found.heads; h += 1) sum += cell(h);
-    return sum / found.heads;
+    for (let h = 0; h < reply.heads; h += 1) sum += cell(h);
+    return sum / reply.heads;
   }
 
   function draw() {
@@ -60,7 +60,7 @@ function attention(found, layers) {
       brush.fillStyle = from === row ? ink : soft;
       if (named || from === row) {
         brush.textAlign = "right";
-        brush.fillText(shown(found.tokens[from]), margin - 6, margin + (from + 0.5) * side, margin - 8);
+        brush.fillText(displayed(reply.tokens[from]), margin - 6, margin + (from + 0.5) * side, margin - 8);
       }
       if (named) {
         brush.save();
@@ -68,23 +68,23 @@ function attention(found, layers) {
         brush.rotate(-Math.PI / 2);
         brush.textAlign = "left";
         brush.fillStyle = soft;
-        brush.fillText(shown(found.tokens[from]), 0, 0, margin - 8);
+        brush.fillText(displayed(reply.tokens[from]), 0, 0, margin - 8);
         brush.restore();
       }
     }
     brush.strokeStyle = ink;
     brush.strokeRect(margin - 0.5, margin + row * side - 0.5, n * side, side);
     const best = [...Array(n).keys()].sort((one, other) => share(row, other) - share(row, one)).slice(0, 4);
-    said.textContent = `${shown(found.tokens[row])} attends to ${best
-      .map((to) => `${shown(found.tokens[to])} ${percent(share(row, to))}`).join(", ")}.`;
-    canvas.setAttribute("aria-label", `Attention of layer ${layer.value()}. ${said.textContent}`);
+    summary.textContent = `${displayed(reply.tokens[row])} attends to ${best
+      .map((to) => `${displayed(reply.tokens[to])} ${percent(share(row, to))}`).join(", ")}.`;
+    canvas.setAttribute("aria-label", `Attention of layer ${layer.value()}. ${summary.textContent}`);
   }
 
   canvas.addEventListener("pointerdown", (event) => {
     const width = canvas.clientWidth;
     const margin = Math.min(84, width * 0.24);
-    const place = Math.floor((event.offsetY - margin) / ((width - margin) / n));
-    if (place >= 0 && place < n) { row = place; draw(); }
+    const index = Math.floor((event.offsetY - margin) / ((width - margin) / n));
+    if (index >= 0 && index < n) { row = index; draw(); }
   });
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -98,53 +98,53 @@ function attention(found, layers) {
   new ResizeObserver(draw).observe(canvas.parentElement ?? canvas);
   requestAnimationFrame(draw);
   return element("div", {},
-    element("h3", {}, "Attention: each row is a token, and shares itself out among the columns"),
-    element("div", { class: "pickers" }, layer.label, head.label), canvas, said);
+    element("h3", {}, "Attention: tokens in rows attend to tokens in columns"),
+    element("div", { class: "pickers" }, layer.label, head.label), canvas, summary);
 }
 
-function slider(name, least, most, value, told) {
+function slider(name, least, most, value, format) {
   const input = element("input", { type: "range", min: least, max: most, value });
-  const output = element("output", {}, told(value));
-  input.addEventListener("input", () => { output.textContent = told(Number(input.value)); });
+  const output = element("output", {}, format(value));
+  input.addEventListener("input", () => { output.textContent = format(Number(input.value)); });
   return { input, value: () => Number(input.value), label: element("label", {}, name, input, output) };
 }
 
 /** A line over the layers. */
-function chart(values, told, label) {
+function chart(values, format, label) {
   const [width, height, left, bottom] = [360, 130, 40, 20];
   const most = Math.max(...values) * 1.1 || 1;
-  const x = (place) => left + ((width - left - 14) * (values.length > 1 ? place / (values.length - 1) : 0.5));
+  const x = (index) => left + ((width - left - 14) * (values.length > 1 ? index / (values.length - 1) : 0.5));
   const y = (value) => (height - bottom) * (1 - value / most) + 4;
-  const points = values.map((value, place) => `${x(place)},${y(value)}`).join(" ");
-  const picture = drawn("svg", { class: "chart", viewBox: `0 0 ${width} ${height + 6}`, role: "img",
-    "aria-label": `${label}: ${values.map(told).join(", ")}` });
+  const points = values.map((value, index) => `${x(index)},${y(value)}`).join(" ");
+  const picture = svgElement("svg", { class: "chart", viewBox: `0 0 ${width} ${height + 6}`, role: "img",
+    "aria-label": `${label}: ${values.map(format).join(", ")}` });
   for (const share of [0, 0.5, 1]) {
     const value = (share * most) / 1.1;
-    picture.append(drawn("line", { class: "grid", x1: left, x2: width - 8, y1: y(value), y2: y(value) }),
-      drawn("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, told(value)));
+    picture.append(svgElement("line", { class: "grid", x1: left, x2: width - 8, y1: y(value), y2: y(value) }),
+      svgElement("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, format(value)));
   }
-  picture.append(drawn("polyline", { class: "line", points }));
-  values.forEach((value, place) => {
-    picture.append(drawn("circle", { cx: x(place), cy: y(value), r: 3 }, drawn("title", {}, told(value))),
-      drawn("text", { x: x(place), y: height + 4, "text-anchor": "middle" }, String(place + 1)));
+  picture.append(svgElement("polyline", { class: "line", points }));
+  values.forEach((value, index) => {
+    picture.append(svgElement("circle", { cx: x(index), cy: y(value), r: 3 }, svgElement("title", {}, format(value))),
+      svgElement("text", { x: x(index), y: height + 4, "text-anchor": "middle" }, String(index + 1)));
   });
   return picture;
 }
 
-/** What stands in the place of a mask, if the model were to end after each layer. */
+/** Predictions for a mask from each layer's output. */
 function lens(mask, number) {
   const rows = mask.layers.map((pieces, layer) => shadedRow(layer,
-    pieces.slice(0, 4).map(({ piece, score }) => [shown(piece), score])));
+    pieces.slice(0, 4).map(({ piece, score }) => [displayed(piece), score])));
   return element("div", {},
-    element("h3", {}, `What would fill ${number ? `mask ${number}` : "the mask"}, read after each layer`),
+    element("h3", {}, `Predictions for ${number ? `mask ${number}` : "the mask"} after each layer`),
     element("table", { class: "lens" }, element("tbody", {}, ...rows)));
 }
 
-function labels(found) {
-  const rows = found.label_scores.map((scores, layer) => shadedRow(layer,
-    scores.map((score, place) => [found.labels[place], score]).sort((one, other) => other[1] - one[1]).slice(0, 4)));
+function labels(reply) {
+  const rows = reply.label_scores.map((scores, layer) => shadedRow(layer,
+    scores.map((score, index) => [reply.labels[index], score]).sort((one, other) => other[1] - one[1]).slice(0, 4)));
   return element("div", {},
-    element("h3", {}, "What the model would decide, read after each layer"),
+    element("h3", {}, "Label probabilities after each layer"),
     element("table", { class: "lens" }, element("tbody", {}, ...rows)));
 }
 

@@ -1,80 +1,80 @@
-// The page: a task is picked, a text is typed, the model is asked, the answer shown.
+// The page: choose a task, enter a text, send it to the model, show the result.
 
 import { element } from "/page/elements.js";
 import { showLayers } from "/page/layers.js";
 import { answerTable } from "/page/table.js";
 import { loadTasks } from "/page/tasks.js";
 
-const at = (id) => document.getElementById(id);
-const values = {}; // what was typed, kept when the task changes
-let offered = [];
+const byId = (id) => document.getElementById(id);
+const values = {}; // input, kept when the task changes
+let tasks = [];
 let task = null;
 let model = null;
-let last = null; // the address, body and reply that are shown
+let last = null; // the displayed request and its results
 
 async function begin() {
   theme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  model = await loaded();
+  model = await waitForModel();
   const layers = `${model.depth} layer${model.depth === 1 ? "" : "s"}`;
-  at("model").textContent = `${layers}, ${model.hidden_size} wide · ${model.precision} · ${model.device}`;
+  byId("model").textContent = `${layers}, ${model.hidden_size} wide · ${model.precision} · ${model.device}`;
   const labels = model.labels.slice(0, 8).join(", ") + (model.labels.length > 8 ? ", …" : "");
   document.title = `${model.name}${labels ? `: ${labels}` : ""} · albert`;
-  at("title").textContent = model.name;
-  if (labels) at("model").prepend(element("strong", {}, labels), " · ");
-  offered = (await loadTasks()).filter(({ address }) => model.addresses.includes(address));
-  for (const each of offered) {
+  byId("title").textContent = model.name;
+  if (labels) byId("model").prepend(element("strong", {}, labels), " · ");
+  tasks = (await loadTasks()).filter(({ address }) => model.addresses.includes(address));
+  for (const each of tasks) {
     each.fields = each.fields.filter(({ only_pairs }) => !only_pairs || model.pairs !== false);
   }
-  await takeOwnExamples();
-  at("tasks").replaceChildren(...offered.map((each) => element("button", {
+  await useModelExamples();
+  byId("tasks").replaceChildren(...tasks.map((each) => element("button", {
     type: "button", role: "tab", id: `task${each.address.replace("/", "-")}`, "aria-controls": "panel",
-    onclick: () => pick(each),
+    onclick: () => selectTask(each),
   }, each.title)));
-  pick(offered.find(({ address }) => `#${address.slice(1)}` === location.hash) ?? offered[0]);
-  if (task.examples.length) take(task.examples[0], false);
+  selectTask(tasks.find(({ address }) => `#${address.slice(1)}` === location.hash) ?? tasks[0]);
+  if (task.examples.length) useExample(task.examples[0], false);
 }
 
-/** What `GET /model` says, once it is there. */
-async function loaded() {
+/** The reply of `GET /model` once the model is loaded. */
+async function waitForModel() {
   for (;;) {
     const reply = await fetch("/model");
     if (reply.ok) return reply.json();
-    at("model").textContent = (await reply.json()).error;
+    byId("model").textContent = (await reply.json()).error;
     await new Promise((later) => setTimeout(later, 1000));
   }
 }
 
-/** In place of a task's examples, the rows that the model's folder keeps with the fields of that task. */
-async function takeOwnExamples() {
+/** Replace a task's examples by rows from the model's folder that have the fields of that task. */
+async function useModelExamples() {
   const reply = await fetch("/page/examples.json");
-  const own = reply.ok ? (await reply.json()).examples : [];
-  for (const each of offered) {
+  const rows = reply.ok ? (await reply.json()).examples : [];
+  for (const each of tasks) {
     const names = each.fields.map(({ name }) => name);
-    const needed = each.fields.filter(({ optional }) => !optional).map(({ name }) => name);
-    const fitting = own.filter((row) => needed.every((name) => row[name])
+    const required = each.fields.filter(({ optional }) => !optional).map(({ name }) => name);
+    const matching = rows.filter((row) => required.every((name) => row[name])
       && Object.keys(row).every((name) => names.includes(name)));
-    if (fitting.length) each.examples = fitting;
+    if (matching.length) each.examples = matching;
   }
 }
 
-/** What a button says of an example: its question, two texts to compare, or its first text, as far as there is room. */
+/** The label of an example's button: its question, two texts to compare, or its first text, shortened. */
 function nameOf(example) {
   const text = example.question || (example.second && `${example.first} · ${example.second}`)
     || Object.values(example).find(Boolean);
   return text.length > 80 ? `${text.slice(0, 79)}…` : text;
 }
 
-function pick(chosen) {
+function selectTask(chosen) {
   task = chosen;
-  for (const tab of at("tasks").children) {
+  for (const tab of byId("tasks").children) {
     const selected = tab.id === `task${task.address.replace("/", "-")}`;
     tab.setAttribute("aria-selected", selected);
     tab.tabIndex = selected ? 0 : -1;
-    if (selected) at("panel").setAttribute("aria-labelledby", tab.id);
+    if (selected) byId("panel").setAttribute("aria-labelledby", tab.id);
   }
   history.replaceState(null, "", `#${task.address.slice(1)}`);
-  at("hint").textContent = task.hint;
-  at("fields").replaceChildren(...task.fields.flatMap(({ name, label, rows, optional, only_pairs }) => {
+  byId("hint").textContent = task.hint;
+  byId("fields").replaceChildren(...task.fields.flatMap(({ name, label, rows, optional, only_pairs }) => {
     const field = element("textarea", { id: `field-${name}`, name, rows, spellcheck: "false" });
     field.required = !optional;
     field.value = values[name] ?? "";
@@ -82,90 +82,90 @@ function pick(chosen) {
     const when = only_pairs && model.pairs === null ? ", if the model was trained on pairs" : "";
     return [element("label", { for: field.id }, label + when), field];
   }));
-  at("examples").lastElementChild.replaceChildren(...task.examples.map((example) =>
-    element("button", { type: "button", onclick: () => take(example) }, nameOf(example))));
-  forget();
+  byId("examples").lastElementChild.replaceChildren(...task.examples.map((example) =>
+    element("button", { type: "button", onclick: () => useExample(example) }, nameOf(example))));
+  clearResult();
 }
 
-function take(example, scroll = true) {
+function useExample(example, scroll = true) {
   for (const { name } of task.fields) {
     values[name] = example[name] ?? "";
-    at(`field-${name}`).value = values[name];
+    byId(`field-${name}`).value = values[name];
   }
-  ask(scroll);
+  run(scroll);
 }
 
-function forget() {
-  at("answer").replaceChildren(element("p", { class: "hint" }, "Write something, or take an example."));
-  at("latency").textContent = "";
-  at("error").hidden = true;
-  at("layers").hidden = true;
-  at("copies").hidden = true;
+function clearResult() {
+  byId("answer").replaceChildren(element("p", { class: "hint" }, "Enter a text, or choose an example."));
+  byId("latency").textContent = "";
+  byId("error").hidden = true;
+  byId("layers").hidden = true;
+  byId("copies").hidden = true;
 }
 
-/** One request; its reply, or null when it failed, which is said. */
+/** Send a request; returns its reply, or shows the error and returns null. */
 async function request(address, body) {
-  at("error").hidden = true;
-  at("answer").setAttribute("aria-busy", "true");
-  for (const button of [at("run"), at("inside")]) button.disabled = true;
+  byId("error").hidden = true;
+  byId("answer").setAttribute("aria-busy", "true");
+  for (const button of [byId("run"), byId("inside")]) button.disabled = true;
   const started = performance.now();
   try {
     const reply = await fetch(address, {
       method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
     });
-    const said = await reply.json();
-    if (!reply.ok) throw new Error(said.error);
-    return { results: said.results, latency: latency(performance.now() - started, reply.headers.get("server-timing")) };
+    const content = await reply.json();
+    if (!reply.ok) throw new Error(content.error);
+    return { results: content.results, latency: latency(performance.now() - started, reply.headers.get("server-timing")) };
   } catch (error) {
-    at("error").textContent = error instanceof TypeError ? "The server cannot be reached." : error.message;
-    at("error").hidden = false;
+    byId("error").textContent = error instanceof TypeError ? "The server cannot be reached." : error.message;
+    byId("error").hidden = false;
     return null;
   } finally {
-    at("answer").setAttribute("aria-busy", "false");
-    for (const button of [at("run"), at("inside")]) button.disabled = false;
+    byId("answer").setAttribute("aria-busy", "false");
+    for (const button of [byId("run"), byId("inside")]) button.disabled = false;
   }
 }
 
-function latency(whole, timing) {
+function latency(total, timing) {
   const part = (name) => Number(timing?.match(new RegExp(`${name};dur=([0-9.]+)`))?.[1] ?? NaN);
-  const shown = (milliseconds) => `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms`;
-  return `${shown(whole)} · model ${shown(part("model"))} · queue ${shown(part("queue"))}`;
+  const format = (milliseconds) => `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms`;
+  return `${format(total)} · model ${format(part("model"))} · queue ${format(part("queue"))}`;
 }
 
-function typed() {
-  return Object.fromEntries(task.fields.map(({ name }) => [name, at(`field-${name}`).value]));
+function inputValues() {
+  return Object.fromEntries(task.fields.map(({ name }) => [name, byId(`field-${name}`).value]));
 }
 
-async function ask(scroll = true) {
-  if (!at("form").reportValidity()) return;
-  const [asked, given] = [task, typed()];
-  at("layers").hidden = true;
-  const body = asked.body(given);
-  const reply = await request(asked.address, body);
-  if (reply === null || asked !== task) return;
-  last = { address: asked.address, body, results: reply.results };
-  at("copies").hidden = false;
-  at("copied").textContent = "";
-  at("latency").textContent = reply.latency;
-  at("answer").replaceChildren(...asked.show(asked.all ? reply.results : reply.results[0], given, model));
-  if (scroll) at("answer").scrollIntoView({ block: "nearest" });
+async function run(scroll = true) {
+  if (!byId("form").reportValidity()) return;
+  const [current, input] = [task, inputValues()];
+  byId("layers").hidden = true;
+  const body = current.body(input);
+  const reply = await request(current.address, body);
+  if (reply === null || current !== task) return;
+  last = { address: current.address, body, results: reply.results };
+  byId("copies").hidden = false;
+  byId("copied").textContent = "";
+  byId("latency").textContent = reply.latency;
+  byId("answer").replaceChildren(...current.show(current.all ? reply.results : reply.results[0], input, model));
+  if (scroll) byId("answer").scrollIntoView({ block: "nearest" });
 }
 
-async function look() {
-  if (!at("form").reportValidity()) return;
-  const asked = task;
-  const reply = await request("/layers", asked.inside(typed()));
-  if (reply === null || asked !== task) return;
-  at("latency").textContent = reply.latency;
-  at("layers").hidden = false;
-  showLayers(reply.results[0], model, at("layers-hint"), at("layers-view"));
-  at("layers").scrollIntoView({ block: "start" });
+async function runLayers() {
+  if (!byId("form").reportValidity()) return;
+  const current = task;
+  const reply = await request("/layers", current.inside(inputValues()));
+  if (reply === null || current !== task) return;
+  byId("latency").textContent = reply.latency;
+  byId("layers").hidden = false;
+  showLayers(reply.results[0], model, byId("layers-hint"), byId("layers-view"));
+  byId("layers").scrollIntoView({ block: "start" });
 }
 
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-  } catch { // not allowed, or a page without TLS: the old way
+  } catch { // not allowed, or a page without TLS
     const field = element("textarea", {});
     field.value = text;
     document.body.append(field);
@@ -173,7 +173,7 @@ async function copy(text) {
     document.execCommand("copy");
     field.remove();
   }
-  at("copied").textContent = "Copied.";
+  byId("copied").textContent = "Copied.";
 }
 
 function curl() {
@@ -182,36 +182,35 @@ function curl() {
 }
 
 async function answerFile(file) {
-  at("error").hidden = true;
-  const asked = task;
+  byId("error").hidden = true;
   try {
-    const told = (done, all) => { at("file-state").textContent = `${done} of ${all} rows`; };
-    const { file: content, rows, failed } = await answerTable(asked, await file.text(), told);
+    const progress = (done, all) => { byId("file-state").textContent = `${done} of ${all} rows`; };
+    const { file: content, rows, failed } = await answerTable(task, await file.text(), progress);
     const link = element("a", {
       href: URL.createObjectURL(new Blob([content], { type: "text/csv" })),
       download: file.name.replace(/(\.csv)?$/i, "-answered.csv"),
     }, "Download again");
-    at("file-state").replaceChildren(`${rows} rows answered${failed ? `, ${failed} without an answer` : ""}. `, link);
+    byId("file-state").replaceChildren(`${rows} rows answered${failed ? `, ${failed} without an answer` : ""}. `, link);
     link.click();
   } catch (error) {
-    at("error").textContent = error.message;
-    at("error").hidden = false;
+    byId("error").textContent = error.message;
+    byId("error").hidden = false;
   }
 }
 
 function theme(name) {
   document.documentElement.dataset.theme = name;
-  at("theme").textContent = name === "dark" ? "Light" : "Dark";
-  at("theme").setAttribute("aria-label", name === "dark" ? "Light colours" : "Dark colours");
+  byId("theme").textContent = name === "dark" ? "Light" : "Dark";
+  byId("theme").setAttribute("aria-label", name === "dark" ? "Light colours" : "Dark colours");
   document.dispatchEvent(new Event("theme"));
 }
 
-at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-at("form").addEventListener("submit", (event) => { event.preventDefault(); ask(); });
-at("inside").addEventListener("click", look);
-at("copy-curl").addEventListener("click", () => copy(curl()));
-at("copy-json").addEventListener("click", () => copy(JSON.stringify(last.results, null, 2)));
-at("file").addEventListener("change", () => { if (at("file").files.length) answerFile(at("file").files[0]); });
+byId("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+byId("form").addEventListener("submit", (event) => { event.preventDefault(); run(); });
+byId("inside").addEventListener("click", runLayers);
+byId("copy-curl").addEventListener("click", () => copy(curl()));
+byId("copy-json").addEventListener("click", () => copy(JSON.stringify(last.results, null, 2)));
+byId("file").addEventListener("change", () => { if (byId("file").files.length) answerFile(byId("file").files[0]); });
 document.addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dropping"); });
 document.addEventListener("dragleave", () => document.body.classList.remove("dropping"));
 document.addEventListener("drop", (event) => {
@@ -220,14 +219,14 @@ document.addEventListener("drop", (event) => {
   if (event.dataTransfer.files.length) answerFile(event.dataTransfer.files[0]);
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); ask(); }
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); run(); }
 });
-at("tasks").addEventListener("keydown", (event) => {
+byId("tasks").addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;
   event.preventDefault();
-  pick(offered[(offered.indexOf(task) + step + offered.length) % offered.length]);
-  at(`task${task.address.replace("/", "-")}`).focus();
+  selectTask(tasks[(tasks.indexOf(task) + step + tasks.length) % tasks.length]);
+  byId(`task${task.address.replace("/", "-")}`).focus();
 });
 
 begin();

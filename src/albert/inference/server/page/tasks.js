@@ -1,12 +1,12 @@
-// How each ability is asked and shown: its fields and examples, the request's body for what was typed, and the elements
-// of an answer. Which abilities there are says the server.
+// Views of the tasks: fields and examples, the request's body for the input, and the elements of a result. The server
+// lists which tasks there are.
 
 import { bars, cutNotice, element, exits, legend, passage, percent } from "/page/elements.js";
 
 const texts = ({ text, pair }) => (pair ? { texts: [text], pairs: [pair] } : { texts: [text] });
-const lookAtText = ({ text, pair }) => (pair ? { text, pair } : { text });
-const lookAtBoth = ({ first, second }) => ({ text: first, pair: second });
-const listed = (...parts) => element("ol", { class: "segments" },
+const layersOfText = ({ text, pair }) => (pair ? { text, pair } : { text });
+const layersOfBoth = ({ first, second }) => ({ text: first, pair: second });
+const segmentList = (...parts) => element("ol", { class: "segments" },
   ...parts.map((each) => element("li", {}, element("span", {}, each))));
 
 const field = (name, label, rows, more = {}) => ({ name, label, rows, ...more });
@@ -18,7 +18,7 @@ const PASSAGE = "The Nautilus left the harbour of Lisbon in the spring of 1867. 
 const VIEWS = {
   "/fill-mask": {
     title: "Fill a mask",
-    hint: "Write [MASK] where a word is to be found, once or several times.",
+    hint: "Write [MASK] in place of one or more words.",
     fields: [field("text", "Text", 4)],
     examples: [
       { text: "The captain stood on the [MASK] of the ship." },
@@ -29,11 +29,11 @@ const VIEWS = {
     show(masks) {
       return masks.flatMap((mask, number) => [
         ...(masks.length > 1 ? [element("h3", {}, `Mask ${number + 1}`)] : []),
-        bars(mask.map((each) => ({ what: each.token_str || "(nothing)", share: each.score, context: each.sequence }))),
+        bars(mask.map((each) => ({ label: each.token_str || "(nothing)", share: each.score, context: each.sequence }))),
       ]);
     },
     cells: (masks) => ({ predicted_words: masks.map(([best]) => best.token_str).join(" ") }),
-    inside: lookAtText,
+    inside: layersOfText,
   },
   "/classify": {
     title: "Classify",
@@ -46,12 +46,12 @@ const VIEWS = {
     ],
     body: texts,
     show: (labels, given, model) => [
-      bars(labels.map(({ label, score }) => ({ what: label, share: score }))),
+      bars(labels.map(({ label, score }) => ({ label, share: score }))),
       ...(labels[0].depth ? [exits(labels[0].depth, model.depth)] : []),
       ...cutNotice(labels[0].tokens_cut),
     ],
     cells: ([best]) => ({ predicted_label: best.label, predicted_score: best.score }),
-    inside: lookAtText,
+    inside: layersOfText,
   },
   "/score": {
     title: "Score",
@@ -64,11 +64,11 @@ const VIEWS = {
       ...(depth ? [exits(depth, model.depth)] : []), ...cutNotice(tokens_cut),
     ],
     cells: ({ score }) => ({ predicted_score: score }),
-    inside: lookAtText,
+    inside: layersOfText,
   },
   "/answer": {
     title: "Answer",
-    hint: "The answer is a part of the text, word for word.",
+    hint: "The answer is an exact span of the text.",
     fields: [field("question", "Question", 2), field("context", "Text", 8)],
     examples: [
       { question: "Who stood on the bridge?", context: PASSAGE },
@@ -77,11 +77,11 @@ const VIEWS = {
     body: ({ question, context }) => ({ questions: [{ question, context }], top_k: 3 }),
     show(answers, { context }) {
       const [best] = answers;
-      const marked = best.end > best.start
+      const spans = best.end > best.start
         ? [{ start: best.start, end: best.end, make: (slice) => element("mark", {}, slice) }] : [];
       return [
-        bars(answers.map(({ answer, score }) => ({ what: answer || "(the text does not say)", share: score }))),
-        passage(context, marked), ...cutNotice(best.tokens_cut),
+        bars(answers.map(({ answer, score }) => ({ label: answer || "(no answer)", share: score }))),
+        passage(context, spans), ...cutNotice(best.tokens_cut),
       ];
     },
     cells: ([best]) => ({ predicted_answer: best.answer, predicted_score: best.score }),
@@ -94,27 +94,27 @@ const VIEWS = {
     examples: [{ text: PASSAGE }, { text: SHIP }],
     body: ({ text }) => ({ texts: [text] }),
     show(words, { text }) {
-      if (!words.length) return [element("p", { class: "hint" }, "There is no word to tag.")];
+      if (!words.length) return [element("p", { class: "hint" }, "The text has no words.")];
       const entities = merged(words);
       const kinds = [...new Set(entities.map(({ kind }) => kind))].sort();
-      const paint = (made, kind) => { made.style.background = colour(kinds.indexOf(kind), kinds.length); return made; };
-      const shown = entities.map(({ start, end, kind, score }) => ({
+      const paint = (node, kind) => { node.style.background = colour(kinds.indexOf(kind), kinds.length); return node; };
+      const spans = entities.map(({ start, end, kind, score }) => ({
         start, end,
         make: (slice) => paint(element("span", { class: "word", title: `${kind}, ${percent(score)}` }, slice,
           element("small", {}, kind)), kind),
       }));
       const count = (kind) => entities.filter((each) => each.kind === kind).length;
       return [
-        passage(text, shown),
+        passage(text, spans),
         legend(kinds.map((kind) => paint(element("li", {}, `${kind} (${count(kind)})`), kind)), "No word has a label."),
       ];
     },
     cells: (words) => ({ predicted_entities: JSON.stringify(merged(words).map(({ kind, text }) => [text, kind])) }),
-    inside: lookAtText,
+    inside: layersOfText,
   },
   "/choose": {
     title: "Choose",
-    hint: "One option a line, two at least.",
+    hint: "One option per line, at least two.",
     fields: [
       field("context", "Text", 5), field("question", "Question", 2, { optional: true }), field("options", "Options", 4),
     ],
@@ -125,7 +125,7 @@ const VIEWS = {
       questions: [{ context, question, options: options.split("\n").map((line) => line.trim()).filter(Boolean) }],
     }),
     show: (options) => [
-      bars(options.map(({ option, score }) => ({ what: option, share: score }))),
+      bars(options.map(({ option, score }) => ({ label: option, share: score }))),
       ...cutNotice(Math.max(...options.map(({ tokens_cut }) => tokens_cut ?? 0))),
     ],
     cells: ([best]) => ({ predicted_option: best.option, predicted_score: best.score }),
@@ -133,28 +133,28 @@ const VIEWS = {
   },
   "/order": {
     title: "Order",
-    hint: "Are two adjacent segments in the order in which they were written?",
+    hint: "Are two adjacent segments in order or swapped?",
     fields: [field("first", "First segment", 3), field("second", "Second segment", 3)],
     examples: [
       { first: "She opened the letter.", second: "It was from her brother in Lisbon." },
       { first: "It was from her brother in Lisbon.", second: "She opened the letter." },
     ],
     body: ({ first, second }) => ({ pairs: [[first, second]] }),
-    show(found, { first, second }) {
-      const yes = found.probability_in_order ?? found.probability_next;
-      const named = found.probability_in_order === undefined ? ["next", "foreign"] : ["in order", "swapped"];
-      const sorted = [{ what: named[0], share: yes }, { what: named[1], share: 1 - yes }];
-      const order = found.label === "swapped" ? [second, first] : [first, second];
+    show(result, { first, second }) {
+      const yes = result.probability_in_order ?? result.probability_next;
+      const named = result.probability_in_order === undefined ? ["next", "foreign"] : ["in order", "swapped"];
+      const sorted = [{ label: named[0], share: yes }, { label: named[1], share: 1 - yes }];
+      const order = result.label === "swapped" ? [second, first] : [first, second];
       return [
-        bars(sorted.sort((one, other) => other.share - one.share)), listed(...order), ...cutNotice(found.tokens_cut),
+        bars(sorted.sort((one, other) => other.share - one.share)), segmentList(...order), ...cutNotice(result.tokens_cut),
       ];
     },
     cells: ({ label, score }) => ({ predicted_label: label, predicted_score: score }),
-    inside: lookAtBoth,
+    inside: layersOfBoth,
   },
   "/embed": {
     title: "Compare",
-    hint: "How near two texts are: the cosine of their vectors.",
+    hint: "Similarity of two texts: the cosine of their vectors.",
     fields: [field("first", "One text", 3), field("second", "Another", 3)],
     examples: [
       { first: "A storm at sea.", second: "Wind and high waves." },
@@ -166,24 +166,24 @@ const VIEWS = {
       return [
         element("p", { class: "big" }, cosine(one, other).toFixed(3)),
         element("p", { class: "hint" },
-          `The cosine of two vectors of ${one.vector.length} numbers; 1 is the same direction, 0 has nothing in common.`),
-        listed(first, second),
+          `The cosine of two vectors of ${one.vector.length} numbers; 1 is the same direction, 0 is orthogonal.`),
+        segmentList(first, second),
         ...cutNotice((one.tokens_cut ?? 0) + (other.tokens_cut ?? 0)),
       ];
     },
     cells: ([one, other]) => ({ predicted_cosine: cosine(one, other) }),
-    inside: lookAtBoth,
+    inside: layersOfBoth,
   },
 };
 
-/** An ability without a view of its own: it is asked about a text, and the answer is shown as JSON. */
+/** Default view of a task: one text field, and the result as JSON. */
 const PLAIN = {
   fields: [field("text", "Text", 4)],
   examples: [],
   body: ({ text }) => ({ texts: [text] }),
   show: (answer) => [element("pre", {}, JSON.stringify(answer, null, 2))],
   cells: (answer) => ({ predicted: JSON.stringify(answer) }),
-  inside: lookAtText,
+  inside: layersOfText,
 };
 
 export async function loadTasks() {
@@ -191,9 +191,9 @@ export async function loadTasks() {
   return (await reply.json()).map((entry) => ({ ...PLAIN, ...entry, ...VIEWS[entry.address] }));
 }
 
-const cosine = (one, other) => one.vector.reduce((sum, value, place) => sum + value * other.vector[place], 0);
+const cosine = (one, other) => one.vector.reduce((sum, value, index) => sum + value * other.vector[index], 0);
 
-/** Words of one entity (B-, then I- or E-) together; words outside of entities are left out. */
+/** Merge words of one entity (B-, then I- or E-); words outside of entities are left out. */
 function merged(words) {
   const entities = [];
   for (const { word, entity, score, start, end } of words) {
@@ -210,4 +210,4 @@ function merged(words) {
 }
 
 const kindOf = (entity) => entity.replace(/^[BIES]-/, "");
-const colour = (place, count) => `hsl(${(210 + (360 * place) / Math.max(count, 1)) % 360} 70% 50% / 0.28)`;
+const colour = (index, count) => `hsl(${(210 + (360 * index) / Math.max(count, 1)) % 360} 70% 50% / 0.28)`;

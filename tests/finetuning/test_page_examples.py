@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.finetuning.conftest import NOUNS
-from tests.inference.server.running_servers import running, until
+from tests.inference.server.running_servers import running, wait_until
 
 from albert.cli.main import run
 from albert.finetuning.model import PretrainedEncoder
@@ -41,8 +41,8 @@ def test_a_run_keeps_rows_of_its_task_and_the_server_gives_them_to_the_page(task
     if task.name == "race":
         assert len(kept["examples"][0]["options"].splitlines()) == 4
     with running(lambda: Predictor.open(tmp_path / "run", "cpu")) as server:
-        until(lambda: server.service.state == "ready")
-        assert server.request("GET", "/page/examples.json").said == kept
+        wait_until(lambda: server.service.state == "ready")
+        assert server.request("GET", "/page/examples.json").json == kept
 
 
 def test_none_are_kept_where_none_are_wanted(pretrained, tmp_path, capsys):
@@ -58,11 +58,11 @@ def test_none_are_kept_where_none_are_wanted(pretrained, tmp_path, capsys):
     assert "examples.json" not in (model / "README.md").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "run/recipe.json").read_text())["settings"]["page_examples"] == 0
     with running(lambda: Predictor.open(model, "cpu")) as server:
-        until(lambda: server.service.state == "ready")
-        assert server.request("GET", "/page/examples.json").said == {"examples": []}
-        assert server.request("GET", "/model").said["name"] == "run"  # its model lies in run/model
+        wait_until(lambda: server.service.state == "ready")
+        assert server.request("GET", "/page/examples.json").json == {"examples": []}
+        assert server.request("GET", "/model").json["name"] == "run"  # its model lies in run/model
         (model / "examples.json").write_text('{"examples": [{"text": 3}]}')  # another program's file of that name
-        assert server.request("GET", "/page/examples.json").said == {"examples": []}
+        assert server.request("GET", "/page/examples.json").json == {"examples": []}
     capsys.readouterr()
     assert run(words) != 0
     assert "holds" in capsys.readouterr().err

@@ -297,7 +297,7 @@ class Predictor:
         self._require(ORDERING)
         tasks.check_pairs("seconds", seconds, "firsts", firsts)
         objective = self.extra.get("sentence_objective")
-        return tasks.judge_orders(self._network, firsts, seconds, objective)
+        return tasks.predict_orders(self._network, firsts, seconds, objective)
 
     def embed(
         self, texts: Sequence[str], pooling: Pooling = "mean", normalize: bool = False

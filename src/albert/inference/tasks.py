@@ -83,14 +83,14 @@ def encode_texts(
     cls, sep = (np.array([number], np.int64) for number in (tokenizer.cls_id, tokenizer.sep_id))
     encoded = EncodedTexts([], [], [])
     for texts in zip(*encoded_parts, strict=True):
-        kept = keep_longest_first([len(text) for text in texts], max_length - 1 - len(texts))
+        lengths = keep_longest_first([len(text) for text in texts], max_length - 1 - len(texts))
         pieces = [cls]
-        for text, count in zip(texts, kept, strict=True):
+        for text, count in zip(texts, lengths, strict=True):
             pieces += [text[:count], sep]
         ids = np.concatenate(pieces)
         encoded.ids.append(ids)
-        encoded.token_types.append((np.arange(len(ids)) >= kept[0] + 2).astype(np.int64))
-        encoded.cut.append(sum(map(len, texts)) - sum(kept))
+        encoded.token_types.append((np.arange(len(ids)) >= lengths[0] + 2).astype(np.int64))
+        encoded.cut.append(sum(map(len, texts)) - sum(lengths))
     return encoded
 
 
@@ -386,7 +386,7 @@ def order_labels(objective: object) -> tuple[str, str]:
     return _ORDERS["nsp" if objective == "nsp" else "sop"][:2]
 
 
-def judge_orders(
+def predict_orders(
     network: Network, firsts: Sequence[str], seconds: Sequence[str], objective: object
 ) -> list[Prediction]:
     """The prediction for each pair: `label`, its `score`, and the probability of the head's first class."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.inference.server.running_servers import Held, Running, running, until
+from tests.inference.server.running_servers import BlockedCall, Running, running, wait_until
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.inference.predictor import Predictor
@@ -28,9 +28,9 @@ def serve() -> Iterator[Callable[..., Running]]:
     with ExitStack() as stack:
 
         def start(predictor: Predictor, **settings: Any) -> Running:
-            found = stack.enter_context(running(lambda: predictor, **settings))
-            until(lambda: found.service.state == "ready")
-            return found
+            server = stack.enter_context(running(lambda: predictor, **settings))
+            wait_until(lambda: server.service.state == "ready")
+            return server
 
         yield start
 
@@ -64,9 +64,9 @@ def classifier(predictors) -> Predictor:
 
 
 @pytest.fixture
-def held(classifier, serve, monkeypatch) -> Iterator[Held]:
-    """The classifier, held back until the test is over, if not before."""
-    waiting = Held(classifier.classify_batch)
+def blocked(classifier, serve, monkeypatch) -> Iterator[BlockedCall]:
+    """The classifier, blocked until it is released or the test ends."""
+    waiting = BlockedCall(classifier.classify_batch)
     monkeypatch.setattr(classifier, "classify_batch", waiting)
     yield waiting
-    waiting.may_go.set()
+    waiting.released.set()

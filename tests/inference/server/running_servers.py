@@ -1,4 +1,4 @@
-"""Servers in threads, on ports of their own, and what talks to them: a client, and bare sockets."""
+"""Servers in threads, on ports of their own, with clients: HTTP and bare sockets."""
 
 import http.client
 import json
@@ -18,14 +18,14 @@ from albert.inference.server.serving import DrainingServer, listen
 
 @dataclass
 class Reply:
-    """What came back."""
+    """The reply to a request."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
     @property
-    def said(self) -> Any:
+    def json(self) -> Any:
         return json.loads(self.body)
 
 
@@ -59,26 +59,26 @@ class Running:
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             yield connection
 
-    def counted(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, **labels: str) -> float:
         return self.service.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """What the server says until it closes; a reset is an end, too."""
-    said = b""
+    """Everything the server sends until it closes or resets the connection."""
+    received = b""
     try:
         while part := connection.recv(65_536):
-            said += part
+            received += part
     except ConnectionResetError:
-        return said
-    return said
+        return received
+    return received
 
 
-def until(happened: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for something that another thread does."""
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait for a condition that another thread makes true."""
     end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, "it did not happen"
+    while not condition():
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.01)
 
 
@@ -101,8 +101,8 @@ def running(
 
 
 @contextmanager
-def asked(*requests: Callable[[], Reply]) -> Iterator[list[Reply | None]]:
-    """Requests that are under way during the block, each in a thread; their replies afterwards."""
+def in_background(*requests: Callable[[], Reply]) -> Iterator[list[Reply | None]]:
+    """Send requests during the block, each in a thread; their replies are set afterwards."""
     replies: list[Reply | None] = [None] * len(requests)
 
     def ask(place: int, request: Callable[[], Reply]) -> None:
@@ -116,13 +116,13 @@ def asked(*requests: Callable[[], Reply]) -> Iterator[list[Reply | None]]:
         thread.join(30)
 
 
-class Held:
-    """A computation that waits until it is let go, and says what it was given."""
+class BlockedCall:
+    """A computation that waits until it is released, and records its batches."""
 
     def __init__(self, compute: Callable[..., Any]) -> None:
-        self.compute, self.may_go, self.batches = compute, threading.Event(), []
+        self.compute, self.released, self.batches = compute, threading.Event(), []
 
     def __call__(self, texts: Any, *others: Any) -> Any:
         self.batches.append(list(texts))
-        assert self.may_go.wait(60)
+        assert self.released.wait(60)
         return self.compute(texts, *others)

@@ -4,7 +4,7 @@ import base64
 
 import numpy as np
 import pytest
-from tests.inference.server.running_servers import asked, until
+from tests.inference.server.running_servers import in_background, wait_until
 
 from albert.inference.abilities import ABILITIES, Ability, Part, one_text
 from albert.inference.files import FilePrediction, ability_for, opened_input, predict_file
@@ -12,7 +12,7 @@ from albert.inference.server import batching as backlog
 from albert.inference.server.routes import reply_body
 
 PASSAGE = "the captain of the ship saw a storm , and the sailor saw an island in the sea ."
-ASKED = {
+REQUESTS = {
     "/classify": ("classify", {"texts": ["the ship", "a storm at sea"]}),
     "/score": ("score", {"texts": ["the ship"], "pairs": ["a boat"]}),
     "/answer": ("answer", {"questions": [{"question": "who saw?", "context": PASSAGE}], "top_k": 2}),
@@ -25,70 +25,72 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("address", ASKED)
+@pytest.mark.parametrize("address", REQUESTS)
 def test_every_address_answers_as_its_document_says(address, predictors, serve):
-    kind, body = ASKED[address]
+    kind, body = REQUESTS[address]
     server = serve(predictors(kind))
     reply = server.post(address, body)
     assert reply.status == 200, reply.body
-    assert reply_body(ABILITIES[address[1:]]).model_validate(reply.said, extra="forbid")
+    assert reply_body(ABILITIES[address[1:]]).model_validate(reply.json, extra="forbid")
     assert "model;dur=" in reply.headers["server-timing"]
-    document = server.request("GET", "/openapi.json").said
+    document = server.request("GET", "/openapi.json").json
     assert address in document["paths"]
-    assert set(document["paths"]) & set(ASKED) == set(server.request("GET", "/model").said["addresses"])
+    assert set(document["paths"]) & set(REQUESTS) == set(server.request("GET", "/model").json["addresses"])
 
 
 def test_answers_are_those_of_the_predictor(predictors, serve):
     predictor = predictors("pretrain")
     server = serve(predictor)
     text = "the [MASK] saw a ship"
-    (found,) = server.post("/fill-mask", {"texts": [text], "top_k": 3}).said["results"]
-    for ours, theirs in zip(found[0], predictor.fill_mask_batch([text], 3)[0][0], strict=True):
+    (result,) = server.post("/fill-mask", {"texts": [text], "top_k": 3}).json["results"]
+    for ours, theirs in zip(result[0], predictor.fill_mask_batch([text], 3)[0][0], strict=True):
         assert ours["token"] == theirs["token"] and ours["score"] == pytest.approx(theirs["score"], abs=1e-6)
-    vectors = [each["vector"] for each in server.post("/embed", {"texts": ["a", text]}).said["results"]]
+    vectors = [each["vector"] for each in server.post("/embed", {"texts": ["a", text]}).json["results"]]
     assert np.allclose(vectors, predictor.embed(["a", text]), atol=1e-6)
 
 
-def test_callers_share_batches_and_each_gets_its_own_answer(classifier, held, serve, monkeypatch):
+def test_callers_share_batches_and_each_gets_its_own_answer(classifier, blocked, serve, monkeypatch):
     monkeypatch.setattr(backlog, "BATCH_SECONDS", 1e6)  # the first batch is held: its pace says nothing
     server = serve(classifier)
     texts = [f"the {noun} number {i}" for i in range(10) for noun in ("ship", "storm")]
-    with asked(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:
-        until(lambda: held.batches and server.counted("albert_queue_texts") == len(texts) - len(held.batches[0]))
-        held.may_go.set()
-    assert sorted(text for batch in held.batches for text in batch) == sorted(texts) and len(held.batches) == 2
+    with in_background(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:
+        wait_until(
+            lambda: blocked.batches and server.metric("albert_queue_texts") == len(texts) - len(blocked.batches[0])
+        )
+        blocked.released.set()
+    assert sorted(text for batch in blocked.batches for text in batch) == sorted(texts) and len(blocked.batches) == 2
     for text, reply in zip(texts, replies, strict=True):
-        mine = {each["label"]: each["score"] for each in reply.said["results"][0]}
+        mine = {each["label"]: each["score"] for each in reply.json["results"][0]}
         assert mine == pytest.approx({each["label"]: each["score"] for each in classifier.classify(text)}, abs=1e-5)
 
 
 def test_a_cut_text_says_so(classifier, serve):
     reply = serve(classifier).post("/classify", {"texts": ["the ship " * 200]})
-    assert reply.said["results"][0][0]["tokens_cut"] > 100
+    assert reply.json["results"][0][0]["tokens_cut"] > 100
 
 
 def test_layers_show_what_the_model_does(predictors, serve):
     predictor = predictors("pretrain")
-    (found,) = serve(predictor).post("/layers", {"text": "the [MASK] saw a ship"}).said["results"]
-    n = len(found["tokens"])
-    attention = np.frombuffer(base64.b64decode(found["attention"]), np.uint8).reshape(2, found["heads"], n, n)
+    (result,) = serve(predictor).post("/layers", {"text": "the [MASK] saw a ship"}).json["results"]
+    n = len(result["tokens"])
+    attention = np.frombuffer(base64.b64decode(result["attention"]), np.uint8).reshape(2, result["heads"], n, n)
     assert np.allclose(attention.sum(-1) / 255, 1, atol=n / 255)
-    (mask,) = found["masks"]
+    (mask,) = result["masks"]
     last = predictor.fill_mask("the [MASK] saw a ship", 1)[0]
     assert mask["layers"][-1][0]["score"] == pytest.approx(last["score"], abs=1e-5)
-    assert len(mask["layers"]) == 1 + len(found["distance"]) == 3
+    assert len(mask["layers"]) == 1 + len(result["distance"]) == 3
 
 
 def test_layers_of_a_classifier_end_in_its_answer(classifier, serve):
-    (found,) = serve(classifier).post("/layers", {"text": "a storm"}).said["results"]
-    ends = dict(zip(found["labels"], found["label_scores"][-1], strict=True))
+    (result,) = serve(classifier).post("/layers", {"text": "a storm"}).json["results"]
+    ends = dict(zip(result["labels"], result["label_scores"][-1], strict=True))
     assert ends == pytest.approx({each["label"]: each["score"] for each in classifier.classify("a storm")}, abs=1e-5)
-    assert found["masks"] == []
+    assert result["masks"] == []
 
 
 def test_a_long_text_is_cut_for_its_layers_and_says_so(classifier, serve):
-    (found,) = serve(classifier, layer_tokens=16).post("/layers", {"text": "the ship " * 50}).said["results"]
-    assert len(found["tokens"]) == 16 and found["tokens_cut"] > 50
+    (result,) = serve(classifier, layer_tokens=16).post("/layers", {"text": "the ship " * 50}).json["results"]
+    assert len(result["tokens"]) == 16 and result["tokens_cut"] > 50
 
 
 COUNTING = Ability(
@@ -118,8 +120,8 @@ def test_one_entry_makes_an_ability_of_files_addresses_the_document_and_the_page
         assert predict_file(classifier, args).rows == 1
     assert (tmp_path / "out.csv").read_text() == f"text,predicted_tokens\nthe ship,{tokens}\n"
     server = serve(classifier)
-    assert server.post("/count-tokens", {"texts": ["the ship"]}).said == {"results": [{"tokens": tokens}]}
+    assert server.post("/count-tokens", {"texts": ["the ship"]}).json == {"results": [{"tokens": tokens}]}
     assert server.post("/count-tokens", {"words": []}).status == 422
-    paths = server.request("GET", "/openapi.json").said["paths"]
+    paths = server.request("GET", "/openapi.json").json["paths"]
     assert paths["/count-tokens"]["post"]["description"] == "How many tokens a text has."
-    assert "/count-tokens" in [tab["address"] for tab in server.request("GET", "/page/tasks.json").said]
+    assert "/count-tokens" in [tab["address"] for tab in server.request("GET", "/page/tasks.json").json]

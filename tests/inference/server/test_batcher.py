@@ -6,7 +6,7 @@ import threading
 
 import pytest
 import torch
-from tests.inference.server.running_servers import until
+from tests.inference.server.running_servers import wait_until
 
 from albert.inference.abilities import Settings, UnansweredTexts
 from albert.inference.engine import BETWEEN_BATCHES
@@ -39,10 +39,10 @@ class Arithmetic:
     """Squares and cubes, once it may begin; 13 is more than it bears, and 26 a reason to panic."""
 
     def __init__(self) -> None:
-        self.may_begin, self.batches = threading.Event(), []
+        self.may_start, self.batches = threading.Event(), []
 
     def __call__(self, call, inputs):
-        assert self.may_begin.wait(20)
+        assert self.may_start.wait(20)
         self.batches.append((call.name, [number for (number,) in inputs]))
         if (13,) in inputs:
             raise ValueError("13")
@@ -61,7 +61,7 @@ class Clock:
 
 
 def run(scenario, clock=None, arithmetic=None, **limits):
-    async def whole():
+    async def main():
         nonlocal arithmetic
         arithmetic = arithmetic or Arithmetic()
         settings = {} if clock is None else {"clock": clock}
@@ -69,10 +69,10 @@ def run(scenario, clock=None, arithmetic=None, **limits):
         try:
             return await scenario(batcher, arithmetic)
         finally:
-            arithmetic.may_begin.set()
+            arithmetic.may_start.set()
             await asyncio.to_thread(batcher.close)
 
-    return asyncio.run(whole())
+    return asyncio.run(main())
 
 
 def inputs(*numbers, **settings):
@@ -91,7 +91,7 @@ def test_calls_of_one_kind_go_together_and_the_oldest_goes_first():
     async def scenario(batcher, arithmetic):
         await begun(batcher)
         requests = [batcher.submit(call, inputs(n)) for n, call in enumerate((CUBE, SQUARE, CUBE, SQUARE), start=1)]
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         answers = [await request.answers for request in requests]
         assert arithmetic.batches[1:] == [("cube", [1, 3]), ("square", [2, 4])]
         assert answers == [[1], [4], [27], [16]]
@@ -104,7 +104,7 @@ def test_the_same_question_with_other_options_is_another_call():
         await begun(batcher)
         roughly = Call("cube")
         requests = [batcher.submit(call, inputs(n)) for n, call in enumerate((CUBE, roughly, CUBE), start=1)]
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         assert [await request.answers for request in requests] == [[1], [8], [27]]
         assert arithmetic.batches[1:] == [("cube", [1, 3]), ("cube", [2])]
 
@@ -115,7 +115,7 @@ def test_a_batch_keeps_to_its_tokens():
     async def scenario(batcher, arithmetic):
         await begun(batcher)
         request = batcher.submit(SQUARE, [*inputs(1, 2, tokens=6), *inputs(3, tokens=50), *inputs(4, tokens=4)])
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         assert await request.answers == [1, 4, 9, 16]
         numbers = [numbers for _, numbers in arithmetic.batches[1:]]
         assert sorted(numbers) == [[1, 4], [2], [3]] and numbers.index([1, 4]) < numbers.index([2])
@@ -129,7 +129,7 @@ def test_a_text_that_cannot_be_computed_fails_alone():
         good = [batcher.submit(SQUARE, inputs(n)) for n in (1, 2)]
         bad = batcher.submit(SQUARE, inputs(3, 13))
         later = batcher.submit(SQUARE, inputs(4))
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         with pytest.raises(ValueError, match="13"):
             await bad.answers
         assert [await request.answers for request in (*good, later)] == [[1], [4], [16]]
@@ -139,7 +139,7 @@ def test_a_text_that_cannot_be_computed_fails_alone():
 
 def test_a_panic_fails_its_text_and_the_worker_goes_on():
     async def scenario(batcher, arithmetic):
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         with pytest.raises(Panic):
             await asyncio.wait_for(batcher.submit(SQUARE, inputs(26)).answers, 10)
         assert await asyncio.wait_for(batcher.submit(SQUARE, inputs(4)).answers, 10) == [16]
@@ -151,7 +151,7 @@ def test_a_number_that_is_not_finite_is_no_answer():
     async def scenario(batcher, arithmetic):
         await begun(batcher)
         bad, good = batcher.submit(SQUARE, inputs(float("nan"))), batcher.submit(SQUARE, inputs(2))
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         with pytest.raises(NotFinite, match="square"):
             await bad.answers
         assert await good.answers == [4] and len(arithmetic.batches) == 2
@@ -186,7 +186,7 @@ def test_what_was_dropped_is_not_computed():
         await begun(batcher)
         gone, kept = batcher.submit(SQUARE, inputs(1, 2)), batcher.submit(SQUARE, inputs(3))
         assert batcher.drop(gone, "client gone") == 2
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         assert await kept.answers == [9] and gone.answers.cancelled()
         assert arithmetic.batches[1:] == [("square", [3])]
 
@@ -197,7 +197,7 @@ def test_closing_computes_what_waits():
     async def scenario(batcher, arithmetic):
         await begun(batcher)
         request = batcher.submit(CUBE, inputs(2))
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         await asyncio.to_thread(batcher.close)
         assert await request.answers == [8] and not batcher.is_alive
 
@@ -214,7 +214,7 @@ def test_a_small_request_comes_before_the_later_texts_of_a_large_one():
         await begun(batcher)
         large = batcher.submit(SQUARE, inputs(1, 2, 3, 4, tokens=8))
         small = batcher.submit(SQUARE, inputs(10, tokens=8))
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         assert await small.answers == [100] and await large.answers == [1, 4, 9, 16]
         assert computed(arithmetic) == [1, 10, 2, 3, 4]
 
@@ -228,7 +228,7 @@ def test_requests_take_turns_by_tokens():
             batcher.submit(SQUARE, inputs(1, 2, 3, tokens=8)),
             batcher.submit(SQUARE, inputs(10, 20, 30, 40, tokens=5)),
         ]
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         for request in requests:
             await request.answers
         assert computed(arithmetic) == [1, 10, 20, 2, 30, 40, 3]
@@ -244,7 +244,7 @@ class Pieces(Arithmetic):
         self.pieces, self.before_pausing = [], lambda piece: None
 
     def __call__(self, call, inputs):
-        assert self.may_begin.wait(20)
+        assert self.may_start.wait(20)
         ((letter,),) = inputs
         for number in range(4 if letter.isupper() else 1):
             BETWEEN_BATCHES.get()()
@@ -263,10 +263,10 @@ def test_a_long_text_lets_others_compute_between_its_pieces():
         def somebody_comes(piece):
             if piece[0] == "A" and piece != "A3":
                 asyncio.run_coroutine_threadsafe(come("bcd"[int(piece[1])]), loop).result(20)
-                until(lambda: batcher._compute_lock._waiting)
+                wait_until(lambda: batcher._compute_lock._waiting)
 
         pieces.before_pausing = somebody_comes
-        pieces.may_begin.set()
+        pieces.may_start.set()
         long = batcher.submit(SQUARE, inputs("A", tokens=1000))
         assert await asyncio.wait_for(long.answers, 20) == ["A"]
         assert [await short.answers for short in shorts] == [["b"], ["c"], ["d"]]
@@ -278,10 +278,10 @@ def test_a_long_text_lets_others_compute_between_its_pieces():
 def test_long_texts_of_two_callers_take_turns():
     async def scenario(batcher, pieces):
         first = batcher.submit(SQUARE, inputs("x"))
-        await asyncio.to_thread(until, lambda: batcher._compute_lock._locked)
+        await asyncio.to_thread(wait_until, lambda: batcher._compute_lock._locked)
         longs = [batcher.submit(SQUARE, inputs(letter, tokens=1000)) for letter in "AB"]
-        await asyncio.to_thread(until, lambda: len(batcher._compute_lock._waiting) == LONG_TEXT_THREADS)
-        pieces.may_begin.set()
+        await asyncio.to_thread(wait_until, lambda: len(batcher._compute_lock._waiting) == LONG_TEXT_THREADS)
+        pieces.may_start.set()
         assert [await request.answers for request in (first, *longs)] == [["x"], ["A"], ["B"]]
         assert pieces.pieces == ["x0", "A0", "B0", "A1", "B1", "A2", "B2", "A3", "B3"]
 
@@ -297,7 +297,7 @@ def test_what_is_late_is_not_begun():
         clock.now = 4.0
         timely = batcher.submit(SQUARE, inputs(3))
         clock.now = 6.0
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         assert await first.answers == [0] and await timely.answers == [9]
         with pytest.raises(DeadlineExceeded):
             await late.answers
@@ -319,18 +319,18 @@ def test_what_is_being_computed_ends_when_nobody_waits_for_it(why):
                     clock.now = 6.0
                 else:
                     loop.call_soon_threadsafe(batcher.drop, request, why)
-                    until(lambda: request.answers.done())
+                    wait_until(lambda: request.answers.done())
 
         loop = asyncio.get_running_loop()
         pieces.before_pausing = nobody_waits
         request = batcher.submit(SQUARE, inputs("A", tokens=1000))
-        pieces.may_begin.set()
+        pieces.may_start.set()
         with pytest.raises((Abandoned, asyncio.CancelledError)):
             await asyncio.wait_for(request.answers, 20)
         clock.now = 0.0
         assert await asyncio.wait_for(batcher.submit(SQUARE, inputs("b")).answers, 20) == ["b"]
         sample = batcher._metrics.registry.get_sample_value
-        until(lambda: sample("albert_dropped_texts_total", {"reason": why}) == 1)
+        wait_until(lambda: sample("albert_dropped_texts_total", {"reason": why}) == 1)
         assert pieces.pieces == ["A0", "A1", "b0"] and batcher.backlog.tokens == 0
 
     run(scenario, clock=clock, arithmetic=Pieces(), batch_tokens=10, request_seconds=5.0)
@@ -357,7 +357,7 @@ NO_MEMORY = RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocato
 @pytest.mark.parametrize("most", [0, 8, 32])
 def test_a_batch_that_lacks_memory_is_computed_again_once_in_parts(most, error):
     async def scenario(batcher, arithmetic):
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         request = batcher.submit(SQUARE, inputs(*range(100, 132)))
         if most:
             assert await request.answers == [n * n for n in range(100, 132)]
@@ -372,7 +372,7 @@ def test_a_batch_that_lacks_memory_is_computed_again_once_in_parts(most, error):
 
 def test_a_cause_that_is_no_text_does_not_make_a_search_without_end():
     async def scenario(batcher, arithmetic):
-        arithmetic.may_begin.set()
+        arithmetic.may_start.set()
         with pytest.raises(ValueError, match="broken"):
             await batcher.submit(SQUARE, inputs(*range(100, 228))).answers
         assert len(arithmetic.batches) <= MAX_FAILURES + math.log2(128)
@@ -391,10 +391,10 @@ def test_texts_that_cannot_be_answered_are_left_out_and_the_others_computed_once
     async def scenario(batcher, arithmetic):
         await begun(batcher)
         requests = [batcher.submit(SQUARE, inputs(n)) for n in range(2, 10)]
-        arithmetic.may_begin.set()
-        found = await asyncio.gather(*(request.answers for request in requests), return_exceptions=True)
-        assert [answer for answer in found if not isinstance(answer, UnansweredTexts)] == [[4], [16], [36], [64]]
-        assert {str(error) for error in found[1::2]} == {"text: is odd"}
+        arithmetic.may_start.set()
+        outcomes = await asyncio.gather(*(request.answers for request in requests), return_exceptions=True)
+        assert [answer for answer in outcomes if not isinstance(answer, UnansweredTexts)] == [[4], [16], [36], [64]]
+        assert {str(error) for error in outcomes[1::2]} == {"text: is odd"}
         assert [numbers for _, numbers in arithmetic.batches[1:]] == [[*range(2, 10)], [2, 4, 6, 8]]
 
     run(scenario, arithmetic=Refusing())

@@ -8,7 +8,7 @@ import sys
 import urllib.request
 
 import pytest
-from tests.inference.server.running_servers import asked, until
+from tests.inference.server.running_servers import in_background, wait_until
 
 from albert.inference.server.serving import NotDrained, listen
 from albert.model.albert import AlbertForPreTraining
@@ -17,30 +17,30 @@ from albert.runtime.errors import Unavailable
 TEXT = {"texts": ["the ship"]}
 
 
-def test_accepted_requests_are_answered_and_new_ones_refused(classifier, held, serve):
+def test_accepted_requests_are_answered_and_new_ones_refused(classifier, blocked, serve):
     server = serve(classifier)
-    with asked(*(lambda: server.post("/classify", TEXT) for _ in range(5))) as replies:
-        until(lambda: server.service.in_progress == 5)
+    with in_background(*(lambda: server.post("/classify", TEXT) for _ in range(5))) as replies:
+        wait_until(lambda: server.service.in_progress == 5)
         server.server.drain(signal.SIGTERM)
         assert server.request("GET", "/readyz").status == 503
         reply = server.post("/classify", TEXT)
-        assert (reply.status, reply.said["error"]) == (503, "the server is shutting down")
-        held.may_go.set()
+        assert (reply.status, reply.json["error"]) == (503, "the server is shutting down")
+        blocked.released.set()
     assert [each.status for each in replies] == [200] * 5
-    until(lambda: server.server.should_exit or not server.service.in_progress)
+    wait_until(lambda: server.server.should_exit or not server.service.in_progress)
     assert server.server.failure is None
 
 
-def test_what_is_not_answered_in_time_is_told(classifier, held, serve):
+def test_what_is_not_answered_in_time_is_told(classifier, blocked, serve):
     server = serve(classifier, drain_seconds=0.3)
-    with asked(lambda: server.post("/classify", TEXT)) as replies:
-        until(lambda: server.service.in_progress == 1)
+    with in_background(lambda: server.post("/classify", TEXT)) as replies:
+        wait_until(lambda: server.service.in_progress == 1)
         server.server.drain(signal.SIGTERM)
-        until(lambda: server.server.failure)
+        wait_until(lambda: server.server.failure)
     failure = server.server.failure
     assert isinstance(failure, NotDrained) and failure.exit_code == 143 and "1 requests" in str(failure)
     assert replies[0].status == 503
-    held.may_go.set()
+    blocked.released.set()
 
 
 def test_a_port_in_use_is_said(serve, classifier):
@@ -64,8 +64,8 @@ def test_the_command_serves_and_ends_well(saved, config):
         assert address.startswith("http://127.0.0.1:")
         assert "fill masks" in process.stderr.readline()
         body = json.dumps({"texts": ["the [MASK]"]}).encode()
-        asked = urllib.request.Request(f"{address}/fill-mask", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(asked, timeout=30) as reply:
+        request = urllib.request.Request(f"{address}/fill-mask", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as reply:
             assert len(json.load(reply)["results"][0][0]) == 5
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0

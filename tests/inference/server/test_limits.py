@@ -4,7 +4,7 @@ import json
 import socket
 
 import pytest
-from tests.inference.server.running_servers import asked, read_all, running, until
+from tests.inference.server.running_servers import in_background, read_all, running, wait_until
 
 from albert.inference.server.batching import as_input
 from albert.inference.server.limits import allowed_hosts
@@ -37,14 +37,14 @@ REFUSED = {
 def test_a_request_that_cannot_be_answered_is_told_why(case, server):
     body, status, why = REFUSED[case]
     reply = server.post("/classify", body)
-    assert (reply.status, list(reply.said)) == (status, ["error"])
-    assert why in reply.said["error"] and "\n" not in reply.said["error"] and "/" not in reply.said["error"]
+    assert (reply.status, list(reply.json)) == (status, ["error"])
+    assert why in reply.json["error"] and "\n" not in reply.json["error"] and "/" not in reply.json["error"]
     assert server.post("/classify", TEXT).status == 200
 
 
 def test_what_a_model_has_no_head_for_it_says(server):
     reply = server.post("/answer", {"questions": [{"question": "who?", "context": "the ship"}]})
-    assert (reply.status, reply.said["error"]) == (422, "this model cannot answer questions; it can classify texts")
+    assert (reply.status, reply.json["error"]) == (422, "this model cannot answer questions; it can classify texts")
 
 
 def test_unknown_addresses_methods_and_types(server):
@@ -105,8 +105,8 @@ def test_a_foreign_host_is_refused(host, status, server):
     for reply in (server.request("GET", "/model", Host=host), server.post("/classify", TEXT, Host=host)):
         assert reply.status == status
         if status == 421:
-            assert "Host" in reply.said["error"] and "--allowed-host" in reply.said["error"]
-    assert server.counted("albert_refused_total", reason="host") == (2 if status == 421 else 0)
+            assert "Host" in reply.json["error"] and "--allowed-host" in reply.json["error"]
+    assert server.metric("albert_refused_total", reason="host") == (2 if status == 421 else 0)
 
 
 def test_other_hosts_may_be_allowed():
@@ -134,15 +134,15 @@ def test_masks_times_candidates_are_bounded(predictors, serve):
     server = serve(predictors("pretrain"), candidates=60)
     texts = ["[MASK] [MASK] [MASK]"] * 4
     reply = server.post("/fill-mask", {"texts": texts, "top_k": 6})
-    assert (reply.status, reply.said["error"]) == (
+    assert (reply.status, reply.json["error"]) == (
         413,
         "12 masks with top_k 6 are 72 candidates, at most 60 are allowed; "
         "send fewer texts or masks, or a smaller top_k",
     )
-    (*_, last) = server.post("/fill-mask", {"texts": texts, "top_k": 5}).said["results"]
+    (*_, last) = server.post("/fill-mask", {"texts": texts, "top_k": 5}).json["results"]
     assert [len(mask) for mask in last] == [5, 5, 5]
     default = serve(predictors("pretrain")).post("/fill-mask", {"texts": ["[MASK] " * 120] * 32, "top_k": 100})
-    assert default.status == 413 and "384000 candidates" in default.said["error"]
+    assert default.status == 413 and "384000 candidates" in default.json["error"]
 
 
 def test_options_and_windows_count_by_what_is_read(predictors):
@@ -165,7 +165,7 @@ def test_a_lack_of_memory_is_told(classifier, serve, monkeypatch):
 
     monkeypatch.setattr(classifier, "classify_batch", lacking)
     reply = serve(classifier).post("/classify", {"texts": ["a"] * 32})
-    assert (reply.status, reply.headers["retry-after"]) == (503, "2") and "memory" in reply.said["error"]
+    assert (reply.status, reply.headers["retry-after"]) == (503, "2") and "memory" in reply.json["error"]
     assert calls == [32, 8, 8, 8, 8]
 
 
@@ -173,7 +173,7 @@ def test_no_mask_and_a_mask_too_many_tokens_away(predictors, serve):
     server = serve(predictors("pretrain"))
     assert server.post("/fill-mask", {"texts": ["a [MASK]", "a"]}).status == 422
     reply = server.post("/fill-mask", {"texts": ["the ship " * 100 + "[MASK]"]})
-    assert reply.status == 422 and "tokens" in reply.said["error"]
+    assert reply.status == 422 and "tokens" in reply.json["error"]
 
 
 def test_a_large_body_is_refused_by_its_length_and_while_it_comes(server):
@@ -193,7 +193,7 @@ def test_a_large_body_is_refused_by_its_length_and_while_it_comes(server):
             assert sent < 60_000_000
         else:
             pytest.fail("all of it was read")
-    assert server.counted("albert_refused_total", reason="body") == 2
+    assert server.metric("albert_refused_total", reason="body") == 2
     assert server.post("/classify", TEXT).status == 200
 
 
@@ -204,10 +204,10 @@ def test_three_megabytes_in_small_chunks_do_no_harm(server):
         try:
             connection.sendall(b"6\r\naaaaaa\r\n" * 500_000)
         except (BrokenPipeError, ConnectionResetError):
-            said = read_all(connection)
+            received = read_all(connection)
         else:
-            said = read_all(connection)
-    assert said[:13] in (b"HTTP/1.1 413 ", b"")
+            received = read_all(connection)
+    assert received[:13] in (b"HTTP/1.1 413 ", b"")
     assert server.post("/classify", TEXT).status == 200
 
 
@@ -233,8 +233,8 @@ def test_three_megabytes_in_small_chunks_do_no_harm(server):
 def test_what_is_no_request_gets_a_status_and_an_end(sent, status, server):
     with server.connected() as connection:
         connection.sendall(sent)
-        said = read_all(connection)
-    assert said.startswith(f"HTTP/1.1 {status} ".encode()) and b'{"error":' in said
+        received = read_all(connection)
+    assert received.startswith(f"HTTP/1.1 {status} ".encode()) and b'{"error":' in received
 
 
 def test_requests_in_one_go_are_answered_in_their_order(server):
@@ -243,49 +243,49 @@ def test_requests_in_one_go_are_answered_in_their_order(server):
         for body, end in ((one, b""), (other, b"Connection: close\r\n")):
             header = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + end
             connection.sendall(header + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        said = read_all(connection)
-    results = [json.loads(part.split(b"\r\n\r\n")[1])["results"] for part in said.split(b"HTTP/1.1 200 OK")[1:]]
-    assert results == [server.post("/classify", json.loads(body)).said["results"] for body in (one, other)]
+        received = read_all(connection)
+    results = [json.loads(part.split(b"\r\n\r\n")[1])["results"] for part in received.split(b"HTTP/1.1 200 OK")[1:]]
+    assert results == [server.post("/classify", json.loads(body)).json["results"] for body in (one, other)]
 
 
-def test_a_full_queue_refuses_as_a_whole_and_says_when_to_come_back(classifier, held, serve):
+def test_a_full_queue_refuses_as_a_whole_and_says_when_to_come_back(classifier, blocked, serve):
     server = serve(classifier, queue_texts=4, texts=4)
-    with asked(lambda: server.post("/classify", TEXT)) as first:
-        until(lambda: held.batches)
-        with asked(lambda: server.post("/classify", {"texts": ["a", "b", "c"]})) as second:
-            until(lambda: server.counted("albert_queue_texts") == 3)
+    with in_background(lambda: server.post("/classify", TEXT)) as first:
+        wait_until(lambda: blocked.batches)
+        with in_background(lambda: server.post("/classify", {"texts": ["a", "b", "c"]})) as second:
+            wait_until(lambda: server.metric("albert_queue_texts") == 3)
             for texts, status in ((["a", "b"], 429), (["a"] * 5, 413)):
                 reply = server.post("/classify", {"texts": texts})
                 assert (reply.status, reply.headers.get("retry-after", "0").isdigit()) == (status, True)
-            assert "the queue is full" in server.post("/classify", {"texts": ["a", "b"]}).said["error"]
-            held.may_go.set()
+            assert "the queue is full" in server.post("/classify", {"texts": ["a", "b"]}).json["error"]
+            blocked.released.set()
     assert first[0].status == second[0].status == 200
-    assert server.counted("albert_refused_total", reason="queue") == 2
+    assert server.metric("albert_refused_total", reason="queue") == 2
 
 
-def test_a_request_that_takes_too_long_is_told_so_and_dropped(classifier, held, serve):
+def test_a_request_that_takes_too_long_is_told_so_and_dropped(classifier, blocked, serve):
     server = serve(classifier, request_seconds=0.3)
-    with asked(lambda: server.post("/classify", TEXT)):
-        until(lambda: held.batches)
+    with in_background(lambda: server.post("/classify", TEXT)):
+        wait_until(lambda: blocked.batches)
         reply = server.post("/classify", {"texts": ["a", "b"]})
-        assert (reply.status, reply.said["error"]) == (504, "no answer within 0.3 seconds")
-        assert server.counted("albert_dropped_texts_total", reason="deadline") == 2
-        held.may_go.set()
+        assert (reply.status, reply.json["error"]) == (504, "no answer within 0.3 seconds")
+        assert server.metric("albert_dropped_texts_total", reason="deadline") == 2
+        blocked.released.set()
 
 
-def test_what_a_client_does_not_wait_for_is_not_computed(classifier, held, serve):
+def test_what_a_client_does_not_wait_for_is_not_computed(classifier, blocked, serve):
     server = serve(classifier)
     body = json.dumps({"texts": ["nobody", "waits"]}).encode()
-    with asked(lambda: server.post("/classify", TEXT)):
-        until(lambda: held.batches)
+    with in_background(lambda: server.post("/classify", TEXT)):
+        wait_until(lambda: blocked.batches)
         with server.connected() as connection:
             header = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             connection.sendall(header + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-            until(lambda: server.counted("albert_queue_texts") == 2)
-        until(lambda: server.counted("albert_dropped_texts_total", reason="client gone") == 2)
-        held.may_go.set()
-    until(lambda: server.service.in_progress == 0)
-    assert held.batches == [["the ship"]]
+            wait_until(lambda: server.metric("albert_queue_texts") == 2)
+        wait_until(lambda: server.metric("albert_dropped_texts_total", reason="client gone") == 2)
+        blocked.released.set()
+    wait_until(lambda: server.service.in_progress == 0)
+    assert blocked.batches == [["the ship"]]
 
 
 class Panic(BaseException):
@@ -299,14 +299,14 @@ def test_a_poisoned_text_fails_alone(poison, classifier, serve, monkeypatch, cap
     def poisoned(texts, pairs=None):
         if "poison" in texts and poison != "not finite":
             raise Panic("at /root/secret.rs") if poison == "panic" else RuntimeError("in /root/secret.py")
-        found = compute(texts, pairs)
+        results = compute(texts, pairs)
         return [[{"label": "calm", "score": float("nan")}] if text == "poison" else each
-                for text, each in zip(texts, found, strict=True)]  # fmt: skip
+                for text, each in zip(texts, results, strict=True)]  # fmt: skip
 
     monkeypatch.setattr(classifier, "classify_batch", poisoned)
     server = serve(classifier)
     texts = ["the ship", "poison", "a storm", "the sea"]
-    with asked(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:
+    with in_background(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:
         pass
     assert [each.status for each in replies] == [200, 500, 200, 200]
     assert "secret" not in replies[1].body.decode() and server.service.state == "ready"
@@ -316,32 +316,32 @@ def test_a_bug_is_told_in_one_sentence(classifier, serve, monkeypatch):
     server = serve(classifier)
     monkeypatch.setattr("albert.inference.server.routes.model_facts", lambda *_: 1 / 0)
     reply = server.request("GET", "/model")
-    assert (reply.status, reply.said) == (500, {"error": "internal error"})
+    assert (reply.status, reply.json) == (500, {"error": "internal error"})
 
 
 def test_until_the_model_is_there_requests_are_told_to_come_back(classifier):
     def slowly():
-        until(lambda: told)
+        wait_until(lambda: may_load)
         return classifier
 
-    told: list[bool] = []
+    may_load: list[bool] = []
     with running(slowly) as server:
         assert server.request("GET", "/healthz").status == 200
         assert server.request("GET", "/readyz").status == 503
         reply = server.post("/classify", TEXT)
         assert (reply.status, reply.headers["retry-after"]) == (503, "2")
         assert server.request("GET", "/").status == 200
-        told.append(True)
-        until(lambda: server.request("GET", "/readyz").status == 200)
+        may_load.append(True)
+        wait_until(lambda: server.request("GET", "/readyz").status == 200)
         assert server.post("/classify", TEXT).status == 200
 
 
 def test_figures_are_told_to_prometheus(server):
     server.post("/classify", {"texts": ["a", "b"]})
     server.post("/classify", {"texts": [1]})
-    told = server.request("GET", "/metrics")
-    assert told.headers["content-type"].startswith("text/plain")
-    said = told.body.decode()
+    reply = server.request("GET", "/metrics")
+    assert reply.headers["content-type"].startswith("text/plain")
+    metrics = reply.body.decode()
     for line in (
         'albert_texts_total{ability="classify"} 2.0',
         'albert_refused_total{reason="fields"} 1.0',
@@ -349,4 +349,4 @@ def test_figures_are_told_to_prometheus(server):
         "albert_batch_texts_sum 2.0",
         "albert_queue_texts 0.0",
     ):
-        assert line in said
+        assert line in metrics

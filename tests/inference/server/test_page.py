@@ -59,11 +59,11 @@ def opened(browser, predictors, serve):
         page = browser.new_page()
         pages.append(page)
         page.set_viewport_size({"width": width, "height": 800})
-        page.on("console", lambda said: complaints.append(said.text) if is_complaint(said) else None)
+        page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        here = f"127.0.0.1:{server.port}"
-        page.on("request", lambda asked: urlsplit(asked.url).netloc == here or complaints.append(asked.url))
-        page.goto(f"http://{here}{address}")
+        host = f"127.0.0.1:{server.port}"
+        page.on("request", lambda request: urlsplit(request.url).netloc == host or complaints.append(request.url))
+        page.goto(f"http://{host}{address}")
         page.wait_for_selector("[role=tab], article")
         return page
 
@@ -73,9 +73,9 @@ def opened(browser, predictors, serve):
     assert complaints == []
 
 
-def is_complaint(said: sync_api.ConsoleMessage) -> bool:
+def is_complaint(message: sync_api.ConsoleMessage) -> bool:
     """Whether the browser minds something; that a request was refused is what a test wanted."""
-    return said.type in ("error", "warning") and "status of 422" not in said.text
+    return message.type in ("error", "warning") and "status of 422" not in message.text
 
 
 def fits(page: sync_api.Page) -> bool:
@@ -191,13 +191,13 @@ def test_it_begins_with_an_answer_and_names_model_and_labels(opened, predictors,
     ],
 )
 def test_the_examples_are_rows_that_the_model_keeps(kind, row, opened, predictors):
-    kept = Path(predictors(kind).name) / "examples.json"
-    kept.write_text(json.dumps({"examples": [row, {**row, "context" if "context" in row else "text": "x" * 200}]}))
+    examples = Path(predictors(kind).name) / "examples.json"
+    examples.write_text(json.dumps({"examples": [row, {**row, "context" if "context" in row else "text": "x" * 200}]}))
     try:
         page = opened(kind)
         page.wait_for_selector("#answer .bars, #answer .passage")
     finally:
-        kept.unlink()
+        examples.unlink()
     for name, value in row.items():
         assert page.locator(f"#field-{name}").input_value() == value
     names = page.locator("#examples button").all_inner_texts()

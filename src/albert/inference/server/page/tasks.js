@@ -45,7 +45,7 @@ const VIEWS = {
       { text: "Two hours that nobody will give me back." },
     ],
     body: texts,
-    show: (labels, given, model) => [
+    show: (labels, input, model) => [
       bars(labels.map(({ label, score }) => ({ label, share: score }))),
       ...(labels[0].depth ? [exits(labels[0].depth, model.depth)] : []),
       ...cutNotice(labels[0].tokens_cut),
@@ -59,7 +59,7 @@ const VIEWS = {
     fields: PAIR_FIELDS,
     examples: [{ text: "A man plays a guitar.", pair: "Somebody makes music." }, { text: SHIP }],
     body: texts,
-    show: ({ score, depth, tokens_cut }, given, model) => [
+    show: ({ score, depth, tokens_cut }, input, model) => [
       element("p", { class: "big" }, score.toFixed(3)),
       ...(depth ? [exits(depth, model.depth)] : []), ...cutNotice(tokens_cut),
     ],

@@ -54,9 +54,8 @@ def test_callers_share_batches_and_each_gets_its_own_answer(classifier, blocked,
     server = serve(classifier)
     texts = [f"the {noun} number {i}" for i in range(10) for noun in ("ship", "storm")]
     with in_background(*(lambda text=text: server.post("/classify", {"texts": [text]}) for text in texts)) as replies:
-        wait_until(
-            lambda: blocked.batches and server.metric("albert_queue_texts") == len(texts) - len(blocked.batches[0])
-        )
+        wait_until(lambda: blocked.batches)
+        wait_until(lambda: server.metric("albert_queue_texts") == len(texts) - len(blocked.batches[0]))
         blocked.released.set()
     assert sorted(text for batch in blocked.batches for text in batch) == sorted(texts) and len(blocked.batches) == 2
     for text, reply in zip(texts, replies, strict=True):

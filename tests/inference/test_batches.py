@@ -54,65 +54,63 @@ def predictors(tmp_path_factory: pytest.TempPathFactory, config: AlbertConfig, t
     return opened
 
 
-def same(found: Any, expected: Any) -> None:
+def assert_close(actual: Any, expected: Any) -> None:
     """Equal, but for the last digits of numbers."""
     if isinstance(expected, float):
-        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+        assert actual == pytest.approx(expected, rel=1e-4, abs=1e-6)
     elif isinstance(expected, dict):
-        assert found.keys() == expected.keys()
+        assert actual.keys() == expected.keys()
         for key, value in expected.items():
-            same(found[key], value)
+            assert_close(actual[key], value)
     elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for mine, theirs in zip(found, expected, strict=True):
-            same(mine, theirs)
+        assert len(actual) == len(expected)
+        for mine, theirs in zip(actual, expected, strict=True):
+            assert_close(mine, theirs)
     else:
-        assert found == expected
+        assert actual == expected
 
 
 @few
 @given(texts)
-def test_classes_numbers_and_tags_of_a_batch_are_those_of_each_text(predictors: Any, many: list[str]) -> None:
-    for found in (predictors["classify"].classify_batch(many), predictors["classify"].classify_batch(many, many[::-1])):
-        assert len(found) == len(many)
-    same(predictors["classify"].classify_batch(many), [predictors["classify"].classify(text) for text in many])
-    pairs = list(zip(many, many[::-1], strict=True))
-    same(
-        predictors["classify"].classify_batch(many, many[::-1]),
-        [predictors["classify"].classify(*pair) for pair in pairs],
-    )
-    same(predictors["score"].score_batch(many), [predictors["score"].score(text) for text in many])
-    same(predictors["tag"].tag_batch(many), [predictors["tag"].tag(text) for text in many])
+def test_classes_numbers_and_tags_of_a_batch_are_those_of_each_text(predictors: Any, texts: list[str]) -> None:
+    classifier = predictors["classify"]
+    for actual in (classifier.classify_batch(texts), classifier.classify_batch(texts, texts[::-1])):
+        assert len(actual) == len(texts)
+    assert_close(classifier.classify_batch(texts), [classifier.classify(text) for text in texts])
+    pairs = list(zip(texts, texts[::-1], strict=True))
+    assert_close(classifier.classify_batch(texts, texts[::-1]), [classifier.classify(*pair) for pair in pairs])
+    assert_close(predictors["score"].score_batch(texts), [predictors["score"].score(text) for text in texts])
+    assert_close(predictors["tag"].tag_batch(texts), [predictors["tag"].tag(text) for text in texts])
 
 
 @few
 @given(texts)
-def test_answers_and_choices_of_a_batch_are_those_of_each(predictors: Any, many: list[str]) -> None:
-    contexts = [f"Ada saw {text}" for text in many]
-    same(
-        predictors["answer"].answer_batch(many, contexts, top_k=2),
-        [predictors["answer"].answer(*pair, top_k=2) for pair in zip(many, contexts, strict=True)],
+def test_answers_and_choices_of_a_batch_are_those_of_each(predictors: Any, texts: list[str]) -> None:
+    contexts = [f"Ada saw {text}" for text in texts]
+    assert_close(
+        predictors["answer"].answer_batch(texts, contexts, top_k=2),
+        [predictors["answer"].answer(*pair, top_k=2) for pair in zip(texts, contexts, strict=True)],
     )
-    options = [["yes", text, "no"][: 2 + number % 2] for number, text in enumerate(many)]
-    same(
-        predictors["choose"].choose_batch(contexts, options, many),
-        [predictors["choose"].choose(*each) for each in zip(contexts, options, many, strict=True)],
+    options = [["yes", text, "no"][: 2 + number % 2] for number, text in enumerate(texts)]
+    assert_close(
+        predictors["choose"].choose_batch(contexts, options, texts),
+        [predictors["choose"].choose(*each) for each in zip(contexts, options, texts, strict=True)],
     )
 
 
 @few
 @given(st.lists(st.lists(st.sampled_from(["the", "cat", "[MASK]", "saw"]), max_size=8).map(" ".join), max_size=6))
-def test_masks_and_orders_of_a_batch_are_those_of_each(predictors: Any, many: list[str]) -> None:
+def test_masks_and_orders_of_a_batch_are_those_of_each(predictors: Any, texts: list[str]) -> None:
     pretrained = predictors["pretrained"]
-    masked = [f"{text} [MASK]" for text in many]
+    masked = [f"{text} [MASK]" for text in texts]
     alone = [pretrained.fill_mask(text, top_k=3) for text in masked]
-    same(
+    assert_close(
         pretrained.fill_mask_batch(masked, top_k=3),
-        [found if isinstance(found[0], list) else [found] for found in alone],
+        [actual if isinstance(actual[0], list) else [actual] for actual in alone],
     )
-    same(
-        pretrained.order_batch(many, masked),
-        [pretrained.order(first, second) for first, second in zip(many, masked, strict=True)],
+    assert_close(
+        pretrained.order_batch(texts, masked),
+        [pretrained.order(first, second) for first, second in zip(texts, masked, strict=True)],
     )
 
 
@@ -166,15 +164,15 @@ def test_albert_load_opens_a_predictor(saved: Save, config: AlbertConfig) -> Non
 
 
 def test_lengths_are_those_of_the_fine_tuning(saved: Save, config: AlbertConfig) -> None:
-    learnt = {"task": "own", "max_length": 32, "question_length": 4, "stride": 8}
+    lengths = {"task": "own", "max_length": 32, "question_length": 4, "stride": 8}
     question, context = "Who saw the old dog and the king?", "The cat saw the old dog. " * 9
     default = open_exactly(saved(AlbertForQuestionAnswering(config))).answer(question, context)
-    own = open_exactly(saved(AlbertForQuestionAnswering(config), finetuning=learnt))
+    own = open_exactly(saved(AlbertForQuestionAnswering(config), finetuning=lengths))
     assert own.max_length == 32
     assert own.answer(question, context)["tokens_cut"] == len(own.tokenizer.encode(question)) - 4
     assert "tokens_cut" not in default
     with pytest.raises(InvalidConfiguration, match="finetuning: stride: is 0, at least 1"):
-        open_exactly(saved(AlbertForQuestionAnswering(config), finetuning=learnt | {"stride": 0}))
+        open_exactly(saved(AlbertForQuestionAnswering(config), finetuning=lengths | {"stride": 0}))
 
 
 def test_a_shared_layer_is_applied_as_often_as_asked(saved: Save, config: AlbertConfig) -> None:
@@ -185,7 +183,7 @@ def test_a_shared_layer_is_applied_as_often_as_asked(saved: Save, config: Albert
         assert predictor.depth == depth
         scores[depth] = predictor.classify("The cat saw the dog.")
         overridden = open_exactly(path, overrides={"num_hidden_layers": depth})
-        same(scores[depth], overridden.classify("The cat saw the dog."))
+        assert_close(scores[depth], overridden.classify("The cat saw the dog."))
     assert scores[1] != scores[2] != scores[5]
     with pytest.raises(InvalidConfiguration, match="depth: is 0"):
         open_exactly(path, depth=0)
@@ -195,10 +193,10 @@ def test_a_model_whose_layers_differ_is_only_cut_shorter(saved: Save, config: Al
     from dataclasses import replace
 
     path = saved(AlbertForSequenceClassification(replace(config, num_hidden_layers=4, num_hidden_groups=4), 2))
-    whole, short = open_exactly(path), open_exactly(path, depth=3)
-    encoder = whole._network.model.model.albert.encoder
+    full, short = open_exactly(path), open_exactly(path, depth=3)
+    encoder = full._network.model.model.albert.encoder
     encoder.plan = encoder.plan[:3]
-    same(short.classify("The cat"), whole.classify("The cat"))
+    assert_close(short.classify("The cat"), full.classify("The cat"))
     with pytest.raises(
         InvalidConfiguration, match="is 5, the model has 4 layers, not all of them the same; choose one from 1 to 4"
     ):
@@ -211,10 +209,10 @@ def test_texts_decided_early_say_how_deep_they_went(saved: Save, config: AlbertC
     deep = replace(config, num_hidden_layers=6)
     path = saved(AlbertForSequenceClassification(deep, 2), exit_depths=[1, 2, 3, 4, 5, 6])
     texts = ["The cat " * n for n in range(12)]
-    found = open_exactly(path, patience=1).classify_batch(texts)
-    assert all(2 <= ranked[0]["depth"] <= 6 for ranked in found)
-    for text, ranked in zip(texts, found, strict=True):
-        same(ranked[0]["score"], open_exactly(path, depth=ranked[0]["depth"]).classify(text)[0]["score"])
+    actual = open_exactly(path, patience=1).classify_batch(texts)
+    assert all(2 <= ranked[0]["depth"] <= 6 for ranked in actual)
+    for text, ranked in zip(texts, actual, strict=True):
+        assert_close(ranked[0]["score"], open_exactly(path, depth=ranked[0]["depth"]).classify(text)[0]["score"])
     with pytest.raises(InvalidConfiguration, match="learnt to answer after its last layer alone"):
         open_exactly(saved(AlbertForSequenceClassification(deep, 2)), patience=1)
     choosing = open_exactly(saved(AlbertForMultipleChoice(deep), exit_depths=[1, 2, 3]), patience=1)
@@ -230,34 +228,34 @@ def test_one_giant_text_goes_through(predictors: Any) -> None:
 
 def test_a_text_by_itself_is_computed_in_the_way_that_has_been_faster():
     """All threads while the machine is quiet, one while another program has a core, all again afterwards."""
-    now, taken = [0.0], []
+    now, ran = [0.0], []
     seconds = {"all": 1.0, "one": 1.5}
 
-    def way(name: str) -> Callable[[], str]:
+    def variant(name: str) -> Callable[[], str]:
         def compute() -> str:
             now[0] += seconds[name]
-            taken.append(name)
+            ran.append(name)
             return name
 
         return compute
 
-    def last_of(calls: int) -> set[str]:
-        taken.clear()
+    def last_calls(calls: int) -> set[str]:
+        ran.clear()
         for _ in range(calls):
-            assert faster.run(100, way("all"), way("one")) in seconds
-        return set(taken[-5:])
+            assert autotuner.run(100, variant("all"), variant("one")) in seconds
+        return set(ran[-5:])
 
-    faster = Autotuner(clock=lambda: now[0])
-    assert last_of(12) == {"all"}
+    autotuner = Autotuner(clock=lambda: now[0])
+    assert last_calls(12) == {"all"}
     seconds["all"] = 15.0
-    assert last_of(12) == {"one"} and taken.count("all") == Autotuner.HISTORY
+    assert last_calls(12) == {"one"} and ran.count("all") == Autotuner.HISTORY
     seconds["all"] = 1.0
-    assert last_of(Autotuner.RETRY_EVERY + 5) == {"all"}
-    assert faster.run(1000, way("all"), way("one")) == "all"  # another size has figures of its own
+    assert last_calls(Autotuner.RETRY_EVERY + 5) == {"all"}
+    assert autotuner.run(1000, variant("all"), variant("one")) == "all"  # another size has figures of its own
 
 
 def test_a_text_by_itself_has_one_answer_whatever_computes_it(predictors: Any, workers: Callable[[int], None]) -> None:
     workers(2)
     first, *others = [predictors["classify"].classify("the Cat saw 1,000 dogs.") for _ in range(6)]
     for other in others:
-        same(other, first)  # some processors round a product differently with two threads
+        assert_close(other, first)  # some processors round a product differently with two threads

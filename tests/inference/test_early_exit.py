@@ -28,12 +28,12 @@ def deep(config):
 
 @pytest.fixture
 def sequences(config):
-    draws = np.random.default_rng(3)
-    ids = [draws.integers(5, config.vocab_size, length) for length in LENGTHS]
+    rng = np.random.default_rng(3)
+    ids = [rng.integers(5, config.vocab_size, length) for length in LENGTHS]
     return ids, [(np.arange(length) > length // 2).astype(np.int64) for length in LENGTHS]
 
 
-def wandering(kind, config, *labels):
+def unstable_model(kind, config, *labels):
     """A model whose head changes its mind on the way: states of consecutive layers lie far apart."""
     torch.manual_seed(11)
     model = kind(config, *labels).eval()
@@ -41,9 +41,9 @@ def wandering(kind, config, *labels):
     return model
 
 
-def plainly(model, ids, types, patience, exits, same, n_options=1):
+def reference(model, ids, types, patience, exits, same, n_options=1):
     """One question after the other, by the definition."""
-    found = []
+    rows = []
     for first in range(0, len(ids), n_options):
         packed = pack(ids[first : first + n_options], types[first : first + n_options])
         with torch.inference_mode():
@@ -54,14 +54,14 @@ def plainly(model, ids, types, patience, exits, same, n_options=1):
                 agreed = agreed + 1 if before is not None and same(before, logits) else 0
                 before = logits
                 if agreed == patience or depth == exits[-1]:
-                    found += [(row.numpy(), depth) for row in logits]
+                    rows += [(row.numpy(), depth) for row in logits]
                     break
-    return found
+    return rows
 
 
-def alike(found, expected):
-    assert [depth for _, depth in found] == [depth for _, depth in expected]
-    for (row, _), (other, _) in zip(found, expected, strict=True):
+def assert_close(actual, expected):
+    assert [depth for _, depth in actual] == [depth for _, depth in expected]
+    for (row, _), (other, _) in zip(actual, expected, strict=True):
         np.testing.assert_allclose(row, other, atol=1e-5)
 
 
@@ -69,53 +69,53 @@ def alike(found, expected):
 @pytest.mark.parametrize("patience", [1, 2, 3])
 @pytest.mark.parametrize("micro_batch_tokens", [8192, 40])
 def test_each_sequence_gets_what_it_would_get_alone(deep, sequences, patience, exits, micro_batch_tokens):
-    model = wandering(AlbertForSequenceClassification, deep, 4)
-    found = EarlyExit(PackedModel(model, CPU, micro_batch_tokens), patience, exits).rows(*sequences)
-    alike(found, plainly(model, *sequences, patience, exits, lambda one, two: one.argmax() == two.argmax()))
+    model = unstable_model(AlbertForSequenceClassification, deep, 4)
+    actual = EarlyExit(PackedModel(model, CPU, micro_batch_tokens), patience, exits).rows(*sequences)
+    assert_close(actual, reference(model, *sequences, patience, exits, lambda one, two: one.argmax() == two.argmax()))
     if patience == 1 and len(exits) == 8:
-        assert len({depth for _, depth in found}) > 2
+        assert len({depth for _, depth in actual}) > 2
 
 
 def test_numbers_agree_when_they_lie_near(deep, sequences):
-    model = wandering(AlbertForSequenceClassification, deep, 1)
-    found = EarlyExit(PackedModel(model, CPU), 1, range(1, 9), "number", tolerance=0.3).rows(*sequences)
-    alike(found, plainly(model, *sequences, 1, range(1, 9), lambda one, two: abs(one - two).item() < 0.3))
-    assert len({depth for _, depth in found}) > 1
+    model = unstable_model(AlbertForSequenceClassification, deep, 1)
+    actual = EarlyExit(PackedModel(model, CPU), 1, range(1, 9), "number", tolerance=0.3).rows(*sequences)
+    assert_close(actual, reference(model, *sequences, 1, range(1, 9), lambda one, two: abs(one - two).item() < 0.3))
+    assert len({depth for _, depth in actual}) > 1
 
 
 def test_sets_of_labels_agree_when_every_label_does(deep, sequences):
-    model = wandering(AlbertForSequenceClassification, deep, 3)
-    found = EarlyExit(PackedModel(model, CPU), 1, range(1, 9), "labels").rows(*sequences)
-    alike(found, plainly(model, *sequences, 1, range(1, 9), lambda one, two: torch.equal(one > 0, two > 0)))
+    model = unstable_model(AlbertForSequenceClassification, deep, 3)
+    actual = EarlyExit(PackedModel(model, CPU), 1, range(1, 9), "labels").rows(*sequences)
+    assert_close(actual, reference(model, *sequences, 1, range(1, 9), lambda one, two: torch.equal(one > 0, two > 0)))
 
 
 def test_the_options_of_a_question_leave_together(deep, sequences):
-    model = wandering(AlbertForMultipleChoice, deep)
-    found = EarlyExit(PackedModel(model, CPU), 1, range(1, 9)).rows(*sequences, sizes=[3] * 4)
+    model = unstable_model(AlbertForMultipleChoice, deep)
+    actual = EarlyExit(PackedModel(model, CPU), 1, range(1, 9)).rows(*sequences, sizes=[3] * 4)
     same = lambda one, two: one.argmax() == two.argmax()  # noqa: E731
-    alike(found, plainly(model, *sequences, 1, range(1, 9), same, n_options=3))
+    assert_close(actual, reference(model, *sequences, 1, range(1, 9), same, n_options=3))
 
 
 def test_a_layer_is_applied_only_to_the_sequences_inside(deep, sequences, monkeypatch):
-    model = wandering(AlbertForSequenceClassification, deep, 4)
-    seen = []
+    model = unstable_model(AlbertForSequenceClassification, deep, 4)
+    tokens = []
     apply = FastEncoder._layer
-    monkeypatch.setattr(FastEncoder, "_layer", lambda *given: seen.append(given[3].n_tokens) or apply(*given))
-    found = EarlyExit(PackedModel(model, CPU), 1, range(1, 9)).rows(*sequences)
-    assert sum(seen) == sum(length * depth for length, (_, depth) in zip(LENGTHS, found, strict=True))
-    assert sum(seen) < 8 * sum(LENGTHS)
+    monkeypatch.setattr(FastEncoder, "_layer", lambda *args: tokens.append(args[3].n_tokens) or apply(*args))
+    actual = EarlyExit(PackedModel(model, CPU), 1, range(1, 9)).rows(*sequences)
+    assert sum(tokens) == sum(length * depth for length, (_, depth) in zip(LENGTHS, actual, strict=True))
+    assert sum(tokens) < 8 * sum(LENGTHS)
 
 
 def test_inner_layers_are_no_depths(deep, sequences):
-    model = wandering(AlbertForSequenceClassification, replace(deep, num_hidden_layers=4, inner_group_num=2), 4)
-    found = EarlyExit(PackedModel(model, CPU), 4, range(1, 5)).rows(*sequences)
-    assert {depth for _, depth in found} == {4}
-    for (row, _), whole in zip(found, PackedModel(model, CPU).rows(*sequences), strict=True):
-        np.testing.assert_allclose(row, whole, atol=1e-5)
+    model = unstable_model(AlbertForSequenceClassification, replace(deep, num_hidden_layers=4, inner_group_num=2), 4)
+    actual = EarlyExit(PackedModel(model, CPU), 4, range(1, 5)).rows(*sequences)
+    assert {depth for _, depth in actual} == {4}
+    for (row, _), expected in zip(actual, PackedModel(model, CPU).rows(*sequences), strict=True):
+        np.testing.assert_allclose(row, expected, atol=1e-5)
 
 
 def test_a_depth_bounds_the_exits(deep, sequences):
-    model = wandering(AlbertForSequenceClassification, deep, 4)
+    model = unstable_model(AlbertForSequenceClassification, deep, 4)
     run_to_depth(model, 5)
     early = EarlyExit(PackedModel(model, CPU), 5, range(1, 9))
     assert early.exits == (1, 2, 3, 4, 5)

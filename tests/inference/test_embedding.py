@@ -30,15 +30,15 @@ TEXTS = ["The cat saw the old dog.", "", "A letter", "the old river followed the
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_vectors_are_those_of_transformers(saved: Save, config: AlbertConfig, pooling: Pooling) -> None:
     path = saved(AlbertModel(config))
-    found = open_exactly(path).embed(TEXTS, pooling)
+    actual = open_exactly(path).embed(TEXTS, pooling)
     model = transformers.AutoModel.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)(TEXTS, return_tensors="pt", padding=True)
     with torch.inference_mode():
         hidden = model(**inputs).last_hidden_state
     mask = inputs["attention_mask"][:, :, None]
     expected = (hidden * mask).sum(1) / mask.sum(1) if pooling == "mean" else hidden[:, 0]
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+    assert actual.dtype == np.float32
+    np.testing.assert_allclose(actual, expected.numpy(), atol=1e-5)
 
 
 def test_every_head_embeds_and_length_one_is_length_one(saved: Save, config: AlbertConfig) -> None:
@@ -55,15 +55,15 @@ def test_every_head_embeds_and_length_one_is_length_one(saved: Save, config: Alb
 def test_weighted_vectors_count_rare_pieces_more(saved: Save, config: AlbertConfig) -> None:
     """By a / (a + p) (Arora et al. 2017), p from the scores of spiece.model; [CLS] and [SEP] hardly count."""
     path = saved(AlbertModel(config))
-    found = open_exactly(path).embed(TEXTS, "weighted")
+    actual = open_exactly(path).embed(TEXTS, "weighted")
     scores = sentencepiece.SentencePieceProcessor(model_file=str(path / "spiece.model"))
     model = transformers.AutoModel.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)(TEXTS, return_tensors="pt", padding=True)
     with torch.inference_mode():
         hidden = model(**inputs).last_hidden_state.numpy()
-    for vector, states, ids, mask in zip(found, hidden, inputs["input_ids"], inputs["attention_mask"], strict=True):
-        of_piece = {1: 1.0, 2: 1e-6, 3: 1e-6}  # [UNK], [CLS], [SEP]
-        weights = [of_piece.get(token, 1 / (1 + 1e3 * np.exp(scores.GetScore(token)))) for token in ids.tolist()]
+    for vector, states, ids, mask in zip(actual, hidden, inputs["input_ids"], inputs["attention_mask"], strict=True):
+        special_weights = {1: 1.0, 2: 1e-6, 3: 1e-6}  # [UNK], [CLS], [SEP]
+        weights = [special_weights.get(token, 1 / (1 + 1e3 * np.exp(scores.GetScore(token)))) for token in ids.tolist()]
         np.testing.assert_allclose(vector, np.average(states, axis=0, weights=weights * mask.numpy()), atol=1e-5)
 
 

@@ -62,8 +62,8 @@ precisions = pytest.mark.parametrize("precision", ["fp32", "bf16", INT8])
 
 
 def sequences(lengths=LENGTHS, seed=0):
-    draws = np.random.default_rng(seed)
-    ids = [draws.integers(0, CONFIG.vocab_size, length) for length in lengths]
+    rng = np.random.default_rng(seed)
+    ids = [rng.integers(0, CONFIG.vocab_size, length) for length in lengths]
     return ids, [(np.arange(length) > length // 2).astype(np.int64) for length in lengths]
 
 
@@ -74,8 +74,8 @@ def encoder_and_states(packed, **changes):
         return model.encoder, model.embeddings(packed)
 
 
-def distance(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    return float((found - wanted).norm() / wanted.norm())
+def distance(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((actual - expected).norm() / expected.norm())
 
 
 @precisions
@@ -84,12 +84,12 @@ def test_every_architecture_gives_the_same_states(precision, changes) -> None:
     packed = pack(*sequences())
     encoder, hidden = encoder_and_states(packed, **changes)
     with torch.inference_mode():
-        wanted, states = encoder(hidden, packed), encoder.hidden_states(hidden, packed)
+        expected, states = encoder(hidden, packed), encoder.hidden_states(hidden, packed)
     fast = FastEncoder(encoder, precision)
-    assert distance(fast(hidden, packed), wanted) < NEAR[precision]
-    for found, state in zip(fast.hidden_states(hidden, packed), states, strict=True):
-        assert found.dtype == torch.float32
-        assert distance(found, state) < NEAR[precision]
+    assert distance(fast(hidden, packed), expected) < NEAR[precision]
+    for actual, state in zip(fast.hidden_states(hidden, packed), states, strict=True):
+        assert actual.dtype == torch.float32
+        assert distance(actual, state) < NEAR[precision]
 
 
 @precisions
@@ -97,10 +97,10 @@ def test_layers_go_on_where_others_stopped(precision) -> None:
     packed = pack(*sequences())
     encoder, hidden = encoder_and_states(packed)
     fast = FastEncoder(encoder, precision)
-    whole = list(fast.each_layer(hidden, packed))
-    assert torch.equal(whole[-1], fast(hidden, packed))
-    rest = list(fast.each_layer(whole[1], packed, done=2))
-    assert all(torch.equal(*pair) for pair in zip(rest, whole[2:], strict=True))
+    states = list(fast.each_layer(hidden, packed))
+    assert torch.equal(states[-1], fast(hidden, packed))
+    rest = list(fast.each_layer(states[1], packed, done=2))
+    assert all(torch.equal(*pair) for pair in zip(rest, states[2:], strict=True))
 
 
 @precisions
@@ -110,9 +110,9 @@ def test_what_else_is_in_a_batch_changes_nothing(precision, micro_batch_tokens) 
     model = PackedModel(AlbertForSequenceClassification(CONFIG, 3), CPU, micro_batch_tokens, precision)
     ids, types = sequences()
     order = np.random.default_rng(1).permutation(len(ids))
-    rows = model.rows([ids[place] for place in order], [types[place] for place in order])
-    for place, row in zip(order, rows, strict=True):
-        (alone,) = model.rows([ids[place]], [types[place]])
+    rows = model.rows([ids[index] for index in order], [types[index] for index in order])
+    for index, row in zip(order, rows, strict=True):
+        (alone,) = model.rows([ids[index]], [types[index]])
         # Attention at bf16 may round sums in another order beside longer sequences.
         np.testing.assert_allclose(row, alone, rtol=0, atol=1e-5 if precision == "fp32" else 0.02)
 
@@ -122,9 +122,9 @@ def test_fp32_predictions_are_those_of_the_model() -> None:
     model = AlbertForSequenceClassification(CONFIG, 3).eval()
     ids, types = sequences()
     with torch.inference_mode():
-        wanted = model(pack(ids, types)).numpy()
-    found = PackedModel(model, CPU).rows(ids, types)
-    np.testing.assert_allclose(np.stack(found), wanted, rtol=0, atol=1e-5)
+        expected = model(pack(ids, types)).numpy()
+    actual = PackedModel(model, CPU).rows(ids, types)
+    np.testing.assert_allclose(np.stack(actual), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -132,14 +132,14 @@ def test_without_onednn_products_are_plain(monkeypatch: pytest.MonkeyPatch, prec
     packed = pack(*sequences())
     encoder, hidden = encoder_and_states(packed)
     with torch.inference_mode():
-        wanted = encoder(hidden, packed)
+        expected = encoder(hidden, packed)
     linear = encoder.feed_forwards[0].output
     prepacked = isinstance(make_map(linear.weight, linear.bias, "fp32", torch.float32), PrepackedMap)
     assert prepacked or not torch.backends.mkldnn.is_available()
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     plain = FastEncoder(encoder, precision)
     assert type(make_map(linear.weight, linear.bias, "fp32", torch.float32)) is LinearMap
-    assert distance(plain(hidden, packed), wanted) < NEAR[precision]
+    assert distance(plain(hidden, packed), expected) < NEAR[precision]
     with pytest.raises(Unavailable, match="needs oneDNN"):
         FastEncoder(encoder, "int8")
 

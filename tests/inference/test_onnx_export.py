@@ -38,35 +38,35 @@ OUTPUTS: dict[Kind, list[str]] = {
 }
 
 
-def rectangle(lengths: tuple[int, ...] = LENGTHS) -> dict[str, np.ndarray]:
+def padded_batch(lengths: tuple[int, ...] = LENGTHS) -> dict[str, np.ndarray]:
     """Random tokens, padded on the right, under the names that transformers' tokenizers give them."""
-    draws = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     ids, mask, types = (np.zeros((len(lengths), max(lengths)), np.int64) for _ in range(3))
     for row, length in enumerate(lengths):
-        ids[row, :length], mask[row, :length] = draws.integers(5, 100, length), 1
+        ids[row, :length], mask[row, :length] = rng.integers(5, 100, length), 1
         types[row, length // 2 : length] = 1
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
 
 
-def runtime_outputs(file: Path, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def runtime_outputs(file: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     assert [each.name for each in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
     names = [each.name for each in session.get_outputs()]
-    return dict(zip(names, session.run(names, given), strict=True))
+    return dict(zip(names, session.run(names, inputs), strict=True))
 
 
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_every_head_answers_as_ours_in_both_runtimes(kind: Kind, config: AlbertConfig, saved: Save, tmp_path: Path):
     model = build_model(kind, config, 3 if "classification" in kind else None)
-    made = export_onnx(saved(model), tmp_path / "onnx", ExportSettings())
-    assert [check.runtime.split()[0] for check in made.checks] == ["ONNX", "OpenVINO"]
-    for check in made.checks:
+    report = export_onnx(saved(model), tmp_path / "onnx", ExportSettings())
+    assert [check.runtime.split()[0] for check in report.checks] == ["ONNX", "OpenVINO"]
+    for check in report.checks:
         assert max(check.differences.largest.values()) <= 1e-4
         assert set(check.differences.largest) == set(OUTPUTS[kind]) - {"start_places"}
-    assert list(made.outputs) == OUTPUTS[kind]
+    assert list(report.outputs) == OUTPUTS[kind]
     verify_directory(tmp_path / "onnx")
-    said = json.loads((tmp_path / "onnx/config.json").read_text())
-    assert said["architectures"] and said["albert_onnx"]["opset"] == 20
+    config_json = json.loads((tmp_path / "onnx/config.json").read_text())
+    assert config_json["architectures"] and config_json["albert_onnx"]["opset"] == 20
     assert (tmp_path / "onnx/spiece.model").is_file()
     card = (tmp_path / "onnx/README.md").read_text()
     assert "opset 20" in card and "in ONNX Runtime" in card and "in OpenVINO" in card
@@ -87,40 +87,40 @@ def test_the_file_takes_transformers_inputs_and_gives_transformers_outputs(
 ):
     directory = saved(build_model(kind, config, 3 if kind == "classification" else None))
     export_onnx(directory, tmp_path / "model.onnx", ExportSettings())
-    given = rectangle()
+    inputs = padded_batch()
     if kind == "multiple_choice":
-        given = {name: values.reshape(2, 2, -1) for name, values in given.items()}
-    found = runtime_outputs(tmp_path / "model.onnx", given)
+        inputs = {name: values.reshape(2, 2, -1) for name, values in inputs.items()}
+    outputs = runtime_outputs(tmp_path / "model.onnx", inputs)
     peer = theirs.from_pretrained(directory).eval()
     with torch.inference_mode():
-        expected = peer(**{name: torch.from_numpy(values) for name, values in given.items()})
-    real = given["attention_mask"].astype(bool)
-    for name, values in found.items():
+        expected = peer(**{name: torch.from_numpy(values) for name, values in inputs.items()})
+    mask = inputs["attention_mask"].astype(bool)
+    for name, values in outputs.items():
         other = expected[name].numpy()
-        per_token = other.shape[:2] == real.shape and kind != "multiple_choice"
-        np.testing.assert_allclose(*((each[real] if per_token else each) for each in (values, other)), atol=1e-4)
+        per_token = other.shape[:2] == mask.shape and kind != "multiple_choice"
+        np.testing.assert_allclose(*((each[mask] if per_token else each) for each in (values, other)), atol=1e-4)
 
 
 def test_what_layers_share_stands_in_the_file_once(config: AlbertConfig, tmp_path: Path):
     large = replace(config, embedding_size=64, hidden_size=128, intermediate_size=512, num_hidden_layers=6)
     save_model_directory(tmp_path / "model", AlbertForMaskedLM(large), None)
-    made = export_onnx(tmp_path / "model", tmp_path / "model.onnx", ExportSettings())
-    assert made.bytes <= 1.1 * (tmp_path / "model/model.safetensors").stat().st_size
+    report = export_onnx(tmp_path / "model", tmp_path / "model.onnx", ExportSettings())
+    assert report.bytes <= 1.1 * (tmp_path / "model/model.safetensors").stat().st_size
     graph = onnx.load(tmp_path / "model.onnx").graph
     contents = [tensor.raw_data for tensor in graph.initializer if len(tensor.raw_data) > 1000]
     assert len(contents) == len(set(contents))
     assert not [node for node in graph.node if node.op_type == "Transpose" and node.input[0] in {
         tensor.name for tensor in graph.initializer}]  # fmt: skip
     small = export_onnx(tmp_path / "model", tmp_path / "int8.onnx", ExportSettings(precision="int8"))
-    assert small.bytes <= 0.4 * made.bytes
+    assert small.bytes <= 0.4 * report.bytes
 
 
 def test_int8_answers_do_not_depend_on_what_shares_the_batch(config: AlbertConfig, saved: Save, tmp_path: Path):
     directory = saved(AlbertModel(config))
-    made = export_onnx(directory, tmp_path / "model.onnx", ExportSettings(precision="int8"))
-    assert 1e-4 < made.checks[0].differences.largest["last_hidden_state"] < 1
+    report = export_onnx(directory, tmp_path / "model.onnx", ExportSettings(precision="int8"))
+    assert 1e-4 < report.checks[0].differences.largest["last_hidden_state"] < 1
     together, alone = (
-        runtime_outputs(tmp_path / "model.onnx", {name: values[:rows, :3] for name, values in rectangle().items()})
+        runtime_outputs(tmp_path / "model.onnx", {name: values[:rows, :3] for name, values in padded_batch().items()})
         for rows in (4, 1)
     )
     np.testing.assert_allclose(together["last_hidden_state"][0], alone["last_hidden_state"][0], atol=1e-5)
@@ -137,21 +137,21 @@ def test_every_opset_and_activation(opset, act, config: AlbertConfig, tmp_path: 
 def test_a_window_and_another_depth_give_our_numbers(config: AlbertConfig, tmp_path: Path):
     windowed = AlbertModel(replace(config, attention_window=4)).eval()
     save_model_directory(tmp_path / "model", windowed, None)
-    made = export_onnx(tmp_path / "model", tmp_path / "onnx", ExportSettings(depth=1))
-    assert made.window == 4 and made.depth == 1
+    report = export_onnx(tmp_path / "model", tmp_path / "onnx", ExportSettings(depth=1))
+    assert report.window == 4 and report.depth == 1
     assert "window of 4 tokens" in (tmp_path / "onnx/README.md").read_text()
-    given = rectangle()
-    packed = pack([given["input_ids"][1]], [given["token_type_ids"][1]])
+    inputs = padded_batch()
+    packed = pack([inputs["input_ids"][1]], [inputs["token_type_ids"][1]])
     with torch.inference_mode():
         expected = windowed.hidden_states(packed)[1].numpy()
-    found = runtime_outputs(tmp_path / "onnx/model.onnx", given)["last_hidden_state"][1]
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    outputs = runtime_outputs(tmp_path / "onnx/model.onnx", inputs)["last_hidden_state"][1]
+    np.testing.assert_allclose(outputs, expected, atol=1e-4)
 
 
 def test_no_head_is_written_that_nobody_trained(config: AlbertConfig, saved: Save, tmp_path: Path):
     directory = saved(AlbertForPreTraining(config), sentence_objective="none")
-    made = export_onnx(directory, tmp_path / "model.onnx", ExportSettings())
-    assert list(made.outputs) == ["logits"]
+    report = export_onnx(directory, tmp_path / "model.onnx", ExportSettings())
+    assert list(report.outputs) == ["logits"]
     following = saved(AlbertForPreTraining(config), sentence_objective="nsp")
     export_onnx(following, tmp_path / "onnx", ExportSettings())
     assert "0 the next segment, 1 a foreign one" in (tmp_path / "onnx/README.md").read_text()

@@ -8,10 +8,10 @@ from albert.runtime.errors import Unavailable
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("asked", ["fp32", "bf16", "int8"])
-def test_what_is_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch, asked: precision.PrecisionChoice) -> None:
+@pytest.mark.parametrize("choice", ["fp32", "bf16", "int8"])
+def test_what_is_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch, choice: precision.PrecisionChoice) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": True})
-    assert choose_precision(asked, CPU) == asked
+    assert choose_precision(choice, CPU) == choice
 
 
 @pytest.mark.parametrize(("instruction", "chosen"), [("amx_bf16", "bf16"), ("avx2", "fp32")])

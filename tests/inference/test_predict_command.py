@@ -36,10 +36,10 @@ def test_a_mask_is_filled(saved: Save, config: AlbertConfig, capsys: pytest.Capt
 def test_an_order_is_judged(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(saved(AlbertForPreTraining(config)))
     main([path, "--order", "He came.", "He saw.", "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert found["label"] in ("in order", "swapped")
+    prediction = json.loads(capsys.readouterr().out)
+    assert prediction["label"] in ("in order", "swapped")
     main([path, "--order", "He came.", "He saw."])
-    assert found["label"] in capsys.readouterr().out
+    assert prediction["label"] in capsys.readouterr().out
 
 
 def test_a_text_is_classified_and_labels_are_shown_as_they_are(
@@ -121,8 +121,8 @@ def test_words_between_blanks_are_tagged_as_in_an_evaluation(
 def test_an_option_is_chosen(saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(saved(AlbertForMultipleChoice(config)))
     main([path, "--context", "He came.", "--question", "Did he?", "--choose", "yes", "no", "--json"])
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {entry["option"] for entry in found} == {"yes", "no"}
+    entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {entry["option"] for entry in entries} == {"yes", "no"}
     main([path, "--context", "He came.", "--choose", "yes", "no"])
     assert "option" in capsys.readouterr().out
 
@@ -131,13 +131,13 @@ def test_what_is_doubtful_is_said_and_settings_can_be_set(
     saved: Save, config: AlbertConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(saved(AlbertForPreTraining(replace(config, hidden_act="gelu")), net_structure_type=0))
-    asked = [path, "--fill-mask", "The [MASK] sat.", "--json"]
-    main(asked)
-    stated = capsys.readouterr()
-    assert stated.err.startswith('note: hidden_act "gelu" is the exact form')
-    main([*asked, "--hidden-act", "gelu_new", "--num-attention-heads", "2", "--precision", "fp32", "--depth", "3"])
+    arguments = [path, "--fill-mask", "The [MASK] sat.", "--json"]
+    main(arguments)
+    first = capsys.readouterr()
+    assert first.err.startswith('note: hidden_act "gelu" is the exact form')
+    main([*arguments, "--hidden-act", "gelu_new", "--num-attention-heads", "2", "--precision", "fp32", "--depth", "3"])
     other = capsys.readouterr()
     assert other.err == f"{path}: fp32 on cpu, 3 layers\n"
-    assert other.out != stated.out
+    assert other.out != first.out
     with pytest.raises(InvalidConfiguration, match="5 heads do not divide"):
-        main([*asked, "--num-attention-heads", "5"])
+        main([*arguments, "--num-attention-heads", "5"])

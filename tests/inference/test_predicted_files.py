@@ -57,10 +57,10 @@ def test_a_file_is_classified_row_by_row(classifier: str, tmp_path: Path, capsys
         assert row["predicted_score"] == row["predicted_scores"][best["label"]]
         assert row["predicted_tokens_cut"] == best.get("tokens_cut", 0)
     cut = sum(row["predicted_tokens_cut"] > 0 for row in rows)
-    said = capsys.readouterr().err
+    errors = capsys.readouterr().err
     assert 0 < cut < 600
-    assert f"{cut} of 600 texts were cut: the model reads 64 tokens" in said
-    assert f"{classifier}: fp32 on cpu, 2 layers" in said
+    assert f"{cut} of 600 texts were cut: the model reads 64 tokens" in errors
+    assert f"{classifier}: fp32 on cpu, 2 layers" in errors
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "model-0") == ["in.jsonl", "out.jsonl"]
 
 
@@ -105,8 +105,8 @@ def test_plain_packed_and_standard_input_give_the_same(
     assert [json.loads(line)["text"] for line in from_file.splitlines()] == texts
     main([classifier, "--input", str(tmp_path / "in.txt.gz"), *EXACT])
     assert capsys.readouterr().out == from_file
-    for coming in (content, lines(*({"text": text} for text in texts)).encode()):
-        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(coming)))
+    for stdin in (content, lines(*({"text": text} for text in texts)).encode()):
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
         main([classifier, "--input", "-", *EXACT])
         assert capsys.readouterr().out == from_file
 
@@ -119,8 +119,8 @@ def test_cut_texts_are_counted_on_standard_output_too(classifier: str, tmp_path:
 
 def test_columns_that_only_some_rows_have_are_kept(classifier: str, tmp_path: Path) -> None:
     rows = [{"text": "a", "n": 1}, {"text": "b", "text_pair": "c", "list": [1, None]}, {"n": 2.5, "text": "d"}]
-    found = predicted(classifier, lines(*rows), tmp_path)
-    assert [{key: row[key] for key in given} for row, given in zip(found, rows, strict=True)] == rows
+    results = predicted(classifier, lines(*rows), tmp_path)
+    assert [{key: result[key] for key in row} for result, row in zip(results, rows, strict=True)] == rows
     for ending in ("parquet", "csv"):
         main([classifier, "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / f"o.{ending}"), *EXACT])
     table = pyarrow.parquet.read_table(tmp_path / "o.parquet").to_pylist()
@@ -147,10 +147,10 @@ def test_every_head_answers_a_file(saved: Save, config: AlbertConfig, tmp_path: 
     )
     answerer = str(saved(AlbertForQuestionAnswering(config)))
     context = "The letter was written by Ada."
-    asked = lines({"question": "Who?", "context": context})
-    (row,) = predicted(answerer, asked, tmp_path)
+    content = lines({"question": "Who?", "context": context})
+    (row,) = predicted(answerer, content, tmp_path)
     assert row["predicted_answer"] == context[row["predicted_start"] : row["predicted_end"]]
-    (row,) = predicted(answerer, asked, tmp_path, "in.jsonl", "--top-k", "3")
+    (row,) = predicted(answerer, content, tmp_path, "in.jsonl", "--top-k", "3")
     assert len(row["predicted_others"]) == 2
     chooser = str(saved(AlbertForMultipleChoice(config)))
     (row,) = predicted(chooser, lines({"context": context, "options": ["yes", "no"]}), tmp_path)
@@ -163,8 +163,8 @@ def test_every_head_answers_a_file(saved: Save, config: AlbertConfig, tmp_path: 
     words, nothing = predicted(tagger, "He came.\n\n", tmp_path, "in.txt")
     assert [tag["word"] for tag in words["predicted_tags"]] == ["He", "came", "."]
     assert nothing["predicted_tags"] == []
-    given = lines({"text": ["He", "came."]}, {"text": "He came."}, {"text": []})
-    tags = [row["predicted_tags"] for row in predicted(tagger, given, tmp_path)]
+    content = lines({"text": ["He", "came."]}, {"text": "He came."}, {"text": []})
+    tags = [row["predicted_tags"] for row in predicted(tagger, content, tmp_path)]
     assert [[tag["word"] for tag in each] for each in tags] == [["He", "came."], ["He", "came", "."], []]
     pretrained = str(saved(AlbertForPreTraining(config), sentence_objective="sop"))
     (row,) = predicted(
@@ -189,11 +189,11 @@ def test_vectors_come_as_lists_columns_and_arrays(saved: Save, config: AlbertCon
     for ending in ("npy", "parquet"):
         output = tmp_path / f"vectors.{ending}"
         main([model, "--input", str(tmp_path / "in.jsonl"), "--output", str(output), *EXACT, *flags])
-    found = np.load(tmp_path / "vectors.npy")
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    vectors = np.load(tmp_path / "vectors.npy")
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
     column = pyarrow.parquet.read_table(tmp_path / "vectors.parquet")["predicted_embedding"]
-    np.testing.assert_array_equal(np.array(column.to_pylist(), np.float32), found)
+    np.testing.assert_array_equal(np.array(column.to_pylist(), np.float32), vectors)
     classifier = str(saved(AlbertForSequenceClassification(config, 2)))
     with pytest.raises(UsageError, match=r"no\.npy: holds only vectors; use --task embed"):
         main([classifier, "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "no.npy")])
@@ -207,8 +207,8 @@ def test_rows_without_an_answer_are_counted_and_named(
     rows = predicted(pretrained, content, tmp_path, "in.txt", "--task", "fill-mask")
     assert [row["predicted_error"] for row in rows[:3]] == [None, "has no [MASK] to fill", None]
     assert [row["predicted_masks"] is None for row in rows] == [False, True, False, True]
-    said = capsys.readouterr().err
-    assert re.search(r"2 of 4 rows have no answer; \S+in\.txt:2: has no \[MASK\] to fill; \S+in\.txt:4: has", said)
+    errors = capsys.readouterr().err
+    assert re.search(r"2 of 4 rows have no answer; \S+in\.txt:2: has no \[MASK\] to fill; \S+in\.txt:4: has", errors)
     answerer = str(saved(AlbertForQuestionAnswering(config)))
     empty = lines({"question": "Who?", "context": " "}, {"question": "Who?", "context": "Ada."})
     rows = predicted(answerer, empty, tmp_path)

@@ -42,11 +42,11 @@ MASKED = [
 def test_masks_are_filled_as_by_the_pipeline(saved: Save, config: AlbertConfig, text: str) -> None:
     path = saved(AlbertForPreTraining(config))
     expected = _pipeline("fill-mask", path)(text, top_k=7)
-    found = open_exactly(path).fill_mask(text, top_k=7)
-    assert [entry["token"] for entry in found] == [entry["token"] for entry in expected]
-    assert [entry["sequence"] for entry in found] == [entry["sequence"] for entry in expected]
-    np.testing.assert_allclose([entry["score"] for entry in found], [entry["score"] for entry in expected], rtol=1e-4)
-    for mine, theirs in zip(found, expected, strict=True):
+    actual = open_exactly(path).fill_mask(text, top_k=7)
+    assert [entry["token"] for entry in actual] == [entry["token"] for entry in expected]
+    assert [entry["sequence"] for entry in actual] == [entry["sequence"] for entry in expected]
+    np.testing.assert_allclose([entry["score"] for entry in actual], [entry["score"] for entry in expected], rtol=1e-4)
+    for mine, theirs in zip(actual, expected, strict=True):
         if mine["token"] > 4:  # the pipeline writes a special piece with or without its brackets, as it comes
             assert mine["token_str"] == theirs["token_str"]
 
@@ -54,12 +54,12 @@ def test_masks_are_filled_as_by_the_pipeline(saved: Save, config: AlbertConfig, 
 def test_several_masks_are_judged_apart(saved: Save, config: AlbertConfig) -> None:
     path = saved(AlbertForPreTraining(config))
     text = "The [MASK] saw the [MASK] dog."
-    found = open_exactly(path).fill_mask(text, top_k=3)
+    actual = open_exactly(path).fill_mask(text, top_k=3)
     expected = _pipeline("fill-mask", path)(text, top_k=3)
-    assert [[entry["token"] for entry in mask] for mask in found] == [
+    assert [[entry["token"] for entry in mask] for mask in actual] == [
         [entry["token"] for entry in mask] for mask in expected
     ]
-    assert "[MASK]" in found[0][0]["sequence"]
+    assert "[MASK]" in actual[0][0]["sequence"]
 
 
 class EveryPiece(PackedModel):
@@ -97,9 +97,9 @@ def test_every_piece_fills_a_mask_as_decoding_the_whole_text_would(kind: str, to
     special, mask = tokenizer.special_ids, tokenizer.mask_id
     for masks, row in zip(filled, [each.tolist() for each in ids], strict=True):
         places = [place for place, piece in enumerate(row) if piece == mask]
-        for place, found in zip(places, masks, strict=True):
-            assert sorted(entry["token"] for entry in found) == list(range(tokenizer.vocab_size))
-            for entry in found:
+        for place, actual in zip(places, masks, strict=True):
+            assert sorted(entry["token"] for entry in actual) == list(range(tokenizer.vocab_size))
+            for entry in actual:
                 whole = [piece for i, piece in enumerate([*row[:place], entry["token"], *row[place + 1 :]])
                          if piece not in special or (i in places and i != place)]  # fmt: skip
                 assert entry["sequence"] == tokenizer.decode(whole, skip_special_tokens=False)
@@ -119,16 +119,16 @@ def test_the_text_around_a_mask_is_decoded_once_for_all_pieces(tokenizer: Tokeni
 def test_the_order_is_the_sentence_order_head_of_theirs(saved: Save, config: AlbertConfig) -> None:
     path = saved(AlbertForPreTraining(config), sentence_objective="sop")
     first, second = "The cat saw the dog.", "And it followed the bird again."
-    found = open_exactly(path).order(first, second)
+    actual = open_exactly(path).order(first, second)
     theirs = transformers.AlbertForPreTraining.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)(first, second, return_tensors="pt")
     assert int(inputs["token_type_ids"].sum()) > 0
     with torch.inference_mode():
         expected = float(theirs(**inputs).sop_logits.softmax(-1)[0, 0])
-    assert found["probability_in_order"] == pytest.approx(expected, rel=1e-4)
-    assert found["label"] == ("in order" if expected >= 0.5 else "swapped")
-    assert found["score"] == pytest.approx(max(expected, 1 - expected), rel=1e-4)
-    assert "tokens_cut" not in found
+    assert actual["probability_in_order"] == pytest.approx(expected, rel=1e-4)
+    assert actual["label"] == ("in order" if expected >= 0.5 else "swapped")
+    assert actual["score"] == pytest.approx(max(expected, 1 - expected), rel=1e-4)
+    assert "tokens_cut" not in actual
 
 
 def test_an_order_head_that_never_learnt_is_not_asked(saved: Save, config: AlbertConfig) -> None:
@@ -165,12 +165,12 @@ def test_the_length_of_the_task_is_kept(saved: Save, config: AlbertConfig) -> No
 
 def test_regression_gives_the_number_itself(saved: Save, config: AlbertConfig) -> None:
     path = saved(AlbertForSequenceClassification(config, 1), id2label={0: "similarity"}, problem_type="regression")
-    (found,) = open_exactly(path).classify("the cat", "the dog")
+    (actual,) = open_exactly(path).classify("the cat", "the dog")
     theirs = transformers.AlbertForSequenceClassification.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)("the cat", "the dog", return_tensors="pt")
     with torch.inference_mode():
         expected = float(theirs(**inputs).logits)
-    assert found == {"label": "similarity", "score": pytest.approx(expected, rel=1e-4)}
+    assert actual == {"label": "similarity", "score": pytest.approx(expected, rel=1e-4)}
 
 
 def test_long_contexts_are_read_whole(saved: Save, config: AlbertConfig) -> None:
@@ -189,7 +189,7 @@ def test_long_contexts_are_read_whole(saved: Save, config: AlbertConfig) -> None
 def test_the_score_of_an_answer_is_that_of_theirs(saved: Save, config: AlbertConfig) -> None:
     path = saved(AlbertForQuestionAnswering(config))
     question, context = "Who saw it?", "The cat saw the old dog."
-    found = open_exactly(path).answer(question, context)
+    actual = open_exactly(path).answer(question, context)
     theirs = transformers.AlbertForQuestionAnswering.from_pretrained(path).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)(question, context, return_tensors="pt")
     with torch.inference_mode():
@@ -199,7 +199,7 @@ def test_the_score_of_an_answer_is_that_of_theirs(saved: Save, config: AlbertCon
     scores = (outputs.start_logits[0, inside][:, None] + outputs.end_logits[0, inside][None, :]).double()
     allowed = torch.ones_like(scores).triu().bool()
     probabilities = torch.where(allowed, scores, -torch.inf).flatten().softmax(0)
-    assert found["score"] == pytest.approx(float(probabilities.max()), rel=1e-3)
+    assert actual["score"] == pytest.approx(float(probabilities.max()), rel=1e-3)
 
 
 def test_a_model_is_only_asked_what_it_has_a_head_for(saved: Save, config: AlbertConfig) -> None:
@@ -222,8 +222,8 @@ def test_a_head_drawn_at_random_is_not_asked(saved: Save, config: AlbertConfig, 
         (masked / name).write_bytes((path / name).read_bytes())
     predictor = open_exactly(masked)
     assert predictor.abilities == ("fill masks",)
-    found, expected = predictor.fill_mask(MASKED[0]), open_exactly(path).fill_mask(MASKED[0])
-    assert [entry["token"] for entry in found] == [entry["token"] for entry in expected]
+    actual, expected = predictor.fill_mask(MASKED[0]), open_exactly(path).fill_mask(MASKED[0])
+    assert [entry["token"] for entry in actual] == [entry["token"] for entry in expected]
 
 
 def test_a_foreign_tokenizer_is_refused(saved: Save, config: AlbertConfig) -> None:
@@ -240,16 +240,16 @@ def test_pieces_beyond_the_tokenizer_are_never_offered(saved: Save, config: Albe
     model = AlbertForPreTraining(wider)
     with torch.no_grad():
         model.predictions.bias[config.vocab_size :] = 100.0
-    found = open_exactly(saved(model)).fill_mask("the [MASK]", top_k=1000)
-    assert len(found) == config.vocab_size
+    actual = open_exactly(saved(model)).fill_mask("the [MASK]", top_k=1000)
+    assert len(actual) == config.vocab_size
 
 
 def _pipeline(task: str, path: Path) -> transformers.Pipeline:
     return transformers.pipeline(task, model=str(path), device="cpu")
 
 
-def _assert_equal_scores(found: list[list[dict]], expected: list[list[dict]]) -> None:
-    for mine, theirs in zip(found, expected, strict=True):
+def _assert_equal_scores(actual: list[list[dict]], expected: list[list[dict]]) -> None:
+    for mine, theirs in zip(actual, expected, strict=True):
         assert [entry["label"] for entry in mine] == [entry["label"] for entry in theirs]
         np.testing.assert_allclose([entry["score"] for entry in mine], [entry["score"] for entry in theirs], rtol=1e-4)
 
@@ -261,9 +261,9 @@ def test_words_are_tagged_as_by_the_pipeline(saved: Save, config: AlbertConfig) 
     text = "The old  sailor saw Ada, again."
     # The first of those that begin at a place, which may be the piece of the blank before it.
     pieces = {piece["start"]: piece for piece in reversed(pipeline(text, ignore_labels=[]))}
-    found = predictor.tag(text)
-    assert [word["word"] for word in found] == ["The", "old", "sailor", "saw", "Ada", ",", "again", "."]
-    for word in found:
+    actual = predictor.tag(text)
+    assert [word["word"] for word in actual] == ["The", "old", "sailor", "saw", "Ada", ",", "again", "."]
+    for word in actual:
         assert word["word"] == text[word["start"] : word["end"]]
         theirs = pieces[word["start"]]  # a word is judged by its first piece
         assert word["entity"] == theirs["entity"]
@@ -277,35 +277,35 @@ def test_words_are_tagged_as_by_the_pipeline(saved: Save, config: AlbertConfig) 
 def test_every_word_of_a_long_text_is_tagged_where_it_has_most_context(saved: Save, config: AlbertConfig) -> None:
     predictor = open_exactly(saved(AlbertForTokenClassification(config, 4)))
     text = " ".join(f"the sailor saw {'it ' * (n % 5)}again ." for n in range(60))
-    found = predictor.tag(text)
-    assert [word["word"] for word in found] == text.split()
-    assert all(word["word"] == text[word["start"] : word["end"]] for word in found)
+    actual = predictor.tag(text)
+    assert [word["word"] for word in actual] == text.split()
+    assert all(word["word"] == text[word["start"] : word["end"]] for word in actual)
     predictor._network.model.micro_batch_tokens = 1
-    assert predictor.tag(text) == [word | {"score": pytest.approx(word["score"], rel=1e-4)} for word in found]
+    assert predictor.tag(text) == [word | {"score": pytest.approx(word["score"], rel=1e-4)} for word in actual]
 
 
 @pytest.mark.parametrize("question", ["", "Who was it?", "It was the _ that sang."])
 def test_an_option_is_chosen_as_by_multiple_choice_of_theirs(saved: Save, config: AlbertConfig, question: str) -> None:
     path = saved(AlbertForMultipleChoice(config))
     context, options = "The cat saw the dog.", ["a bird", "the old king", "nobody", "a bird"]
-    found = open_exactly(path).choose(context, options, question)
+    actual = open_exactly(path).choose(context, options, question)
     theirs = transformers.AlbertForMultipleChoice.from_pretrained(path).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     read = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
     inputs = tokenizer([context] * 4, read, return_tensors="pt", padding=True)
     with torch.inference_mode():
         expected = theirs(**{name: tensor[None] for name, tensor in inputs.items()}).logits.softmax(-1)[0]
-    assert [entry["score"] for entry in found] == sorted((entry["score"] for entry in found), reverse=True)
-    assert sum(entry["score"] for entry in found) == pytest.approx(1)
-    for entry in found:
+    assert [entry["score"] for entry in actual] == sorted((entry["score"] for entry in actual), reverse=True)
+    assert sum(entry["score"] for entry in actual) == pytest.approx(1)
+    for entry in actual:
         assert entry["option"] == options[entry["index"]]
         assert entry["score"] == pytest.approx(float(expected[entry["index"]]), rel=1e-4)
 
 
 def test_an_option_that_was_cut_says_so_and_one_is_no_choice(saved: Save, config: AlbertConfig) -> None:
     predictor = open_exactly(saved(AlbertForMultipleChoice(config)))
-    found = predictor.choose("The cat " * 60, ["yes", "no"])
-    assert all(entry["tokens_cut"] > 0 for entry in found)
+    actual = predictor.choose("The cat " * 60, ["yes", "no"])
+    assert all(entry["tokens_cut"] > 0 for entry in actual)
     with pytest.raises(UsageError, match="1 of them; give at least two"):
         predictor.choose("The cat", ["yes"])
 
@@ -315,17 +315,17 @@ def test_a_setting_in_place_of_the_stated_one_changes_the_answers(saved: Save, c
     other = {"hidden_act": "gelu", "num_attention_heads": 2}
     expected = transformers.AlbertForSequenceClassification.from_pretrained(path, **other).eval()
     inputs = transformers.AutoTokenizer.from_pretrained(path)("The cat", return_tensors="pt")
-    found = open_exactly(path, overrides=other).classify("The cat")
+    actual = open_exactly(path, overrides=other).classify("The cat")
     with torch.inference_mode():
-        assert found[0]["score"] == pytest.approx(float(expected(**inputs).logits.softmax(-1).max()), rel=1e-4)
-    assert found[0]["score"] != open_exactly(path).classify("The cat")[0]["score"]
+        assert actual[0]["score"] == pytest.approx(float(expected(**inputs).logits.softmax(-1).max()), rel=1e-4)
+    assert actual[0]["score"] != open_exactly(path).classify("The cat")[0]["score"]
 
 
 def test_the_next_sentence_is_no_order(saved: Save, config: AlbertConfig) -> None:
     predictor = open_exactly(saved(AlbertForPreTraining(config), sentence_objective="nsp"))
-    found = predictor.order("The cat saw the dog.", "And it followed the bird again.")
-    assert found["label"] in ("next", "foreign")
-    assert (found["label"] == "next") == (found["probability_next"] >= 0.5)
+    actual = predictor.order("The cat saw the dog.", "And it followed the bird again.")
+    assert actual["label"] in ("next", "foreign")
+    assert (actual["label"] == "next") == (actual["probability_next"] >= 0.5)
 
 
 def test_a_foreign_tokenizer_is_refused_before_a_weight_is_read(saved: Save, config: AlbertConfig) -> None:

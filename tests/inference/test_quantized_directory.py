@@ -47,39 +47,39 @@ def test_every_head_comes_back_with_weights_half_a_step_away(
         config = replace(config, embedding_size=config.hidden_size, embedding_projection=False)
     model = build_model(kind, config, 20 if "classification" in kind else None).eval()
     directory = saved(model)
-    made = quantize_directory(directory, tmp_path / "int8")
+    report = quantize_directory(directory, tmp_path / "int8")
     opened = open_model(tmp_path / "int8", kind)
     assert not opened.loading_report.newly_initialised and not opened.loading_report.unexpected
     for name, weight in model.state_dict().items():
-        found = opened.model.state_dict()[name]
+        restored = opened.model.state_dict()[name]
         if weight.ndim == 2 and min(weight.shape) >= 16:
             step = weight.abs().amax(1, keepdim=True) / 127
-            assert ((found - weight).abs() <= 0.51 * step).all() and not torch.equal(found, weight)
+            assert ((restored - weight).abs() <= 0.51 * step).all() and not torch.equal(restored, weight)
         else:
-            assert torch.equal(found, weight)
-    assert made.bytes_after < 0.5 * made.bytes_before and 0 < max(made.moved.largest.values()) < 2
+            assert torch.equal(restored, weight)
+    assert report.bytes_after < 0.5 * report.bytes_before and 0 < max(report.moved.largest.values()) < 2
     verify_directory(tmp_path / "int8")
 
 
 def test_it_is_a_quarter_of_the_size_and_says_so(saved: Save, config: AlbertConfig, tmp_path: Path):
     large = replace(config, embedding_size=128, hidden_size=256, intermediate_size=1024)
     directory = saved(AlbertForPreTraining(large))
-    made = quantize_directory(directory, tmp_path / "int8")
-    assert made.bytes_after == (tmp_path / "int8" / INT8_WEIGHTS_NAME).stat().st_size < 0.27 * made.bytes_before
-    report = model_report(tmp_path / "int8")
-    assert report.weight_bytes == made.bytes_after and report.verified
-    assert any("8-bit integers" in note for note in report.tensors.notes)
+    report = quantize_directory(directory, tmp_path / "int8")
+    assert report.bytes_after == (tmp_path / "int8" / INT8_WEIGHTS_NAME).stat().st_size < 0.27 * report.bytes_before
+    opened = model_report(tmp_path / "int8")
+    assert opened.weight_bytes == report.bytes_after and opened.verified
+    assert any("8-bit integers" in note for note in opened.tensors.notes)
     card = (tmp_path / "int8" / "README.md").read_text()
     assert "library_name: albert" in card and "transformers cannot open this" in card
-    assert f"{max(made.moved.largest.values()):.3g} at most" in card
+    assert f"{max(report.moved.largest.values()):.3g} at most" in card
 
 
 def test_a_predictor_opens_it_and_answers_nearly_alike(saved: Save, config: AlbertConfig, tmp_path: Path):
     model = AlbertForSequenceClassification(config, 2)
     directory = saved(model, id2label={0: "bad", 1: "good"})
     quantize_directory(directory, tmp_path / "int8")
-    whole, small = (Predictor.open(path, "cpu", precision="fp32") for path in (directory, tmp_path / "int8"))
-    answers = [predictor.classify("It was a dark and stormy night.") for predictor in (whole, small)]
+    original, quantized = (Predictor.open(path, "cpu", precision="fp32") for path in (directory, tmp_path / "int8"))
+    answers = [predictor.classify("It was a dark and stormy night.") for predictor in (original, quantized)]
     scores = [{answer["label"]: answer["score"] for answer in each} for each in answers]
     assert scores[0]["good"] == pytest.approx(scores[1]["good"], abs=0.1) and scores[0] != scores[1]
 
@@ -117,8 +117,8 @@ def test_what_is_made_of_it_is_an_ordinary_model(saved: Save, config: AlbertConf
 def test_an_untrained_head_is_not_written_as_a_trained_one(saved: Save, config: AlbertConfig, tmp_path: Path):
     directory = saved(AlbertForPreTraining(config), sentence_objective="none")
     quantize_directory(directory, tmp_path / "int8")
-    drawn = open_model(tmp_path / "int8", "pretraining").loading_report.newly_initialised
-    assert drawn == open_model(directory, "pretraining").loading_report.newly_initialised != ()
+    initialised = open_model(tmp_path / "int8", "pretraining").loading_report.newly_initialised
+    assert initialised == open_model(directory, "pretraining").loading_report.newly_initialised != ()
 
 
 def test_twice_is_refused(saved: Save, config: AlbertConfig, tmp_path: Path):

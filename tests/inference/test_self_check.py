@@ -38,11 +38,11 @@ def trained(tokenizer: Tokenizer) -> AlbertForMaskedLM:
         initializer_range=0.1,
     )
     torch.manual_seed(0)
-    model, draws = AlbertForMaskedLM(config), np.random.default_rng(0)
+    model, rng = AlbertForMaskedLM(config), np.random.default_rng(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
     paragraphs = [np.asarray([2, *tokenizer.encode(line)[:126], 3]) for line in TEXT.splitlines()]
     for _ in range(160):
-        masks = [draws.random(len(ids)) < 0.15 for ids in paragraphs]
+        masks = [rng.random(len(ids)) < 0.15 for ids in paragraphs]
         inputs = [np.where(mask, tokenizer.mask_id, ids) for mask, ids in zip(masks, paragraphs, strict=True)]
         places = np.flatnonzero(np.concatenate(masks))
         logits = model(pack(inputs, [np.zeros_like(ids) for ids in inputs]), torch.from_numpy(places))
@@ -57,33 +57,33 @@ def trained(tokenizer: Tokenizer) -> AlbertForMaskedLM:
 def test_the_number_of_heads_it_was_trained_with_is_found(trained: AlbertForMaskedLM, saved: Save, stated: int) -> None:
     claimed = AlbertForMaskedLM(replace(trained.config, num_attention_heads=stated))
     claimed.load_state_dict(trained.state_dict())
-    found = check_settings(saved(claimed))
-    assert {setting.num_attention_heads for setting in found.settings} == {1, 16, 32}
-    assert found.best.num_attention_heads == TRUE_HEADS
-    assert found.best.accuracy > max(s.accuracy for s in found.settings if s.num_attention_heads != TRUE_HEADS)
-    assert (found.stated.hidden_act, found.stated.num_attention_heads) == ("gelu_new", stated)
-    assert found.stated.as_good_as_the_best == (stated == TRUE_HEADS)
+    check = check_settings(saved(claimed))
+    assert {setting.num_attention_heads for setting in check.settings} == {1, 16, 32}
+    assert check.best.num_attention_heads == TRUE_HEADS
+    assert check.best.accuracy > max(s.accuracy for s in check.settings if s.num_attention_heads != TRUE_HEADS)
+    assert (check.stated.hidden_act, check.stated.num_attention_heads) == ("gelu_new", stated)
+    assert check.stated.as_good_as_the_best == (stated == TRUE_HEADS)
     if stated == TRUE_HEADS:
-        assert found.verdict.startswith("no setting is better than the stated gelu_new with 16 heads")
+        assert check.verdict.startswith("no setting is better than the stated gelu_new with 16 heads")
     else:
-        assert "with 16 heads is better than the stated gelu_new with 32 heads by" in found.verdict
+        assert "with 16 heads is better than the stated gelu_new with 32 heads by" in check.verdict
 
 
 def test_the_figures_are_those_of_the_settings(trained: AlbertForMaskedLM, saved: Save) -> None:
-    found = check_settings(saved(trained))
-    losses = [setting.loss for setting in found.settings]
+    check = check_settings(saved(trained))
+    losses = [setting.loss for setting in check.settings]
     assert losses == sorted(losses)
-    for setting in found.settings:
-        assert setting.excess == pytest.approx(setting.loss - found.best.loss, abs=1e-9)
+    for setting in check.settings:
+        assert setting.excess == pytest.approx(setting.loss - check.best.loss, abs=1e-9)
     again = check_settings(saved(trained))
-    assert again == found
-    assert found.masked_tokens > 100
+    assert again == check
+    assert check.masked_tokens > 100
 
 
 def test_a_model_that_knows_nothing_decides_nothing(saved: Save, config: AlbertConfig) -> None:
-    found = check_settings(saved(AlbertForPreTraining(replace(config, initializer_range=1e-4))))
-    assert found.stated.as_good_as_the_best
-    assert "cannot be told apart from it by this text" in found.verdict
+    check = check_settings(saved(AlbertForPreTraining(replace(config, initializer_range=1e-4))))
+    assert check.stated.as_good_as_the_best
+    assert "cannot be told apart from it by this text" in check.verdict
 
 
 def test_another_text_can_be_asked_in_another_language(trained: AlbertForMaskedLM, saved: Save) -> None:

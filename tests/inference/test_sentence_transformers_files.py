@@ -38,8 +38,8 @@ def test_steps_and_their_settings(saved: Save, config: AlbertConfig, tmp_path: P
     assert json.loads((output / "sentence_bert_config.json").read_text())["max_seq_length"] == 48
     transformers.AutoModel.from_pretrained(output)
     texts = ["The cat saw the dog.", "A letter"]
-    found, expected = (Predictor.open(path, precision="fp32").embed(texts) for path in (output, model))
-    np.testing.assert_array_equal(found, expected)
+    actual, expected = (Predictor.open(path, precision="fp32").embed(texts) for path in (output, model))
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_what_exists_is_replaced_only_when_told(saved: Save, config: AlbertConfig, tmp_path: Path) -> None:

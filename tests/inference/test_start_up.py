@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 USELESS = ("sklearn", "scipy", "pandas", "transformers", "tensorboard", "sympy", "torch._dynamo")
-ANSWERS = f"""
+SCRIPT = f"""
 import sys
 import albert, albert.cli.predict
 model = albert.load(sys.argv[1])
@@ -18,9 +18,9 @@ print(*(name for name in {USELESS[:5]} if name in sys.modules))
 
 def test_a_model_answers_and_is_converted_without_libraries_of_training_and_scores(checkout):
     """Each of them takes as long to import as a small model to open, or longer."""
-    command = [sys.executable, "-c", ANSWERS, str(checkout / "models" / "tiny")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+    command = [sys.executable, "-c", SCRIPT, str(checkout / "models" / "tiny")]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout.strip(), process.stderr) == (0, "", "")
 
 
 COMMAND = """
@@ -35,9 +35,9 @@ print(*(name for name in useless if name in sys.modules), file=sys.stderr)
 
 def test_predict_does_not_wait_for_modules_of_training_or_of_the_hub(checkout):
     command = [sys.executable, "-c", COMMAND, str(checkout / "models" / "tiny"), *USELESS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.splitlines()[1:]) == (0, [""])
-    assert '"score"' in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr.splitlines()[1:]) == (0, [""])
+    assert '"score"' in process.stdout
 
 
 def test_garbage_is_collected_again_once_a_command_is_imported():

@@ -134,10 +134,8 @@ def test_masks_times_candidates_are_bounded(predictors, serve):
     server = serve(predictors("pretrain"), candidates=60)
     texts = ["[MASK] [MASK] [MASK]"] * 4
     reply = server.post("/fill-mask", {"texts": texts, "top_k": 6})
-    message = (
-        "12 masks with top_k 6 are 72 candidates, at most 60 are allowed; send fewer texts or masks, or a smaller "
-    )
-    assert (reply.status, reply.json["error"]) == (413, f"{message}top_k")
+    why = "12 masks with top_k 6 are 72 candidates, at most 60 are allowed"
+    assert (reply.status, reply.json["error"]) == (413, f"{why}; send fewer texts or masks, or a smaller top_k")
     (*_, last) = server.post("/fill-mask", {"texts": texts, "top_k": 5}).json["results"]
     assert [len(mask) for mask in last] == [5, 5, 5]
     default = serve(predictors("pretrain")).post("/fill-mask", {"texts": ["[MASK] " * 120] * 32, "top_k": 100})

@@ -16,7 +16,7 @@ from albert.finetuning.model import MultiExitModel, PretrainedEncoder, exit_dept
 from albert.finetuning.objective import task_loss, training_setup
 from albert.finetuning.run import finetune
 from albert.finetuning.run_record import FinetuningSettings
-from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, run_to_depth
+from albert.model.albert import AlbertForPreTraining, AlbertForSequenceClassification, set_depth
 from albert.model.packing import pack
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.tasks.examples import join_sequences
@@ -53,7 +53,7 @@ def test_the_loss_is_the_mean_over_depths_weighted_by_depth(deep):
     found = way.objective(way.module, taught)
     each = []
     for depth in (1, 2, 4):
-        run_to_depth(model, depth)
+        set_depth(model, depth)
         each.append(task_loss(model, taught))
     expected = sum(depth / 7 * sums.losses["choice"] for depth, sums in zip((1, 2, 4), each, strict=True))
     torch.testing.assert_close(found.losses["choice"], expected)
@@ -69,7 +69,7 @@ def test_every_depth_learns_and_transformers_runs_each_of_them(short, data, pret
     ids, types = np.array([2, 20, 30, 40, 3]), np.zeros(5, np.int64)
     for depth in (1, 2, 4):
         ours = open_model(result.model_directory, "classification").model.eval()
-        run_to_depth(ours, depth)
+        set_depth(ours, depth)
         theirs = transformers.AlbertForSequenceClassification.from_pretrained(
             result.model_directory, num_hidden_layers=depth
         ).eval()
@@ -115,6 +115,6 @@ def test_inner_layers_count_as_one(deep):
     packed = pack([np.arange(5, 15)], [np.zeros(10, np.int64)])
     with torch.inference_mode():
         for depth, logits in zip((1, 3, 4), MultiExitModel(model, (1, 3, 4))(packed), strict=True):
-            run_to_depth(model, depth)
+            set_depth(model, depth)
             assert torch.equal(model(packed), logits)
-            run_to_depth(model, 4)
+            set_depth(model, 4)

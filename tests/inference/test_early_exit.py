@@ -12,7 +12,7 @@ from albert.model.albert import (
     AlbertForMultipleChoice,
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
-    run_to_depth,
+    set_depth,
 )
 from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
@@ -116,7 +116,7 @@ def test_inner_layers_are_no_depths(deep, sequences):
 
 def test_a_depth_bounds_the_exits(deep, sequences):
     model = unstable_model(AlbertForSequenceClassification, deep, 4)
-    run_to_depth(model, 5)
+    set_depth(model, 5)
     early = EarlyExit(PackedModel(model, CPU), 5, range(1, 9))
     assert early.exits == (1, 2, 3, 4, 5)
     assert {depth for _, depth in early.rows(*sequences)} == {5}

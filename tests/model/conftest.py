@@ -45,7 +45,7 @@ def counted_products(monkeypatch):
     from albert.runtime import devices as linear_product
 
     monkeypatch.setattr(linear_product, "onednn_is_faster", lambda: False)
-    monkeypatch.setattr(spare_rows, "spares_rows", lambda device: False)
+    monkeypatch.setattr(spare_rows, "pads_rows", lambda device: False)
 
 
 class LiveTensors(TorchDispatchMode):

@@ -71,7 +71,7 @@ def kept_by_autograd(model: AlbertForPreTraining, batch: PretrainingBatch, preci
 def test_training_keeps_what_the_formula_says_to_the_byte(config, changes, precision):
     config = replace(config, **changes)
     model = AlbertForPreTraining(config).train()
-    for sequences, length, masked in ((2, 24, 4), (4, 33, 1)):  # 8 and 4 masked: no spare rows (`rows_for`)
+    for sequences, length, masked in ((2, 24, 4), (4, 33, 1)):  # 8 and 4 masked: no spare rows (`padded_rows`)
         memory = count_activation_memory(config, length, precision=precision, masked_tokens=masked)
         expected = sequences * memory.training + memory.weight_copies + DIVISOR
         assert kept_by_autograd(model, a_batch(sequences, length, masked), precision) == expected

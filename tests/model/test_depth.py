@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from albert.checkpoints.model_directory import save_model_directory
-from albert.model.albert import AlbertForSequenceClassification, depths_of, plan_to_depth, run_to_depth
+from albert.model.albert import AlbertForSequenceClassification, allowed_depths, plan_for_depth, set_depth
 from albert.model.config import sharing_plan
 from albert.model.packing import pack
 from albert.runtime.errors import InvalidConfiguration
@@ -21,7 +21,7 @@ def test_a_shared_layer_at_any_depth_is_that_of_transformers(config, sequences_o
     theirs = transformers.AlbertForSequenceClassification.from_pretrained(
         tmp_path / "model", num_hidden_layers=depth
     ).eval()
-    run_to_depth(model, depth)
+    set_depth(model, depth)
     (ids,), (types,) = sequences_of((20,))
     with torch.inference_mode():
         expected = theirs(input_ids=torch.from_numpy(ids)[None], token_type_ids=torch.from_numpy(types)[None]).logits
@@ -35,18 +35,18 @@ def test_a_depth_is_the_first_layers(config, sequences_of, changes):
     with torch.inference_mode():
         _, *states = model.albert.hidden_states(packed)
         for depth, state in enumerate(states, start=1):
-            run_to_depth(model, depth)
+            set_depth(model, depth)
             assert torch.equal(model(packed), model.head_outputs(state, packed))
 
 
 def test_which_depths_a_sharing_plan_allows(config):
-    assert depths_of(config) == range(1, 25)
-    assert plan_to_depth(config, 5) == sharing_plan(replace(config, num_hidden_layers=5))
+    assert allowed_depths(config) == range(1, 25)
+    assert plan_for_depth(config, 5) == sharing_plan(replace(config, num_hidden_layers=5))
     for changes in ({"num_hidden_groups": 3}, {"sharing": "none"}, {"sharing": "ffn"}):
         own = replace(config, **changes)
-        assert depths_of(own) == range(1, 4)
+        assert allowed_depths(own) == range(1, 4)
         with pytest.raises(InvalidConfiguration, match="is 4, the model has 3 layers, not all of them the same"):
-            run_to_depth(AlbertForSequenceClassification(own, 2), 4)
+            set_depth(AlbertForSequenceClassification(own, 2), 4)
     for depth in (0, -1, 25):
         with pytest.raises(InvalidConfiguration, match="choose one from 1 to 24"):
-            run_to_depth(AlbertForSequenceClassification(config, 2), depth)
+            set_depth(AlbertForSequenceClassification(config, 2), depth)

@@ -18,7 +18,7 @@ from albert.model.albert import (
     AlbertForTokenClassification,
     AlbertModel,
 )
-from albert.model.packing import FREE_SCORES, LENGTH_STEP, WASTE, PackedSequences, pack
+from albert.model.packing import FREE_PADDING, LENGTH_STEP, MAX_PADDING_SHARE, PackedSequences, pack
 
 CPU = torch.device("cpu")
 
@@ -59,7 +59,11 @@ def test_no_group_wastes_more_than_its_share_or_what_a_group_costs(lengths):
     packed = pack([np.zeros(length, dtype=np.int64) for length in lengths], [np.zeros(n, np.int64) for n in lengths])
     for group in packed.groups:
         if group.padded is not None:
-            assert 0 < int(group.padded.sum()) <= max(FREE_SCORES / group.padded.shape[1], WASTE * group.padded.numel())
+            assert (
+                0
+                < int(group.padded.sum())
+                <= max(FREE_PADDING / group.padded.shape[1], MAX_PADDING_SHARE * group.padded.numel())
+            )
             assert group.padded.shape[1] % LENGTH_STEP == 0
             assert not group.padded[:, 0].any()
 
@@ -114,8 +118,8 @@ def test_the_result_does_not_depend_on_the_grouping(config, sequences_of, monkey
     found, groups = [], []
     monkeypatch.setattr(packed_sequences, "LENGTH_STEP", 1)
     for waste, free in ((0.0, 0), (0.15, 0), (0.15, 40), (1.0, 0)):
-        monkeypatch.setattr(packed_sequences, "WASTE", waste)
-        monkeypatch.setattr(packed_sequences, "FREE_SCORES", 20 * free)
+        monkeypatch.setattr(packed_sequences, "MAX_PADDING_SHARE", waste)
+        monkeypatch.setattr(packed_sequences, "FREE_PADDING", 20 * free)
         packed = pack(*sequences)
         groups.append(len(packed.groups))
         with torch.inference_mode():

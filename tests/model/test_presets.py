@@ -2,19 +2,19 @@
 
 import pytest
 
-from albert.model.config import OTHER_NAMES, PRESET_GROUPS, PRESETS, preset_name
+from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, preset_name
 
 
 def test_every_preset_is_another_architecture_and_stands_in_one_group():
     assert len(set(PRESETS.values())) == len(PRESETS)
     assert sum(map(len, PRESET_GROUPS.values())) == len(PRESETS)
-    assert not set(OTHER_NAMES) & set(PRESETS) and set(OTHER_NAMES.values()) <= set(PRESETS)
+    assert not set(PRESET_ALIASES) & set(PRESETS) and set(PRESET_ALIASES.values()) <= set(PRESETS)
 
 
 def test_a_name_says_what_differs_from_its_size():
     sizes = {"base": "albert-base", "large": "albert-large", "xlarge": "albert-xlarge", "xxlarge": "albert-xxlarge"}
     sharings = {"not-shared": "none", "shared-attention": "attention", "shared-ffn": "ffn"}
-    for name, meant in {**{name: name for name in PRESETS}, **OTHER_NAMES}.items():
+    for name, meant in {**{name: name for name in PRESETS}, **PRESET_ALIASES}.items():
         config, words = PRESETS[meant], (name if "-" in name else f"albert-{name}").split("-")
         size = PRESETS[sizes[words[1]]]
         assert config.sharing == next((s for said, s in sharings.items() if name.endswith(said)), "all") or (

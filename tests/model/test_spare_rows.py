@@ -11,21 +11,21 @@ from albert.inference.engine import FastEncoder
 from albert.model import packing as spare_rows
 from albert.model.albert import AlbertForPreTraining, AlbertModel
 from albert.model.config import AlbertConfig
-from albert.model.packing import FEW, STEP, STEP_OF_FEW, pack, rows_for, with_spare_rows
+from albert.model.packing import SMALL_BATCH, SMALL_STEP, STEP, pack, pad_rows, padded_rows
 
 
 def test_there_are_few_shapes_and_few_rows_in_vain():
-    shapes = {rows_for(tokens) for tokens in range(1, 4097)}
+    shapes = {padded_rows(tokens) for tokens in range(1, 4097)}
     assert len(shapes) <= 100
-    assert all(0 <= rows_for(tokens) - tokens < STEP_OF_FEW for tokens in range(FEW + 1))
-    assert all(0 <= rows_for(tokens) - tokens < max(STEP, tokens / 16) for tokens in range(1, 5000))
+    assert all(0 <= padded_rows(tokens) - tokens < SMALL_STEP for tokens in range(SMALL_BATCH + 1))
+    assert all(0 <= padded_rows(tokens) - tokens < max(STEP, tokens / 16) for tokens in range(1, 5000))
 
 
 def test_the_rows_behind_the_tokens_are_zeros():
-    states = torch.randn(FEW + 1, 3)
-    padded = with_spare_rows(states)
+    states = torch.randn(SMALL_BATCH + 1, 3)
+    padded = pad_rows(states)
     assert torch.equal(padded[: len(states)], states) and not padded[len(states) :].any()
-    assert with_spare_rows(padded) is padded
+    assert pad_rows(padded) is padded
 
 
 @pytest.mark.parametrize("lengths", [(70,), (33, 33), (20, 41, 7)])
@@ -33,7 +33,7 @@ def test_states_are_the_models_own_whatever_their_number(lengths: tuple[int, ...
     torch.manual_seed(0)
     model = AlbertModel(replace(config, max_position_embeddings=128)).eval()
     packed = pack([np.arange(5, 5 + n) % config.vocab_size for n in lengths], [np.zeros(n, np.int64) for n in lengths])
-    assert rows_for(packed.n_tokens) > packed.n_tokens
+    assert padded_rows(packed.n_tokens) > packed.n_tokens
     with torch.no_grad():
         hidden = model.embeddings(packed)
         expected = model.encoder.hidden_states(hidden, packed)
@@ -61,7 +61,7 @@ def test_spare_rows_take_no_part_in_what_is_learnt(config, monkeypatch, lengths)
     torch.manual_seed(0)
     model = AlbertForPreTraining(config)
     with_them = gradients(model, lengths)
-    monkeypatch.setattr(spare_rows, "spares_rows", lambda device: False)
+    monkeypatch.setattr(spare_rows, "pads_rows", lambda device: False)
     without = gradients(model, lengths)
     for one, other in zip(with_them, without, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

@@ -24,7 +24,7 @@ def a_batch(lengths: list[int], masked: int) -> PretrainingBatch:
 @pytest.mark.parametrize("lengths", [[24, 24], [12, 24, 36]])
 @pytest.mark.parametrize("masked", [1, 4])
 def test_a_step_without_padding_does_the_products_that_are_counted(config, lengths, masked, monkeypatch) -> None:
-    monkeypatch.setattr(packed_sequences, "FREE_SCORES", 0)
+    monkeypatch.setattr(packed_sequences, "FREE_PADDING", 0)
     model, batch = AlbertForPreTraining(config).train(), a_batch(lengths, masked)
     assert all(group.padded is None for group in batch.packed.groups)
     with FlopCounterMode(display=False) as counter:

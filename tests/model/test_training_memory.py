@@ -100,7 +100,7 @@ def test_where_not_even_one_sequence_fits_the_largest_batch_is_none() -> None:
 
 def test_lamb_holds_the_update_of_one_batch_of_tensors() -> None:
     """223 million parameters are not updated at once: the largest tensor, H x F, is all there is room for."""
-    assert training_memory.UPDATED_AT_ONCE == slots.ROOM
+    assert training_memory.UPDATED_AT_ONCE == slots.UPDATE_BUFFER
     xxlarge = PRESETS["albert-xxlarge"]
     plan = count_training_memory(xxlarge, batch_size=1, sequence_length=512)
     assert plan.update == 4 * xxlarge.hidden_size * xxlarge.intermediate_size < plan.weights

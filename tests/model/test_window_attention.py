@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from albert.model.albert import AlbertForPreTraining, AlbertModel
 from albert.model.attention import plain_attention, window_attention
-from albert.model.config import attends_at_once, computed_scores, seen_pairs
+from albert.model.config import computed_scores, dense_is_faster, seen_pairs
 from albert.model.cost import count_activation_memory, count_flops
 from albert.model.packing import pack
 
@@ -88,7 +88,7 @@ def test_no_product_is_larger_than_the_blocks_and_all_are_counted(length, window
     _, (query, key, value) = cells(1, length, 0)
     window_attention(query, key, value, None, window, attend)
     assert sum(scores) == computed_scores(length, window) <= length**2
-    assert attends_at_once(length, window) == (scores == [length**2])
+    assert dense_is_faster(length, window) == (scores == [length**2])
     assert computed_scores(length, window) >= seen_pairs(length, window)
 
 
@@ -178,7 +178,7 @@ def test_what_is_kept_for_the_backward_pass_is_counted_to_the_byte(config, seque
     told = {size: count_activation_memory(replace(config, attention_window=size), length) for size in (None, window)}
     assert kept[window] - kept[None] == told[window].training - told[None].training
     assert told[window].attention_probabilities == layers * fp32 * heads * computed_scores(length, window)
-    if attends_at_once(length, window):
+    if dense_is_faster(length, window):
         assert told[window] == told[None]
 
 

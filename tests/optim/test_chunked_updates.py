@@ -23,7 +23,7 @@ def small_chunks():
     """Chunks of 8 numbers and batches of 24, so that small tensors have several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunked_updates, "CHUNK", CHUNK)
-        patch.setattr(slots, "ROOM", 3 * CHUNK)
+        patch.setattr(slots, "UPDATE_BUFFER", 3 * CHUNK)
         yield
 
 

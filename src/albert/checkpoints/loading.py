@@ -34,7 +34,7 @@ from albert.checkpoints.huggingface import (
 )
 from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
-from albert.model.encoder import initialize, without_memory
+from albert.model.encoder import initialize, on_meta_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, OutOfResources
 from albert.runtime.files import written_by_library
 from albert.runtime.json_files import each_key_once, read_json_object
@@ -565,7 +565,7 @@ def belongs_to(name: str, architecture: str) -> bool:
 def require_whole(renamed: Renamed, architecture: str, config: AlbertConfig, where: str) -> None:
     """Refuse tensors of which a part is missing or has another shape than the model's."""
     outputs = n_outputs(architecture, renamed.tensors)
-    with without_memory():
+    with on_meta_device():
         models = (AlbertModel(config), build_model(KINDS[architecture], config, outputs))
     missing = {name for model in models for name in fit_tensors(model, renamed, config, where, False)[1].missing}
     if architecture in _WITHOUT_POOLER:

@@ -52,7 +52,7 @@ from albert.checkpoints.loading import (
 )
 from albert.model.albert import AlbertForPreTraining
 from albert.model.config import AlbertConfig
-from albert.model.encoder import without_memory
+from albert.model.encoder import on_meta_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, did_you_mean
 from albert.runtime.files import final_name, new_directory, write_text
 from albert.runtime.json_files import from_json, read_json_object, save_json, to_json
@@ -317,7 +317,7 @@ def open_model(
     config, extra, stored, renamed = described.config, described.extra, described.stored, described.renamed
     named = kind_of(extra)  # a `classifier` of another kind has the same name and judges something else
     new_head = new_head or (kind != named and {MODELS[each].__name__ for each in (kind, named)} <= set(CLASSIFIERS))
-    with without_memory():
+    with on_meta_device():
         model = build_model(kind, config, labels_wanted(kind, num_labels, renamed.tensors, extra, new_head))
     places, report = fit_tensors(model, renamed, config, stored.source, new_head)  # refuses before it allocates
     tensors = described.read(renamed.unexpected, dtype).tensors

@@ -35,7 +35,7 @@ from albert.cli.render import (
 )
 from albert.experiments import sizes
 from albert.inference import inspection
-from albert.model.config import OTHER_NAMES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name, sharing_plan
+from albert.model.config import PRESET_ALIASES, PRESET_GROUPS, PRESETS, AlbertConfig, preset_name, sharing_plan
 from albert.model.cost import count_flops, count_parameters
 from albert.runtime.devices import default_precision, describe_machine, free_memory, pick_device
 from albert.runtime.errors import AlbertError, UsageError, did_you_mean
@@ -73,7 +73,7 @@ def find(what: str, revision: str | None = None) -> Found:
     except AlbertError as error:
         if here.exists():
             raise
-        nearest = did_you_mean(what, [*PRESETS, *OTHER_NAMES])
+        nearest = did_you_mean(what, [*PRESETS, *PRESET_ALIASES])
         remedy = nearest if nearest.startswith("did") else "`albert info` lists the presets"
         raise type(error)(error.subject, f"is not a preset; {error.why}", remedy) from error
     if not (directory / CONFIG_NAME).is_file() and vocabulary_file(directory).is_file():
@@ -177,7 +177,7 @@ def show_presets(console: Console) -> None:
 
 def other_names(preset: str) -> list[str]:
     """Further names of a preset."""
-    return [name for name, meant in OTHER_NAMES.items() if meant == preset]
+    return [name for name, meant in PRESET_ALIASES.items() if meant == preset]
 
 
 def amounts(names: str, counted: Sequence[Any], shown: Callable[[int], str]) -> list[tuple[str, ...]]:
@@ -440,7 +440,7 @@ def _machine(console: Console) -> dict[str, Any]:
         name: {"configuration": asdict(config), "parameters": count_parameters(config).model}
         for name, config in PRESETS.items()
     }
-    return {"kind": "machine", "machine": machine, "presets": presets, "other_names": OTHER_NAMES}
+    return {"kind": "machine", "machine": machine, "presets": presets, "other_names": PRESET_ALIASES}
 
 
 def _data(found: Found, console: Console) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from albert.finetuning.model import open_for_task
 from albert.inference.early_exit import EarlyExit, early_exit_of
 from albert.inference.engine import InferencePrecision, PackedModel, choose_precision, use_fast_encoders
 from albert.inference.inspection import layer_movement
-from albert.model.albert import AlbertModel, check_depth, run_to_depth
+from albert.model.albert import AlbertModel, check_depth, set_depth
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_flops
 from albert.model.packing import PackedSequences, pack
@@ -287,7 +287,7 @@ def depth_curve(
     prepared = encode_split(task, split, examples, counts, opened.tokenizer, opened.recipe)
     packed_model = PackedModel(opened.model, chosen, micro_batch_tokens, precision)
     deepest = max(depths, default=config.num_hidden_layers)
-    run_to_depth(opened.model, deepest)
+    set_depth(opened.model, deepest)
     exits = [early_exit_of(packed_model, patience, extra, model) for patience in patiences]
     ways = [*((depth, None) for depth in depths), *((deepest, early) for early in exits)]
     found: list[tuple[list[Any], np.ndarray]] = []
@@ -337,7 +337,7 @@ def _outputs(
     members = range(len(features.sequences))
     ids = [features.sequences.token_ids(member) for member in members]
     types = [features.sequences.token_type_ids(member) for member in members]
-    run_to_depth(packed_model.model, depth)
+    set_depth(packed_model.model, depth)
     if early is None:
         return packed_model.rows(ids, types), np.full(len(ids), depth)
     rows = early.rows(ids, types, [features.n_options] * (len(ids) // features.n_options))

@@ -387,7 +387,7 @@ def evaluate_models(
         task: what is asked; its labels are matched with each model's by name.
         max_length: tokens of a sequence; None takes the length of the fine-tuning, or else the task's.
         needs_labels: whether a split without labels is refused; else it is answered and not scored.
-        depth: layers to apply (see `run_to_depth`); None: as many as each model was trained with.
+        depth: layers to apply (see `set_depth`); None: as many as each model was trained with.
         prepare: what is done to each model, on its device, before it works.
 
     Raises:

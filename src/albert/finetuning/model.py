@@ -16,7 +16,7 @@ from albert.checkpoints.huggingface import Kind, build_model, kind_of
 from albert.checkpoints.loading import LoadingReport
 from albert.checkpoints.model_directory import OpenedModel, open_model, read_config, tokenizer_of
 from albert.checkpoints.warm_start import outputs_by_name, trained_length, warm_start
-from albert.model.albert import AlbertForPairClassification, AlbertModel, run_to_depth
+from albert.model.albert import AlbertForPairClassification, AlbertModel, set_depth
 from albert.model.config import FULL_WIDTH, AlbertConfig, ArchitectureChanges
 from albert.model.packing import PackedSequences, split_segments
 from albert.runtime.devices import seed_torch
@@ -94,7 +94,7 @@ def random_encoder_like(start: PretrainedEncoder) -> RandomEncoder:
     """The control of a pre-trained model: its architecture and tokenizer, none of its weights."""
     directory = find_model(start.model, start.revision)
     config, _ = read_config(directory)
-    return RandomEncoder(start.changes.applied_to(config), directory, start.changes.asked())
+    return RandomEncoder(start.changes.applied_to(config), directory, start.changes.changed_fields())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +226,7 @@ def start_model(
         tokenizer=tokenizer,
         tokenizer_directory=opened.directory,
         source=source,
-        changes=start.changes.asked() | ({"keep_head": True} if start.keep_head else {}),
+        changes=start.changes.changed_fields() | ({"keep_head": True} if start.keep_head else {}),
         changed=changed,
         trained_positions=trained,
         notes=notes,
@@ -353,7 +353,7 @@ def open_for_task(
     threshold = stated_threshold(opened.extra, model)
     notes = tuple(opened.loading_report.lines())
     if depth is not None:
-        run_to_depth(opened.model, depth)
+        set_depth(opened.model, depth)
         notes += (f"run at depth {depth} of {opened.config.num_hidden_layers}",)
     return OpenedForTask(opened.model, tokenizer, recipe, columns, threshold, opened.directory, notes)
 

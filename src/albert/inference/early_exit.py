@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from albert.inference.engine import BETWEEN_BATCHES, PackedModel
-from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification, stated_exits
+from albert.model.albert import AlbertForMultipleChoice, AlbertForSequenceClassification, read_exit_depths
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.errors import InvalidConfiguration
 from albert.tasks.metrics import stated_deviation
@@ -162,7 +162,7 @@ def early_exit_of(packed_model: PackedModel, patience: int, extra: Mapping[str, 
     Raises:
         InvalidConfiguration: it was not trained with several exits, or has no sequence-level head.
     """
-    exits = stated_exits(extra, model)
+    exits = read_exit_depths(extra, model)
     problem = extra.get("problem_type")
     if problem == "multi_label_classification":
         return EarlyExit(packed_model, patience, exits, "labels")

@@ -20,7 +20,7 @@ from albert.model.albert import PreTrainingLogits, output_rows
 from albert.model.attention import AttentionBlock, attend_by_boundaries, window_attention
 from albert.model.config import covers
 from albert.model.encoder import Encoder, FeedForwardBlock
-from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, pack, to_rectangles, with_spare_rows
+from albert.model.packing import AttentionGroup, PackedSequences, from_padded_blocks, pack, pad_rows, to_padded_blocks
 from albert.runtime.devices import (
     default_precision,
     in_one_thread,
@@ -46,9 +46,9 @@ def attend(
         return attend_by_boundaries(joined, packed, heads, window, 1.0, dense_attention)
     mixed = [
         _attend_group(cells, group, heads, window)
-        for cells, group in zip(to_rectangles(joined, packed), packed.groups, strict=True)
+        for cells, group in zip(to_padded_blocks(joined, packed), packed.groups, strict=True)
     ]
-    return from_rectangles(mixed, packed, packed.n_tokens)
+    return from_padded_blocks(mixed, packed, packed.n_tokens)
 
 
 def _attend_group(
@@ -322,7 +322,7 @@ class FastEncoder(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         with torch.inference_mode():
-            rows = with_spare_rows(hidden.to(self._states))
+            rows = pad_rows(hidden.to(self._states))
             for number in range(len(self.plan)):
                 rows = self._layer(number, rows, packed)
             return rows[: len(hidden)].float()
@@ -338,7 +338,7 @@ class FastEncoder(nn.Module):
         """Yield every layer's output; see `Encoder.each_layer`."""
         tokens = len(hidden)
         with torch.inference_mode():
-            rows = with_spare_rows(hidden.to(self._states))
+            rows = pad_rows(hidden.to(self._states))
         for number in range(done, len(self.plan)):
             with torch.inference_mode():
                 rows = self._layer(number, rows, packed)
@@ -374,7 +374,7 @@ class _FastAttention:
         tokens = len(packed.token_ids)
         mixed = attend(self._joined(hidden)[:tokens], packed, self._heads, self._window)
         if len(hidden) > tokens:
-            mixed = with_spare_rows(mixed)
+            mixed = pad_rows(mixed)
         return self._norm(self._dense.with_residual(mixed, hidden))
 
 

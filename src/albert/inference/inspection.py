@@ -30,7 +30,7 @@ from albert.inference.predictor import Predictor
 from albert.inference.tasks import encode_texts, order_labels
 from albert.model.albert import AlbertForMaskedLM, AlbertModel
 from albert.model.config import Activation, AlbertConfig
-from albert.model.encoder import without_memory
+from albert.model.encoder import on_meta_device
 from albert.model.packing import PackedSequences, pack
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration
@@ -282,7 +282,7 @@ def _compare(opened: OpenedModel, texts: Sequence[MaskedText], device: torch.dev
     results: list[tuple[AlbertConfig, np.ndarray, float]] = []
     with progress("Checking settings", len(candidates), "settings") as bar:
         for config in candidates:
-            with without_memory():
+            with on_meta_device():
                 model = AlbertForMaskedLM(config).eval()
             model.load_state_dict(weights, assign=True)
             results.append((config, *_evaluate(model, texts, device)))

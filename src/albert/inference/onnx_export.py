@@ -35,7 +35,7 @@ from albert.checkpoints.model_directory import (
 from albert.inference import int8
 from albert.inference.engine import INT8_MAX, quantize_matrix
 from albert.inference.predictor import TrainedModel, open_trained
-from albert.model.albert import BEAM, IMPOSSIBLE, AlbertModel, JointSpanHead, run_to_depth
+from albert.model.albert import BEAM, IMPOSSIBLE, AlbertModel, JointSpanHead, set_depth
 from albert.model.attention import AttentionBlock
 from albert.model.config import Activation
 from albert.model.encoder import FeedForwardBlock
@@ -608,7 +608,7 @@ def export_onnx(
     if tokenizer is not None:
         refuse_foreign_tokenizer(tokenizer, directory, config, extra)
     depth = config.num_hidden_layers if settings.depth is None else settings.depth
-    run_to_depth(trained.opened.model, depth)
+    set_depth(trained.opened.model, depth)
     metadata = {
         "producer": f"albert {__version__}",
         "architecture": type(trained.opened.model).__name__,

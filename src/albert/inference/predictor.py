@@ -24,7 +24,7 @@ from albert.inference import tasks
 from albert.inference.abilities import ANSWERING, CHOOSING, CLASSIFYING, FILLING, ORDERING, SCORING, TAGGING
 from albert.inference.early_exit import early_exit_of
 from albert.inference.engine import PackedModel, PrecisionChoice, choose_precision
-from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, run_to_depth
+from albert.model.albert import AlbertForPairClassification, PooledEncoder, Pooling, set_depth
 from albert.runtime.devices import pick_device
 from albert.runtime.errors import InvalidConfiguration, UsageError
 from albert.runtime.files import new_directory, note_written
@@ -106,7 +106,7 @@ class Predictor:
         self.depth = opened.config.num_hidden_layers if depth is None else depth
         """Number of layers applied; with `patience` the maximum."""
         if depth is not None:
-            run_to_depth(opened.model, depth)
+            set_depth(opened.model, depth)
         self.patience = patience
         model = PackedModel(opened.model, device, precision=self.precision)
         classifier = model if patience is None else early_exit_of(model, patience, self.extra, self.name)

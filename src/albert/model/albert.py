@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from albert.model.config import AlbertConfig, LayerApplication, sharing_plan
 from albert.model.encoder import Encoder, initialize
 from albert.model.heads import MaskedLanguageModelHead, SentenceOrderHead, SpanHead
-from albert.model.packing import PackedSequences, mean_states, rows_for_products, split_lengths, split_segments
+from albert.model.packing import PackedSequences, mean_states, pad_batch_rows, split_lengths, split_segments
 from albert.runtime.devices import Dropout, linear
 from albert.runtime.errors import InvalidConfiguration
 
@@ -46,7 +46,7 @@ class FactorizedEmbedding(nn.Module):
         embedded = self.dropout(self.layer_norm(embedded))
         if self.projection is None:
             return embedded
-        rows = rows_for_products(embedded, packed)
+        rows = pad_batch_rows(embedded, packed)
         return linear(rows, self.projection.weight, self.projection.bias)[: len(embedded)]
 
 
@@ -117,7 +117,7 @@ class PreTrainingLosses(NamedTuple):
 
     masked_tokens: Float[Tensor, " masked"]
     """Cross-entropies."""
-    masked_tokens_right: Bool[Tensor, " masked"]
+    masked_tokens_correct: Bool[Tensor, " masked"]
     """Whether the label has the largest logit."""
     sentence_order: Float[Tensor, "sequences 2"]
     """Logits, still."""
@@ -473,19 +473,19 @@ def output_rows(output: Tensor | tuple, lengths: tuple[int, ...]) -> list[Output
 
 EXITS_KEY = "exit_depths"
 """In `config.json`: the depths at which the head learnt to answer, in layers."""
-MOST_TIMES_DEEPER = 8
+MAX_DEPTH_FACTOR = 8
 """So many times the trained depth is the limit: larger values are probably typos."""
 
 
-def depths_of(config: AlbertConfig) -> range:
+def allowed_depths(config: AlbertConfig) -> range:
     """The depths that a model can be run at, in layers."""
     is_one_layer = config.sharing == "all" and config.num_hidden_groups == 1
-    return range(1, config.num_hidden_layers * (MOST_TIMES_DEEPER if is_one_layer else 1) + 1)
+    return range(1, config.num_hidden_layers * (MAX_DEPTH_FACTOR if is_one_layer else 1) + 1)
 
 
 def check_depth(config: AlbertConfig, depth: int) -> None:
     """Raises InvalidConfiguration when a model cannot be run at that depth, and says which ones it can."""
-    allowed = depths_of(config)
+    allowed = allowed_depths(config)
     if depth in allowed:
         return
     shared = "which are one layer" if len(allowed) > config.num_hidden_layers else "not all of them the same"
@@ -493,7 +493,7 @@ def check_depth(config: AlbertConfig, depth: int) -> None:
     raise InvalidConfiguration("depth", why, f"choose one from 1 to {allowed[-1]}")
 
 
-def run_to_depth(model: nn.Module, depth: int) -> None:
+def set_depth(model: nn.Module, depth: int) -> None:
     """Let a model apply its first `depth` layers, or its one layer so many times. Its configuration stays.
 
     Args:
@@ -507,17 +507,17 @@ def run_to_depth(model: nn.Module, depth: int) -> None:
     assert isinstance(config, AlbertConfig)
     check_depth(config, depth)
     backbone: Any = getattr(model, "albert", model)
-    backbone.encoder.plan = plan_to_depth(config, depth)
+    backbone.encoder.plan = plan_for_depth(config, depth)
 
 
-def plan_to_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, ...]:
+def plan_for_depth(config: AlbertConfig, depth: int) -> tuple[LayerApplication, ...]:
     """The applications of the first `depth` layers, the plan going round where a model of one layer goes deeper."""
     plan = sharing_plan(config)
     wanted = depth * config.inner_group_num
     return (plan * -(-wanted // len(plan)))[:wanted]
 
 
-def stated_exits(extra: Mapping[str, Any], model: str) -> tuple[int, ...]:
+def read_exit_depths(extra: Mapping[str, Any], model: str) -> tuple[int, ...]:
     """The depths at which a model learnt to answer, ascending, as its `config.json` says.
 
     Args:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from albert.model.config import AlbertConfig, attends_at_once, block_size, covers, n_blocks
-from albert.model.packing import AttentionGroup, PackedSequences, from_rectangles, to_rectangles
+from albert.model.config import AlbertConfig, block_size, covers, dense_is_faster, n_blocks
+from albert.model.packing import AttentionGroup, PackedSequences, from_padded_blocks, to_padded_blocks
 from albert.runtime.devices import Dropout, keep_mask, linear
 from albert.runtime.environment import load_by_name
 
@@ -128,7 +128,7 @@ def _dropped(probabilities: Tensor, stays: Tensor | None, dropout: float) -> Ten
 # Weights in the type that matrix products are computed in: bfloat16 within autocast, else their own.
 
 
-def in_product_type(weight: Tensor) -> Tensor:
+def to_matmul_dtype(weight: Tensor) -> Tensor:
     """The weight as products take it.
 
     Autocast does the same by itself, and remembers the result for parameters, yet not for what is computed from them,
@@ -174,7 +174,7 @@ def window_attention(
         attend: dense attention.
     """
     length = query.shape[2]
-    if attends_at_once(length, window):
+    if dense_is_faster(length, window):
         return attend(query, key, value, _dense_mask(query, padded, window))
     first = attend(query[:, :, :1], key, value, None if padded is None else ~padded[:, None, None, :])
     blocks = attend(
@@ -411,10 +411,10 @@ class AttentionBlock(nn.Module):
         """As they are now."""
         maps = (self.query, self.key, self.value)
         return AttentionMatrices(
-            in_product_type(torch.cat([part.weight for part in maps])),
-            in_product_type(torch.cat([part.bias for part in maps])),
-            in_product_type(self.dense.weight),
-            in_product_type(self.dense.bias),
+            to_matmul_dtype(torch.cat([part.weight for part in maps])),
+            to_matmul_dtype(torch.cat([part.bias for part in maps])),
+            to_matmul_dtype(self.dense.weight),
+            to_matmul_dtype(self.dense.bias),
         )
 
     def forward(
@@ -423,8 +423,8 @@ class AttentionBlock(nn.Module):
         """Let every token attend to the tokens of its own sequence; rows behind the tokens are spare ones."""
         joined = linear(hidden, matrices.joined, matrices.joined_bias)
         if packed.has_groups:
-            mixed = [self._attend(*pair) for pair in zip(to_rectangles(joined, packed), packed.groups, strict=True)]
-            run = from_rectangles(mixed, packed, len(hidden))
+            mixed = [self._attend(*pair) for pair in zip(to_padded_blocks(joined, packed), packed.groups, strict=True)]
+            run = from_padded_blocks(mixed, packed, len(hidden))
         else:
             scale, dropout = (hidden.shape[1] // self.heads) ** -0.5, self._dropout_now
             run = attend_by_boundaries(joined, packed, self.heads, self.window, scale, self._dense, dropout)

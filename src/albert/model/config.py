@@ -54,7 +54,7 @@ def copied_vectors(length: int, window: int | None) -> int:
         length: tokens of the sequence.
         window: tokens to either side; None: all of them.
     """
-    if window is None or attends_at_once(length, window):
+    if window is None or dense_is_faster(length, window):
         return 0
     blocks, rows, columns = score_matrices(length, window)
     return blocks * (rows + 2 * columns)
@@ -67,13 +67,13 @@ def score_matrices(length: int, window: int | None) -> tuple[int, int, int]:
         length: tokens of the sequence.
         window: tokens to either side; None: all of them.
     """
-    if window is None or attends_at_once(length, window):
+    if window is None or dense_is_faster(length, window):
         return 1, length, length
     block = block_size(window)
     return n_blocks(length, window), block, 1 + 3 * block
 
 
-def attends_at_once(length: int, window: int) -> bool:
+def dense_is_faster(length: int, window: int) -> bool:
     """Whether dense attention under a mask is faster: blocks copy what they see, and spare less than a third."""
     return covers(window, length) or 2 * length * length <= 3 * _scores_in_blocks(length, window)
 
@@ -296,7 +296,7 @@ PRESET_GROUPS: dict[str, dict[str, AlbertConfig]] = {
 PRESETS: dict[str, AlbertConfig] = {name: config for group in PRESET_GROUPS.values() for name, config in group.items()}
 """Every architecture by its name."""
 
-OTHER_NAMES: dict[str, str] = {
+PRESET_ALIASES: dict[str, str] = {
     "albert-base-v2": "albert-base",
     "albert-large-v2": "albert-large",
     "albert-xlarge-v2": "albert-xlarge",
@@ -317,7 +317,9 @@ OTHER_NAMES: dict[str, str] = {
 }
 """Further names: rows that are the same model (version 2 has no dropout, nor has xxlarge of version 1), and recipes."""
 
-_BY_SPELLING = {name.lower(): name for name in PRESETS} | {name.lower(): meant for name, meant in OTHER_NAMES.items()}
+_BY_SPELLING = {name.lower(): name for name in PRESETS} | {
+    name.lower(): meant for name, meant in PRESET_ALIASES.items()
+}
 
 
 def preset_name(name: str) -> str | None:
@@ -389,7 +391,7 @@ class ArchitectureChanges:
     attention_window: int | None = None
     """Tokens to either side that a token sees beside [CLS]; one that covers all positions is dense attention again."""
 
-    def asked(self) -> dict[str, Any]:
+    def changed_fields(self) -> dict[str, Any]:
         """What is to change, as plain values."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
@@ -399,7 +401,7 @@ class ArchitectureChanges:
         Raises:
             InvalidConfiguration: sizes that do not fit together.
         """
-        fields = {name: value for name, value in self.asked().items() if name != "extend_positions"}
+        fields = {name: value for name, value in self.changed_fields().items() if name != "extend_positions"}
         if self.sharing not in (None, "all") and config.sharing == "all":
             flat = {"num_hidden_layers": config.num_hidden_layers * config.inner_group_num, "num_hidden_groups": 1}
             fields = {**flat, "inner_group_num": 1, **fields}

@@ -12,9 +12,9 @@ from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
-from albert.model.attention import AttentionBlock, AttentionMatrices, in_product_type
+from albert.model.attention import AttentionBlock, AttentionMatrices, to_matmul_dtype
 from albert.model.config import AlbertConfig, LayerApplication, n_attention_blocks, n_feed_forward_blocks, sharing_plan
-from albert.model.packing import PackedSequences, rows_for_products
+from albert.model.packing import PackedSequences, pad_batch_rows
 from albert.runtime.devices import Dropout, linear, same_draws_again
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class FeedForwardBlock(nn.Module):
     def matrices(self) -> FeedForwardMatrices:
         """As they are now."""
         first, second = self.intermediate, self.output
-        return FeedForwardMatrices(*map(in_product_type, (first.weight, first.bias, second.weight, second.bias)))
+        return FeedForwardMatrices(*map(to_matmul_dtype, (first.weight, first.bias, second.weight, second.bias)))
 
     def forward(self, hidden: Float[Tensor, "rows H"], matrices: FeedForwardMatrices) -> Float[Tensor, "rows H"]:
         """Transform every row by itself."""
@@ -133,7 +133,7 @@ class Encoder(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "tokens H"], packed: PackedSequences) -> Float[Tensor, "tokens H"]:
         """The output of the last layer."""
-        matrices, rows = self._matrices(), rows_for_products(hidden, packed)
+        matrices, rows = self._matrices(), pad_batch_rows(hidden, packed)
         for application in self.plan:
             rows = self._apply_layer(application, rows, packed, matrices)
         return rows[: len(hidden)]
@@ -154,7 +154,7 @@ class Encoder(nn.Module):
             packed: the sequences.
             done: layers that were applied already, to other sequences besides perhaps.
         """
-        matrices, rows = self._matrices(), rows_for_products(hidden, packed)
+        matrices, rows = self._matrices(), pad_batch_rows(hidden, packed)
         for application in self.plan[done:]:
             rows = self._apply_layer(application, rows, packed, matrices)
             yield rows[: len(hidden)]
@@ -222,7 +222,7 @@ def sinusoids(positions: int, width: int, root_mean_square: float) -> Float[Tens
 
 
 @contextmanager
-def without_memory() -> Iterator[None]:
+def on_meta_device() -> Iterator[None]:
     """Modules that are built in this context have shapes alone (torch's meta device): weights are to be put in."""
     with torch.device("meta"), _NothingDrawn():
         yield

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from albert.model.attention import in_product_type
+from albert.model.attention import to_matmul_dtype
 from albert.model.config import AlbertConfig
 from albert.model.encoder import ACTIVATIONS, activate
-from albert.model.packing import with_spare_rows
+from albert.model.packing import pad_rows
 from albert.runtime.devices import linear, product
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def streamed_cross_entropy(
 class _StreamedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, transformed: Tensor, words: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        operands = (in_product_type(transformed), in_product_type(words), in_product_type(bias))
+        operands = (to_matmul_dtype(transformed), to_matmul_dtype(words), to_matmul_dtype(bias))
         losses, normalizers = (torch.empty_like(labels, dtype=_exact(words)) for _ in range(2))
         right = torch.empty_like(labels, dtype=torch.bool)
         for part in _parts(transformed, words, LOGITS_IN_CACHE):
@@ -139,12 +139,12 @@ class MaskedLanguageModelHead(nn.Module):
         labels: Int[Tensor, " masked"],
     ) -> tuple[Float[Tensor, " masked"], Bool[Tensor, " masked"]]:
         """Cross-entropies of the labels, in float32, and which have the largest logit; logits are not kept."""
-        rows = with_spare_rows(hidden)
+        rows = pad_rows(hidden)
         padded = functional.pad(labels, (0, len(rows) - len(hidden)))
         losses, right = streamed_cross_entropy(self._transformed(rows), word_embeddings, self.bias, padded)
         return losses[: len(hidden)], right[: len(hidden)]
 
-    def losses_in_graph(
+    def compilable_losses(
         self,
         hidden: Float[Tensor, "items H"],
         word_embeddings: Float[Tensor, "V E"],

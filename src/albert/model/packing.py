@@ -3,7 +3,7 @@
 Everything that works token by token (embeddings, projections, feed-forward, heads) sees only real tokens. Attention on
 a CPU needs rectangles, so sequences of like length are grouped, and each group is gathered into one padded block; on a
 GPU a kernel takes the boundaries.
-`rows_for` rounds the number of rows up, because oneDNN compiles each matrix shape anew."""
+`padded_rows` rounds the number of rows up, because oneDNN compiles each matrix shape anew."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from albert.runtime.errors import InvalidConfiguration
 
-WASTE = 0.15
+MAX_PADDING_SHARE = 0.15
 """At most this share of a group's rectangle may be padding, before a new group is opened."""
-FREE_SCORES = 4096
+FREE_PADDING = 4096
 """Padded cells, times the length, that a group may have in any case: a group of its own costs more than they do, since
 each of its products is a call, and on a CPU in bfloat16 a kernel that is made for this very shape."""
 LENGTH_STEP = 8
@@ -71,7 +71,7 @@ class PackedSequences:
         return len(self.lengths)
 
     @property
-    def is_rectangle(self) -> bool:
+    def has_equal_lengths(self) -> bool:
         """Whether all sequences have one length, so that the run of tokens is the rectangle of the only group."""
         return len(self.groups) == 1 and self.groups[0].padded is None
 
@@ -205,7 +205,7 @@ def _end_of_group(descending: list[int], first: int) -> int:
         if descending[last] < longest:
             length = _padded_length(longest)
             cells = length * (last - first + 1)
-            if cells - real > max(FREE_SCORES / length, WASTE * cells):
+            if cells - real > max(FREE_PADDING / length, MAX_PADDING_SHARE * cells):
                 return last
     return len(descending)
 
@@ -221,21 +221,21 @@ def _padded_length(longest: int) -> int:
 # for nothing, so it passes no gradient on and gets none. Nor do spare rows, which a run may have behind its tokens.
 
 
-def to_rectangles(run: Float[Tensor, "rows width"], packed: PackedSequences) -> tuple[Tensor, ...]:
+def to_padded_blocks(run: Float[Tensor, "rows width"], packed: PackedSequences) -> tuple[Tensor, ...]:
     """Of each group of sequences, its cells [sequences, length, width]; a view where the batch is one full group."""
-    if packed.is_rectangle:
+    if packed.has_equal_lengths:
         return (run.view(packed.n_sequences, packed.lengths[0], run.shape[1]),)
     return _ToRectangles.apply(run, packed)
 
 
-def from_rectangles(
+def from_padded_blocks(
     cells: Sequence[Float[Tensor, "_ _ width"]], packed: PackedSequences, rows: int
 ) -> Float[Tensor, "rows width"]:
     """The tokens of the groups' cells, as one run with so many rows; those behind the tokens are 0.
 
     A full group has no rows behind its tokens.
     """
-    if packed.is_rectangle:
+    if packed.has_equal_lengths:
         return cells[0].flatten(0, 1)
     return _FromRectangles.apply(packed, rows, *cells)
 
@@ -288,29 +288,29 @@ class _FromRectangles(torch.autograd.Function):
 # they go through the products alone, nobody reads what becomes of them, and no gradient comes back to them. What is
 # compiled is kept: a server that has seen all numbers of rows needs no more memory.
 
-FEW, STEP_OF_FEW = 64, 4
+SMALL_BATCH, SMALL_STEP = 64, 4
 """Up to so many rows their number is a multiple of 4: a single short text has hardly a row in vain."""
 STEP = 16
 """Beyond, of 16, and beyond 512 rows of the power of two that is at most a sixteenth of them."""
 
 
-def rows_for(tokens: int) -> int:
+def padded_rows(tokens: int) -> int:
     """How many rows so many tokens take."""
-    step = STEP_OF_FEW if tokens <= FEW else max(STEP, 1 << (tokens - 1).bit_length() >> 5)
+    step = SMALL_STEP if tokens <= SMALL_BATCH else max(STEP, 1 << (tokens - 1).bit_length() >> 5)
     return -(-tokens // step) * step
 
 
-def with_spare_rows(states: Float[Tensor, "tokens width"]) -> Float[Tensor, "rows width"]:
+def pad_rows(states: Float[Tensor, "tokens width"]) -> Float[Tensor, "rows width"]:
     """Zeros behind the tokens, or the states themselves where no row is missing, or products are not oneDNN's."""
-    missing = rows_for(len(states)) - len(states)
-    return functional.pad(states, (0, 0, 0, missing)) if missing and spares_rows(states.device) else states
+    missing = padded_rows(len(states)) - len(states)
+    return functional.pad(states, (0, 0, 0, missing)) if missing and pads_rows(states.device) else states
 
 
-def rows_for_products(states: Float[Tensor, "tokens width"], packed: PackedSequences) -> Float[Tensor, "rows width"]:
-    """`with_spare_rows` of a batch that is learnt; one of equal lengths has the same size each time and needs none."""
-    return with_spare_rows(states) if packed.has_groups and not packed.is_rectangle else states
+def pad_batch_rows(states: Float[Tensor, "tokens width"], packed: PackedSequences) -> Float[Tensor, "rows width"]:
+    """`pad_rows` of a batch that is learnt; one of equal lengths has the same size each time and needs none."""
+    return pad_rows(states) if packed.has_groups and not packed.has_equal_lengths else states
 
 
-def spares_rows(device: torch.device) -> bool:
+def pads_rows(device: torch.device) -> bool:
     """Whether products are oneDNN's."""
     return device.type == "cpu" and torch.backends.mkldnn.is_available()

@@ -29,7 +29,7 @@ from albert.runtime.errors import InvalidConfiguration
 # --------------------------------------------------------------------------------------------------------------------
 # One parameter tensor, or this process's part of it, with its gradient and moments.
 
-ROOM = 1 << 24
+UPDATE_BUFFER = 1 << 24
 """Numbers of updates in memory at a time: those of all of ALBERT-base and -large."""
 
 
@@ -63,7 +63,7 @@ def local_part(tensor: Tensor) -> Tensor:
 
 
 def batches(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
-    """Tensors of one precision together, as many as the memory for updates holds: `ROOM`, or the largest tensor.
+    """Group tensors of one precision, each group at most `UPDATE_BUFFER` numbers or one larger tensor.
 
     All processes batch alike, whatever their parts.
     """
@@ -71,7 +71,7 @@ def batches(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
     for slot in slots:
         kinds.setdefault((slot.weight.device, slot.weight.dtype), []).append(slot)
     for alike in kinds.values():
-        room = max(ROOM, *(slot.parameter.numel() for slot in alike))
+        room = max(UPDATE_BUFFER, *(slot.parameter.numel() for slot in alike))
         batch: list[Slot] = []
         left = room
         for slot in alike:

@@ -266,7 +266,7 @@ def pretraining_objective(model: nn.Module, batch: Batch, right: list[np.ndarray
     assert isinstance(batch, PretrainingBatch)
     found = model(batch.packed, batch.masked_positions, batch.masked_labels)
     if right is not None:
-        right.append(found.masked_tokens_right.cpu().numpy())
+        right.append(found.masked_tokens_correct.cpu().numpy())
     each, order = found.masked_tokens, found.sentence_order.float()
     return Sums(
         losses={
@@ -276,7 +276,7 @@ def pretraining_objective(model: nn.Module, batch: Batch, right: list[np.ndarray
             ),
         },
         correct={
-            "masked_tokens": found.masked_tokens_right.sum(),
+            "masked_tokens": found.masked_tokens_correct.sum(),
             "sentence_order": (order.argmax(-1) == batch.order_labels).sum(),
         },
     )

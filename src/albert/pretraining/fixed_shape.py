@@ -290,7 +290,7 @@ class PretrainingLoss(nn.Module):
         )  # fmt: skip
         hidden, words = model.albert(packed), model.albert.embeddings.word_embeddings.weight
         masked = hidden.index_select(0, parts.masked_positions)
-        each, right = model.predictions.losses_in_graph(masked, words, parts.masked_labels)
+        each, right = model.predictions.compilable_losses(masked, words, parts.masked_labels)
         order = model.sop_classifier(model.albert.pool(hidden, packed)).float()
         order_loss = functional.cross_entropy(order, parts.order_labels, reduction="sum", ignore_index=NO_LABEL)
         losses = torch.stack(((hardness(each, parts.focus) * each).sum(), order_loss))

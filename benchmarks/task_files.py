@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert.experiments.jobs import own_files, with_files
+from albert.experiments.jobs import parse_file_options, with_files
 from albert.runtime.errors import MissingInput, UsageError
 from albert.tasks.examples import Example, to_examples
 from albert.tasks.submission import find_task
@@ -38,7 +38,7 @@ def find_files(name: str, folders: Sequence[Path], files: Sequence[str]) -> Foun
         MissingInput: none of the folders has it.
     """
     task = find_task(name)
-    task = with_files(task, own_files(files).get(task.name))
+    task = with_files(task, parse_file_options(files).get(task.name))
     missing: list[MissingInput] = []
     for folder in folders:
         try:

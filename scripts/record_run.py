@@ -1,6 +1,6 @@
 """Keep what a finished run found: `python scripts/record_run.py RUN --name NAME --command "albert pretrain …"`.
 
-Writes rows to results/results.csv and the run's recipe, thinned journal and curves to results/NAME.
+Writes rows to results/results.csv and the run's recipe, thin_journal journal and curves to results/NAME.
 """
 
 import csv
@@ -96,9 +96,9 @@ def record_pretraining(run: Path, results: Path, name: str, commit: str, machine
     rows.append(_row(name, commit, machine, command, "tokens", last["tokens"]))
     with new_directory(results / name) as directory:
         shutil.copyfile(folder.recipe_path, directory / "recipe.json")
-        thinned = steps[:: max(1, len(steps) // KEPT_LINES)] + evaluations
-        thinned.sort(key=lambda record: record["step"])
-        lines = (json.dumps(record) for record in thinned)
+        thin_journal = steps[:: max(1, len(steps) // KEPT_LINES)] + evaluations
+        thin_journal.sort(key=lambda record: record["step"])
+        lines = (json.dumps(record) for record in thin_journal)
         (directory / "journal.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         draw_runs(read_runs([run]), directory / "curves.png", "tokens")
     append_rows(results / TABLE_NAME, rows)

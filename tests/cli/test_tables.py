@@ -135,8 +135,8 @@ def test_a_plan_starts_nothing_and_writes_nothing(scene, sentences, tmp_path, ca
 
 def test_what_another_table_has_run_is_not_planned_again(finished, scene, sentences, capsys, monkeypatch):
     """Ten models of six updates in all, an hour each; the three of Table 5 are there, of which Table 3 has one too."""
-    pace = execution.Pace(tokens=1.0, update_seconds=3600.0, flops_per_second=1e9, memory=1, measured=False)
-    monkeypatch.setattr(execution, "measure_pace", lambda *_: pace)  # the test above measures
+    pace = execution.StepTiming(tokens=1.0, update_seconds=3600.0, flops_per_second=1e9, memory=1, measured=False)
+    monkeypatch.setattr(execution, "time_step", lambda *_: pace)  # the test above measures
     words_of_both = words("plan", scene, sentences, finished)
     words_of_both.insert(3, "3")
     assert run(words_of_both) == 0

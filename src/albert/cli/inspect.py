@@ -15,7 +15,7 @@ from albert.cli.options import check_at_least, check_png
 from albert.cli.render import indented, open_console, say, table
 from albert.cli.training import Show
 from albert.experiments.layers import LayerSimilarity, cut_passages, draw_layers, measure_layers, write_layers
-from albert.experiments.quickstart import SHIPPED, QuickstartReport, accuracies, quickstart, split_chapters
+from albert.experiments.quickstart import BUNDLED_MODEL, QuickstartReport, accuracies, quickstart, split_chapters
 from albert.pretraining.sampling import PretrainingSamples
 from albert.pretraining.segments import IN_ORDER, NO_LABEL, SentenceObjective
 from albert.pretraining.statistics import Figure, measure, tokens_cut
@@ -252,17 +252,17 @@ def show_report(report: QuickstartReport, console: Console) -> None:
         ("authors, unseen chapters", f"{authors:.1%}", f"{shipped:.1%}", f"{constant_author:.1%}"),
     ]
     console.print()
-    console.print(table("What came out", ("", "just trained", SHIPPED, "a constant answer"), rows))
+    console.print(table("What came out", ("", "just trained", BUNDLED_MODEL, "a constant answer"), rows))
     for question, (answer, of_shipped) in report.answers.items():
         console.print(f"  {question}")
         say(console, Text.assemble("    just trained  ", (answer, "bold")))
-        say(console, Text.assemble(f"    {SHIPPED:12}  ", (of_shipped, "bold")))
+        say(console, Text.assemble(f"    {BUNDLED_MODEL:12}  ", (of_shipped, "bold")))
     training = report.pretraining.training
     model = report.pretraining.model
     lines = (
         "",
         f"{training.tokens:,} tokens at {training.tokens_per_second:,.0f} a second; {report.seconds:.0f} s in all",
-        f"{SHIPPED} has read 30 times as many tokens, these books among them, and was told no author;",
+        f"{BUNDLED_MODEL} has read 30 times as many tokens, these books among them, and was told no author;",
         "neither model tells whether two sentences are in order, which takes far more text",
         f"curves  {report.directory / 'curves.png'}",
         f"model   {model}",

@@ -17,7 +17,7 @@ from albert.experiments import jobs, report
 from albert.experiments.execution import Execution, PlannedJob, Planner, overall_progress
 from albert.experiments.grids import GRIDS, SCALES, Grid, Scale, grid_of
 from albert.experiments.price import price_and_energy
-from albert.experiments.results import Outcome, export_results, hours_by_arm, outcome_of
+from albert.experiments.results import Outcome, export_results, hours_by_arm, read_outcome
 from albert.model.cost import count_parameters
 from albert.runtime.devices import free_memory, pick_device
 from albert.runtime.errors import MissingInput, UsageError, did_you_mean
@@ -37,7 +37,7 @@ class TablesOptions(TablesArguments):
     @property
     def declared(self) -> Scale:
         """The scale, at the precision of the root's study."""
-        return jobs.study_of(self.folders.root, self.scale, (), self.device).declared
+        return jobs.open_study(self.folders.root, self.scale, (), self.device).declared
 
     @property
     def folders(self) -> jobs.Folders:
@@ -49,7 +49,7 @@ class TablesOptions(TablesArguments):
         Raises:
             UsageError: none is named, or one is unknown.
         """
-        known = [*GRIDS, *report.FACTS]
+        known = [*GRIDS, *report.STATIC_TABLES]
         if not self.tables:
             raise UsageError("albert tables", "no table is named", "`albert tables list` has their names, all is each")
         for name in self.tables:
@@ -62,7 +62,7 @@ class TablesOptions(TablesArguments):
         return [grid_of(name, self.declared) for name in self.names() if name in GRIDS]
 
     def study(self) -> jobs.Study:
-        return jobs.study_of(self.folders.root, self.scale, self.data, self.device)
+        return jobs.open_study(self.folders.root, self.scale, self.data, self.device)
 
     def task_data(self, grids: Sequence[Grid]) -> tuple[dict[str, tuple[Task, Path]], list[str]]:
         """Each task that tables need and the folder with its files, and a line for each that is not there.
@@ -80,8 +80,8 @@ class TablesOptions(TablesArguments):
             if folder is not None and not folder.is_dir():
                 raise MissingInput(folder, "is not a folder", f"{option} is the folder with the files of the tasks")
         known = [one.task for one in self.declared.tasks]
-        wanted = {one.task for grid in grids for one in jobs.learnt_tasks(grid, self.declared, known)}
-        own = jobs.own_files(self.files)
+        wanted = {one.task for grid in grids for one in jobs.tasks_of_grid(grid, self.declared, known)}
+        own = jobs.parse_file_options(self.files)
         found, lacking = {}, []
         for option, folder, tasks in places:
             for task in (jobs.with_files(one, own.get(one.name)) for one in tasks if one.name in wanted):
@@ -146,7 +146,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
         console.print(table(title, head, rows))
     else:
         _show_columns(console, title, *report.side_by_side(outcome, both=True))
-    say(console, report.progress_of(outcome), *report.about(outcome), *report.sentences(outcome))
+    say(console, report.describe_progress(outcome), *report.about(outcome), *report.sentences(outcome))
 
 
 def print_whole(console: Console, made: Table) -> None:
@@ -164,7 +164,7 @@ def _show_columns(console: Console, title: str, head: list[str], rows: list[list
     console.print(table(title, ("", "paper", "ours"), lines))
 
 
-def show_facts(console: Console, facts: report.Facts) -> None:
+def show_text_table(console: Console, facts: report.TextTable) -> None:
     """A table that needs no run."""
     print_whole(console, table(f"{facts.table}: {facts.title}", facts.head, facts.rows))
     say(console, *facts.notes)
@@ -224,9 +224,9 @@ def list_tables(args: ListTables) -> None:
     scale = SCALES[args.scale]
     rows = []
     for grid in (grid_of(name, scale) for name in GRIDS):
-        todo = jobs.jobs_of([grid], scale, ("the text", "more text"), ())
+        todo = jobs.list_jobs([grid], scale, ("the text", "more text"), ())
         rows.append((grid.table, sum(isinstance(job, jobs.Pretraining) for job in todo), grid.title))
-    rows += [(name, 0, facts(scale).title) for name, facts in report.FACTS.items()]
+    rows += [(name, 0, facts(scale).title) for name, facts in report.STATIC_TABLES.items()]
     title = f"tables at the scale {scale.name}: {scale.decides}"
     print_whole(open_console(), table(title, ("name", "pre-trainings", "title"), rows, words=(0, 2)))
 
@@ -277,7 +277,7 @@ def _planned(args: TablesOptions, study: jobs.Study) -> list[PlannedJob]:
     grids = args.grids()
     data, lacking = args.task_data(grids)
     for grid in grids:
-        if not all(jobs.has_text(arm, study.fingerprints) for arm in grid.arms()):
+        if not all(jobs.has_corpora(arm, study.fingerprints) for arm in grid.arms()):
             lacking.append(f"{grid.table}: additional text is left out: it needs a second --data")
     for line in lacking:
         print(f"albert: note: {line}", file=sys.stderr)
@@ -287,13 +287,13 @@ def _planned(args: TablesOptions, study: jobs.Study) -> list[PlannedJob]:
 
 def _show(console: Console, args: TablesOptions, study: jobs.Study) -> None:
     folder = args.folders.root / "tables"
-    for name in (name for name in args.names() if name in report.FACTS):
+    for name in (name for name in args.names() if name in report.STATIC_TABLES):
         own = (hours_by_arm(args.folders), args.rates) if name == "cost" else ()
-        found = report.FACTS[name](args.declared, *own)
-        show_facts(console, found)
-        console.print(" and ".join(map(str, report.write_facts(found, folder))))
+        found = report.STATIC_TABLES[name](args.declared, *own)
+        show_text_table(console, found)
+        console.print(" and ".join(map(str, report.write_text_table(found, folder))))
     for grid in args.grids():
-        outcome = outcome_of(grid, args.declared, study.fingerprints, args.folders)
+        outcome = read_outcome(grid, args.declared, study.fingerprints, args.folders)
         picture = report.draw_outcome(outcome, args.folders, folder)
         paths = report.write_report(outcome, folder, None if picture is None else picture.name)
         show_outcome(console, outcome)

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from albert.experiments.grids import Downstream, Grid, Scale
-from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, done_jobs, jobs_of
-from albert.experiments.sizes import measure_throughput, random_batch, take_turns, training_step
+from albert.experiments.jobs import Finetuning, Folders, HeldOut, Job, Pretraining, Speed, done_jobs, list_jobs
+from albert.experiments.sizes import measure_throughput, random_batch, time_in_turns, training_step
 from albert.finetuning.data import Subset, encode_split, read_examples
 from albert.finetuning.model import PretrainedEncoder
 from albert.finetuning.run import finetune
@@ -55,7 +55,7 @@ ASSUMED_EFFICIENCY = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class StepTiming:
     """How fast a recipe learns, and in how much memory.
 
     Args:
@@ -72,7 +72,7 @@ class Pace:
     measured: bool
 
 
-def measure_pace(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.device) -> Pace:
+def time_step(recipe: PretrainingRecipe, batch: PretrainingBatch, device: torch.device) -> StepTiming:
     """Take a few updates, of one micro-batch and of two."""
     kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
     memory = count_training_memory(
@@ -93,7 +93,7 @@ def measure_pace(recipe: PretrainingRecipe, batch: PretrainingBatch, device: tor
         one, two = _update_seconds(recipe, batch.to(device), device)
         further = max(two - one, 0.25 * one)  # on a busy machine the difference of two medians may be anything
     parts = recipe.batch_size / len(lengths)
-    return Pace(
+    return StepTiming(
         tokens=parts * batch.n_tokens,
         update_seconds=one + (parts - 1) * further,
         flops_per_second=flops / one,
@@ -113,7 +113,7 @@ def _update_seconds(recipe: PretrainingRecipe, batch: PretrainingBatch, device: 
     step([batch])
     clock = time.perf_counter if device.type == "cuda" else lambda: time.process_time() / torch.get_num_threads()
     runs = {parts: partial(step, [batch] * parts) for parts in (1, 2)}
-    times = take_turns(runs, device, MEASURED_SECONDS, longest=LONGEST_TRY, clock=clock)
+    times = time_in_turns(runs, device, MEASURED_SECONDS, longest=LONGEST_TRY, clock=clock)
     return statistics.median(times[1]), statistics.median(times[2])
 
 
@@ -171,7 +171,7 @@ class Planner:
             with suppress(MissingInput):
                 self._held_out = TokenCorpus.open(corpora[0], "held_out", verify=False)
         self._data, self._device = data, device
-        self._paces: dict[PretrainingRecipe, Pace] = {}
+        self._paces: dict[PretrainingRecipe, StepTiming] = {}
         self._samples: dict[int, PretrainingSamples] = {}
         self._tasks: dict[str, tuple[int, float, float]] = {}
 
@@ -181,18 +181,18 @@ class Planner:
         Args:
             corpora: fingerprints of the prepared corpora.
         """
-        jobs, tables = jobs_of(grids, scale, corpora, [*self._data]), dict[str, list[str]]()
+        jobs, tables = list_jobs(grids, scale, corpora, [*self._data]), dict[str, list[str]]()
         for grid in grids:
-            for job in jobs_of([grid], scale, corpora, [*self._data]):
+            for job in list_jobs([grid], scale, corpora, [*self._data]):
                 tables.setdefault(job.name, []).append(grid.table)
         shapes = dict.fromkeys(self._shape(job.arm.recipe) for job in jobs if not isinstance(job, Speed))
         with progress("Measuring", len(shapes), "shapes") as bar:
             for shape in shapes:
-                self._paces[shape] = measure_pace(shape, self._batch(shape), self._device)
+                self._paces[shape] = time_step(shape, self._batch(shape), self._device)
                 bar.advance()
         done = done_jobs(jobs, folders)
         planned = (self._planned(job, tables[job.name]) for job in jobs)
-        return [replace(one, done=share_done(one, folders, done)) for one in planned]
+        return [replace(one, done=fraction_done(one, folders, done)) for one in planned]
 
     def _planned(self, job: Job, tables: Sequence[str]) -> PlannedJob:
         if isinstance(job, Speed):
@@ -273,7 +273,7 @@ def _forward_flops(recipe: PretrainingRecipe, length: float) -> int:
     return count_flops(recipe.model, max(1, round(length))).forward
 
 
-def share_done(planned: PlannedJob, folders: Folders, done: Set[str]) -> float:
+def fraction_done(planned: PlannedJob, folders: Folders, done: Set[str]) -> float:
     """The share of a job that is done, from 0 to 1, by any process; 1 for a job that was given up."""
     job = planned.job
     if folders.failure(job.name).exists() or job.name in done:
@@ -428,7 +428,7 @@ def overall_progress(plan: Sequence[PlannedJob], folders: Folders, description: 
 
     def minutes_done() -> float:
         done = done_jobs([one.job for one in plan], folders)
-        return sum(share_done(one, folders, done) * one.seconds for one in plan) / 60
+        return sum(fraction_done(one, folders, done) * one.seconds for one in plan) / 60
 
     def follow(seen: float) -> None:
         over = False

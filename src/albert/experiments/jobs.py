@@ -82,7 +82,7 @@ def _newest(run: RunFolder) -> list[dict]:
     return read_journal(run.journal_path)[::-1] if run.journal_path.is_file() else []
 
 
-def hours_of(run: RunFolder) -> float | None:
+def training_hours(run: RunFolder) -> float | None:
     """Hours that a run which has ended has trained; None: it has not."""
     return next((record["seconds"] / 3600 for record in _newest(run) if record["event"] == "end"), None)
 
@@ -131,7 +131,7 @@ class Pretraining(_Job):
 
     def is_done(self, folders: Folders) -> bool:
         """Whether it has a model, or its journal an end."""
-        return super().is_done(folders) or hours_of(folders.pretraining(self.key)) is not None
+        return super().is_done(folders) or training_hours(folders.pretraining(self.key)) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,7 @@ def done_jobs(jobs: Sequence[Job], folders: Folders) -> set[str]:
     return done
 
 
-def jobs_of(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> tuple[Job, ...]:
+def list_jobs(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: Sequence[str]) -> tuple[Job, ...]:
     """All jobs of tables in a good order: seed by seed, and of each arm what can be told of it before the next one.
 
     Args:
@@ -188,7 +188,7 @@ def jobs_of(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: 
     found: dict[str, Job] = {}
     for seed in scale.seeds:
         for grid in grids:
-            for arm in (one for one in grid.arms() if has_text(one, corpora)):
+            for arm in (one for one in grid.arms() if has_corpora(one, corpora)):
                 for job in _jobs_of_arm(grid, arm.seeded(seed), scale, corpora, tasks):
                     found.setdefault(job.name, job)
     for grid in grids:
@@ -206,7 +206,7 @@ def jobs_of(grids: Sequence[Grid], scale: Scale, corpora: Sequence[str], tasks: 
     return tuple(found.values())
 
 
-def has_text(arm: Arm, corpora: Sequence[str]) -> bool:
+def has_corpora(arm: Arm, corpora: Sequence[str]) -> bool:
     """Whether an arm can learn from the corpora that there are: additional text needs a second one."""
     return len(corpora) > 1 or not any(part.additional_text for part in arm.chain())
 
@@ -237,7 +237,7 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
         sequences=scale.held_out_sequences,
     )
     names = [task.task for task in scale.tasks if task.task in tasks]
-    for task in learnt_tasks(grid, scale, tasks):
+    for task in tasks_of_grid(grid, scale, tasks):
         before = task.declared.intermediate if task.declared.intermediate in names else None
         for seed in task_seeds(scale, arm):
             run = _BELOW.finetuning(key, task.task, seed).path
@@ -255,7 +255,7 @@ def _jobs_of_arm(grid: Grid, arm: Arm, scale: Scale, corpora: Sequence[str], tas
             )
 
 
-def learnt_tasks(grid: Grid, scale: Scale, available: Sequence[str]) -> tuple[Downstream, ...]:
+def tasks_of_grid(grid: Grid, scale: Scale, available: Sequence[str]) -> tuple[Downstream, ...]:
     """The tasks of a table's columns whose data are there, each after the one from whose model it starts."""
     wanted = {column.source for column in grid.columns if column.kind == "downstream"}
     wanted |= {one.declared.intermediate for one in scale.tasks if one.task in wanted}
@@ -299,7 +299,7 @@ class Study:
         return tuple(corpus.manifest for corpus in self.corpora)
 
 
-def study_of(root: Path, scale: ScaleName, corpora: Sequence[Path], device: str = "auto") -> Study:
+def open_study(root: Path, scale: ScaleName, corpora: Sequence[Path], device: str = "auto") -> Study:
     """The study below a root, or that which is to be begun there; nothing is written.
 
     Args:
@@ -325,7 +325,7 @@ def study_of(root: Path, scale: ScaleName, corpora: Sequence[Path], device: str 
     return replace(asked, precision=kept.precision)
 
 
-def own_files(said: Iterable[str]) -> dict[str, dict[str, Path]]:
+def parse_file_options(said: Iterable[str]) -> dict[str, dict[str, Path]]:
     """Files in the place of published ones, by task and split.
 
     Args:

@@ -152,7 +152,7 @@ TOKENS_A_WORD = 2
 """More than a word has on average, so that passages stay within the positions that were trained."""
 
 
-def kept_layers(model: Path, kept: Path, max_length: int) -> LayerSimilarity:
+def cached_layers(model: Path, kept: Path, max_length: int) -> LayerSimilarity:
     """How far each layer of a finished model moves its input: measured once, then read."""
     if not kept.is_file():
         texts = (chapter.text for chapter in split_chapters().held_out)

@@ -165,7 +165,7 @@ PIECES = QUICKSTART.model.vocab_size
 AUTHORSHIP = TaskRecipe(learning_rate=2e-3, batch_size=32, epochs=3.0, warmup_share=0.1, max_length=128)
 """Settings for a network this small; the paper's tasks have their own."""
 
-SHIPPED = "tiny"
+BUNDLED_MODEL = "tiny"
 """The model that comes with the package: what 66 million tokens teach beside the two million of a quickstart."""
 FILL_MASKS = ("It was a very [MASK] thing to say.", "He opened the [MASK] and went into the house.")
 PASSAGE = (
@@ -215,12 +215,12 @@ def quickstart(directory: Path, console: Console) -> QuickstartReport:
         return finetune(task, PretrainedEncoder(model), files["train"].parent, directory / output, settings=settings)
 
     tuned = finetuned(str(pretrained.model), "authorship")
-    console.print(f"The same from {SHIPPED}, the model that comes with the package.", highlight=False)
-    shipped = finetuned(SHIPPED, f"authorship-{SHIPPED}")
+    console.print(f"The same from {BUNDLED_MODEL}, the model that comes with the package.", highlight=False)
+    shipped = finetuned(BUNDLED_MODEL, f"authorship-{BUNDLED_MODEL}")
 
-    _heading(console, 6, "Answers", f"three inputs, to the model just trained and to {SHIPPED}")
+    _heading(console, 6, "Answers", f"three inputs, to the model just trained and to {BUNDLED_MODEL}")
     trained = _answers(str(pretrained.model), tuned.model_directory)
-    pairs = zip(trained, _answers(SHIPPED, shipped.model_directory), strict=True)
+    pairs = zip(trained, _answers(BUNDLED_MODEL, shipped.model_directory), strict=True)
     answers: dict[str, tuple[str, str]] = dict(zip((*FILL_MASKS, f"Who wrote:  {PASSAGE}"), pairs, strict=True))
     report = QuickstartReport(directory, pretrained, tuned, shipped, answers, time.monotonic() - began)
     draw_runs(read_runs([directory / "pretraining"]), directory / "curves.png", "tokens")
@@ -269,6 +269,6 @@ def _plain(report: QuickstartReport) -> dict[str, Any]:
             "tokens_per_second": training.tokens_per_second,
         },
         "authorship": dict(zip(("accuracy", "baseline"), accuracies(report.authorship), strict=True))
-        | {SHIPPED: accuracies(report.shipped_authorship)[0]},
+        | {BUNDLED_MODEL: accuracies(report.shipped_authorship)[0]},
         "answers": {question: list(answers) for question, answers in report.answers.items()},
     }

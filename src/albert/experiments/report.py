@@ -29,7 +29,7 @@ from albert.experiments.grids import (
 from albert.experiments.jobs import Folders
 from albert.experiments.layers import LayerSimilarity, draw_layers, write_layers
 from albert.experiments.price import Rates, implied_watts, price_and_energy
-from albert.experiments.results import Cell, Judged, Outcome, judge, papers_count
+from albert.experiments.results import Cell, ClaimResult, Outcome, count_as_paper, judge
 from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS, AlbertConfig, bert_control
 from albert.runtime.errors import MissingInput
@@ -42,7 +42,7 @@ from albert.tasks.task import TaskRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class TextTable:
     """A table of text."""
 
     table: str
@@ -54,14 +54,14 @@ class Facts:
 
 def _facts(
     table: str, scale: Scale, rows: Iterable[tuple[str, ...]], notes: Sequence[str] = (), **values: Any
-) -> Facts:
+) -> TextTable:
     """A table as `paper.toml` declares it, with its rows and further notes."""
     declared = TEXT_TABLES[table]
     head, said = (tuple(text.format(scale=scale.name, **values) for text in declared[key]) for key in ("head", "notes"))
-    return Facts(table=table, title=declared["title"], head=head, rows=tuple(rows), notes=(*said, *notes))
+    return TextTable(table=table, title=declared["title"], head=head, rows=tuple(rows), notes=(*said, *notes))
 
 
-def sizes(scale: Scale) -> Facts:
+def sizes(scale: Scale) -> TextTable:
     """Table 1: the models, the paper's and those of a scale."""
 
     def dials(config: AlbertConfig) -> str:
@@ -71,7 +71,7 @@ def sizes(scale: Scale) -> Facts:
     berts = {f"bert-{size}": bert_control(scale.sizes[size]) for size in SIZE_NAMES[:2]}
     for preset, here in (berts | {f"albert-{size}": scale.sizes[size] for size in SIZE_NAMES}).items():
         paper, stated = PRESETS[preset], PUBLISHED_SIZES[preset][0]
-        counts = f"{papers_count(paper):,}", f"{papers_count(here):,}"
+        counts = f"{count_as_paper(paper):,}", f"{count_as_paper(here):,}"
         rows.append((preset, dials(paper), stated.stated, counts[0], dials(here), counts[1]))
         if stated.counted is None:
             notes.append(f"{preset}, {stated.stated}: {stated.reason}.")
@@ -85,7 +85,7 @@ def _in_words(recipe: TaskRecipe, examples: int | None) -> str:
     return f"{recipe.learning_rate:.0e}, {recipe.batch_size}, {updates}{sample}, {recipe.max_length} tokens"
 
 
-def finetuning(scale: Scale) -> Facts:
+def finetuning(scale: Scale) -> TextTable:
     """Table 14: how each task is learnt, in the paper and at a scale."""
     learnt = {task.task: _in_words(task.full_recipe, task.max_train_examples) for task in scale.tasks}
     rows = []
@@ -98,7 +98,7 @@ def finetuning(scale: Scale) -> Facts:
 NO_RATES = Rates()
 
 
-def costs(scale: Scale, hours: Mapping[str, float] | None = None, rates: Rates = NO_RATES) -> Facts:
+def costs(scale: Scale, hours: Mapping[str, float] | None = None, rates: Rates = NO_RATES) -> TextTable:
     """The talk's table of costs, and what our runs cost by a stated price and draw.
 
     Args:
@@ -119,7 +119,7 @@ def costs(scale: Scale, hours: Mapping[str, float] | None = None, rates: Rates =
     return _facts("cost", scale, rows, **vars(rates))
 
 
-FACTS: dict[str, Callable[..., Facts]] = {"1": sizes, "14": finetuning, "cost": costs}
+STATIC_TABLES: dict[str, Callable[..., TextTable]] = {"1": sizes, "14": finetuning, "cost": costs}
 """Name -> the table at a scale; that of costs also takes what our runs took."""
 
 
@@ -164,7 +164,7 @@ def ours(cell: Cell, column: Column) -> str:
     return text + (f" [{len(cell.values)} of {cell.wanted}]" if len(cell.values) < cell.wanted else "")
 
 
-def progress_of(outcome: Outcome) -> str:
+def describe_progress(outcome: Outcome) -> str:
     """How much is done: "partial: 4 of 6 pre-trainings, 0 of 12 fine-tunings are done"."""
     if not outcome.wanted:
         return "nothing to train: the paper's figures"
@@ -186,7 +186,7 @@ def about(outcome: Outcome) -> Iterator[str]:
     yield from (f"Given up: {line}." for line in outcome.given_up)
 
 
-def sentence(judged: Judged, outcome: Outcome) -> str:
+def sentence(judged: ClaimResult, outcome: Outcome) -> str:
     """A claim, what became of it, and by which figures."""
     asked = {column.name for column in outcome.grid.columns if column.kind != "parameters"}
     if judged.verdict == "not asked" and outcome.is_partial and asked.intersection(judged.claim.columns):
@@ -226,7 +226,7 @@ def side_by_side(outcome: Outcome, both: bool = False) -> tuple[list[str], list[
     return head, [list(row) for row in zip(*columns, strict=True)]
 
 
-def besides(grid: Grid) -> tuple[list[str], list[list[str]]]:
+def paper_only_scores(grid: Grid) -> tuple[list[str], list[list[str]]]:
     """What the paper's table has in columns that this scale does not; no rows where there are none."""
     shown = {column.published or column.name for column in grid.columns}
     names = [name for name in grid.names() if name not in shown]
@@ -235,7 +235,7 @@ def besides(grid: Grid) -> tuple[list[str], list[list[str]]]:
 
 def markdown(outcome: Outcome, picture: str | None = None) -> str:
     """The whole report of a table."""
-    lines = [f"# {outcome.grid.table}: {outcome.grid.title}", "", f"{progress_of(outcome).capitalize()}."]
+    lines = [f"# {outcome.grid.table}: {outcome.grid.title}", "", f"{describe_progress(outcome).capitalize()}."]
     lines += [line for fact in about(outcome) for line in ("", fact)]
     if outcome.grid.columns:
         lines += ["", *_pipes(*side_by_side(outcome))]
@@ -243,9 +243,9 @@ def markdown(outcome: Outcome, picture: str | None = None) -> str:
         lines += ["", "## What the paper claims", "", *(f"- {one}" for one in found)]
     if picture is not None:
         lines += ["", f"![{outcome.grid.title}]({picture})"]
-    head, rows = besides(outcome.grid)
+    head, rows = paper_only_scores(outcome.grid)
     if rows:
-        lines += ["", "## What the paper has besides", "", *_pipes(head, rows)]
+        lines += ["", "## What the paper has paper_only_scores", "", *_pipes(head, rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -267,7 +267,7 @@ def as_csv(outcome: Outcome) -> str:
             if column.name in outcome.constant:
                 line["constant"] = f"{outcome.constant[column.name]:.4f}"
             writer.writerow(place | line)
-    head, rows = besides(grid)
+    head, rows = paper_only_scores(grid)
     for name_of_row, *values in rows:
         place = {"table": grid.table, "scale": grid.scale, "row": name_of_row}
         for name, value in zip(head[1:], values, strict=True):
@@ -284,7 +284,7 @@ def write_report(outcome: Outcome, folder: Path, picture: str | None = None) -> 
     return paths
 
 
-def write_facts(facts: Facts, folder: Path) -> tuple[Path, Path]:
+def write_text_table(facts: TextTable, folder: Path) -> tuple[Path, Path]:
     """The same for a table that needs no run."""
     paths = folder / f"{facts.table}.md", folder / f"{facts.table}.csv"
     lines = [f"# {facts.table}: {facts.title}", "", *_pipes(facts.head, facts.rows)]
@@ -480,7 +480,7 @@ def _figure(outcome: Outcome, width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     table, title = outcome.grid.table, outcome.grid.title
     text = f"Table {table}: {title}" if table[0].isdigit() else title
-    text += f" ({progress_of(outcome).removesuffix(' are done')})" if outcome.is_partial else ""
+    text += f" ({describe_progress(outcome).removesuffix(' are done')})" if outcome.is_partial else ""
     figure.suptitle(textwrap.fill(text, round(11 * width)), x=0.01, ha="left", fontsize=12)
     return figure
 

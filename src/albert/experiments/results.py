@@ -12,8 +12,8 @@ import numpy as np
 from scipy.stats import t
 
 from albert.experiments.grids import DOWNSTREAM, Arm, Claim, Column, Contrast, Grid, Relation, Row, Scale, arm_key
-from albert.experiments.jobs import STUDY_NAME, Folders, has_text, hours_of, jobs_of, task_seeds
-from albert.experiments.layers import SMOOTHNESS, kept_layers
+from albert.experiments.jobs import STUDY_NAME, Folders, has_corpora, list_jobs, task_seeds, training_hours
+from albert.experiments.layers import SMOOTHNESS, cached_layers
 from albert.finetuning.run_record import RESULTS_NAME
 from albert.model.config import AlbertConfig
 from albert.model.cost import count_parameters
@@ -41,7 +41,7 @@ TWO_SIDED_95 = 0.975
 
 
 @dataclass(frozen=True)
-class Scored:
+class RunScore:
     """What one run scored, in points.
 
     Args:
@@ -54,7 +54,7 @@ class Scored:
     constant: float | None = None
 
 
-Scores = Mapping[str, Mapping[int, Scored]]
+Scores = Mapping[str, Mapping[int, RunScore]]
 """Of one column: row -> seed -> what the run scored."""
 
 
@@ -89,7 +89,7 @@ def difference(scores: Scores, first: str, second: str | None) -> Difference | N
     if second:
         other = scores.get(second, {})
     else:
-        other = {seed: Scored(one.constant) for seed, one in own.items() if one.constant is not None}
+        other = {seed: RunScore(one.constant) for seed, one in own.items() if one.constant is not None}
     seeds = sorted(own.keys() & other.keys())
     if not seeds:
         return None
@@ -129,7 +129,7 @@ AGREEMENT = 0.1
 
 
 @dataclass(frozen=True)
-class JudgedContrast:
+class ContrastResult:
     """A contrast, how large it came out, and what that says; without a difference there was no run to ask."""
 
     contrast: Contrast
@@ -153,7 +153,7 @@ class JudgedContrast:
 
 
 @dataclass(frozen=True)
-class Judged:
+class ClaimResult:
     """A claim, judged.
 
     Args:
@@ -162,7 +162,7 @@ class Judged:
 
     claim: Claim
     column: str | None
-    contrasts: tuple[JudgedContrast, ...]
+    contrasts: tuple[ContrastResult, ...]
     verdict: Verdict
     why: str | None = None
 
@@ -174,7 +174,7 @@ class Judged:
         return self.verdict + where + (f": {self.why}" if self.why else "")
 
 
-def judge(claim: Claim, columns: Mapping[str, Scores]) -> Judged:
+def judge(claim: Claim, columns: Mapping[str, Scores]) -> ClaimResult:
     """Hold a claim against what runs scored.
 
     Args:
@@ -182,21 +182,21 @@ def judge(claim: Claim, columns: Mapping[str, Scores]) -> Judged:
     """
     column = claim.column({name for name, scores in columns.items() if any(scores.values())})
     if column is None:
-        return Judged(claim, None, (), "not asked", f"it needs {' or '.join(claim.columns)}")
+        return ClaimResult(claim, None, (), "not asked", f"it needs {' or '.join(claim.columns)}")
     found = tuple(_judged(contrast, columns[column], claim.smallest) for contrast in claim.contrasts)
     verdicts, unequal = {one.verdict for one in found}, _unequal(claim, columns)
     if "not asked" in verdicts:
         why = ", ".join(dict.fromkeys(one.figures() for one in found if one.verdict == "not asked"))
-        return Judged(claim, column, found, "not asked", why)
+        return ClaimResult(claim, column, found, "not asked", why)
     if unequal is not None:
-        return Judged(claim, column, found, "inconclusive", unequal)
+        return ClaimResult(claim, column, found, "inconclusive", unequal)
     if "not reproduced" in verdicts or verdicts == {"reproduced"}:
-        return Judged(claim, column, found, "not reproduced" if "not reproduced" in verdicts else "reproduced")
+        return ClaimResult(claim, column, found, "not reproduced" if "not reproduced" in verdicts else "reproduced")
     single = any(one.difference is not None and not one.difference.degrees for one in found)
-    return Judged(claim, column, found, "inconclusive", "one seed tells nothing of the spread" if single else None)
+    return ClaimResult(claim, column, found, "inconclusive", "one seed tells nothing of the spread" if single else None)
 
 
-def verdict_of(relation: Relation, found: Difference, smallest: float) -> Verdict:
+def contrast_verdict(relation: Relation, found: Difference, smallest: float) -> Verdict:
     """What an interval says about a contrast."""
     if not found.degrees:
         return "inconclusive"
@@ -209,10 +209,10 @@ def verdict_of(relation: Relation, found: Difference, smallest: float) -> Verdic
     return "reproduced" if holds else "not reproduced" if fails else "inconclusive"
 
 
-def _judged(contrast: Contrast, scores: Scores, smallest: float) -> JudgedContrast:
+def _judged(contrast: Contrast, scores: Scores, smallest: float) -> ContrastResult:
     found = difference(scores, contrast.first, contrast.second)
-    verdict = "not asked" if found is None else verdict_of(contrast.relation, found, smallest)
-    return JudgedContrast(contrast, found, verdict)
+    verdict = "not asked" if found is None else contrast_verdict(contrast.relation, found, smallest)
+    return ContrastResult(contrast, found, verdict)
 
 
 def _unequal(claim: Claim, columns: Mapping[str, Scores]) -> str | None:
@@ -237,7 +237,7 @@ def _unequal(claim: Claim, columns: Mapping[str, Scores]) -> str | None:
 class Cell:
     """A figure of a row: scores in points of 100, parameters in millions, hours, or times as fast."""
 
-    values: Mapping[int, Scored]
+    values: Mapping[int, RunScore]
     wanted: int
 
     @property
@@ -293,16 +293,16 @@ class Outcome:
         return found
 
 
-def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folders) -> Outcome:
+def read_outcome(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folders) -> Outcome:
     """Read what there is of a table."""
-    jobs = jobs_of([grid], scale, corpora, [one.task for one in scale.tasks])
+    jobs = list_jobs([grid], scale, corpora, [one.task for one in scale.tasks])
     wanted, done = dict.fromkeys((job.several for job in jobs), 0), dict.fromkeys((job.several for job in jobs), 0)
     for job in jobs:
         wanted[job.several] += 1
         done[job.several] += job.is_done(folders)
     reading, all_keys, cells, given_up = _Reading(grid, scale, folders), {}, {}, []
     for row in grid.rows:
-        learns = row.arm is not None and has_text(row.arm, corpora)
+        learns = row.arm is not None and has_corpora(row.arm, corpora)
         arms = {seed: row.arm.seeded(seed) for seed in scale.seeds} if row.arm is not None and learns else {}
         keys = {seed: arm_key(one, corpora) for seed, one in arms.items()}
         for column in grid.columns:
@@ -315,13 +315,13 @@ def outcome_of(grid: Grid, scale: Scale, corpora: Sequence[str], folders: Folder
     return Outcome(grid=grid, keys=all_keys, cells=cells, done=done, wanted=wanted, given_up=tuple(given_up))
 
 
-def average_of(scores: Mapping[str, float]) -> float:
+def paper_average(scores: Mapping[str, float]) -> float:
     """The paper's Avg: the mean over five tasks, of which both SQuADs count by the mean of F1 and exact match."""
     squads = [(scores[f"squad-{v} f1"] + scores[f"squad-{v} exact"]) / 2 for v in ("1.1", "2.0")]
     return sum([*squads, scores["mnli"], scores["sst-2"], scores["race"]]) / 5
 
 
-def papers_count(config: AlbertConfig) -> int:
+def count_as_paper(config: AlbertConfig) -> int:
     """Parameters as the paper counts them: of what shares nothing without its pooler."""
     counted = count_parameters(config)
     return counted.encoder if config.sharing == "none" else counted.model
@@ -331,7 +331,7 @@ def hours_by_arm(folders: Folders) -> dict[str, float]:
     """Hours of training of every finished run, by its arm and seed."""
     found = {}
     for path in sorted(folders.root.glob("scores/*/arm.json")):
-        arm, hours = read_json_object(path), hours_of(folders.pretraining(path.parent.name))
+        arm, hours = read_json_object(path), training_hours(folders.pretraining(path.parent.name))
         if hours is not None:
             found[f"{arm['name']}, seed {arm['seed']}"] = hours
     return dict(sorted(found.items()))
@@ -345,38 +345,38 @@ class _Reading:
     scale: Scale
     folders: Folders
 
-    def figure(self, column: Column, row: Row, arm: Arm, key: str) -> Scored | None:
+    def figure(self, column: Column, row: Row, arm: Arm, key: str) -> RunScore | None:
         match column.kind:
             case "parameters":  # in millions, with the vocabulary of the corpus where the run has begun
                 kept = self.folders.pretraining(key).recipe_path
                 model = load_json(PretrainingRecipe, kept).model if kept.is_file() else arm.recipe.model
-                return Scored(papers_count(model) / 1e6)
+                return RunScore(count_as_paper(model) / 1e6)
             case "intrinsic":
                 found = _kept(self.folders.intrinsic(key))
                 score = found["models"][0]["scores"].get(column.source) if found else None
                 if score is None:
                     return None
                 accuracy = 100 * score["accuracy"]
-                return Scored(accuracy, held_out_error(accuracy, score["count"]), 100 * score["baseline"])
+                return RunScore(accuracy, held_out_error(accuracy, score["count"]), 100 * score["baseline"])
             case "downstream":
                 return self._downstream(column, arm, key)
             case "average":
                 return self._average(arm, key)
             case "hours":
-                hours = hours_of(self.folders.pretraining(key))
-                return None if hours is None else Scored(hours)
+                hours = training_hours(self.folders.pretraining(key))
+                return None if hours is None else RunScore(hours)
             case "speed-up":  # over the row that the paper takes for 1
                 seconds = (_kept(self.folders.speed(self.grid.table)) or {}).get("seconds_a_token", {})
                 one = next((each.name for each in self.grid.rows if each.scores.get("speed-up") == 1.0), None)
-                return Scored(seconds[one] / seconds[row.name]) if {one, row.name} <= seconds.keys() else None
+                return RunScore(seconds[one] / seconds[row.name]) if {one, row.name} <= seconds.keys() else None
             case "layers":  # in percent; at a fixed point nothing would move
                 model, kept = self.folders.pretraining(key).model_path, self.folders.layers(key)
                 if not kept.is_file() and not (model / MANIFEST_NAME).is_file():
                     return None
-                layers = kept_layers(model, kept, arm.recipe.sequences.max_length)
-                return Scored(SMOOTHNESS[column.name](layers), constant=0.0)
+                layers = cached_layers(model, kept, arm.recipe.sequences.max_length)
+                return RunScore(SMOOTHNESS[column.name](layers), constant=0.0)
 
-    def _downstream(self, column: Column, arm: Arm, key: str) -> Scored | None:
+    def _downstream(self, column: Column, arm: Arm, key: str) -> RunScore | None:
         """The median over the seeds of fine-tuning that are done."""
         found = []
         for seed in task_seeds(self.scale, arm):
@@ -384,17 +384,17 @@ class _Reading:
             value = report["scores"].get(column.score) if report else None
             if report and value is not None:
                 constant = (report["baseline"] or {}).get(column.score)
-                found.append(Scored(value, held_out_error(value, report["evaluation"]["examples"]), constant))
+                found.append(RunScore(value, held_out_error(value, report["evaluation"]["examples"]), constant))
         return replace(found[0], score=statistics.median(one.score for one in found)) if found else None
 
-    def _average(self, arm: Arm, key: str) -> Scored | None:
+    def _average(self, arm: Arm, key: str) -> RunScore | None:
         columns = [column for column in self.grid.columns if column.name in DOWNSTREAM]
         parts = {column.name: self._downstream(column, arm, key) for column in columns}
         known = {name: one for name, one in parts.items() if one is not None}
         if len(known) < len(DOWNSTREAM):
             return None
         error = math.hypot(*(one.error for one in known.values())) / 5
-        return Scored(average_of({name: one.score for name, one in known.items()}), error)
+        return RunScore(paper_average({name: one.score for name, one in known.items()}), error)
 
 
 def _kept(path: Path) -> dict[str, Any] | None:
@@ -440,9 +440,9 @@ def _exported(folders: Folders) -> Iterator[tuple[Path, bytes]]:
         yield path, path.read_bytes()
     for path in sorted(root.glob("runs/*")):
         run = RunFolder(path)
-        if hours_of(run) is None:  # it can go on from its checkpoint alone, which stays here
+        if training_hours(run) is None:  # it can go on from its checkpoint alone, which stays here
             continue
-        records = thinned(read_journal(run.journal_path))
+        records = thin_journal(read_journal(run.journal_path))
         yield run.journal_path, "".join(json.dumps(record) + "\n" for record in records).encode()
         scores = folders.arm(path.name).parent
         told = [*sorted(scores.glob("*.json")), *sorted(scores.glob(f"*/{RESULTS_NAME}"))]
@@ -451,7 +451,7 @@ def _exported(folders: Folders) -> Iterator[tuple[Path, bytes]]:
                 yield file, file.read_bytes()
 
 
-def thinned(journal: Sequence[dict[str, Any]], lines: int = KEPT_LINES) -> list[dict[str, Any]]:
+def thin_journal(journal: Sequence[dict[str, Any]], lines: int = KEPT_LINES) -> list[dict[str, Any]]:
     """A journal with so many training lines, evenly spread, the last among them."""
     updates = [record for record in journal if record["event"] == "train"]
     every = max(1, -(-len(updates) // lines))

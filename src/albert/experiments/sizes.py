@@ -420,7 +420,7 @@ MEASURED_TOKENS = 512
 Name = TypeVar("Name", bound=Hashable)
 
 
-def take_turns(
+def time_in_turns(
     runs: Mapping[Name, Callable[[], object]],
     device: torch.device,
     seconds: float,
@@ -504,7 +504,7 @@ def measure_throughput(
                 run()
             bar.advance()
     with progress("Measuring", seconds, "seconds") as bar:
-        times = take_turns(runs, device, seconds, advance=bar.advance)
+        times = time_in_turns(runs, device, seconds, advance=bar.advance)
     results = {
         name: Throughput(
             batch_size=sequences,

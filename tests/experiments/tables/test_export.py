@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert.experiments.results import export_results, thinned
+from albert.experiments.results import export_results, thin_journal
 from albert.runtime.json_files import read_journal
 
 ENDS = {"event": "end", "step": 30, "seconds": 3600.0}
@@ -19,7 +19,7 @@ def journal(updates: int) -> list[dict]:
 
 @given(st.integers(0, 500), st.integers(1, 60))
 def test_a_thinned_journal_keeps_the_last_update_and_all_that_is_no_update(updates, lines):
-    kept = thinned(journal(updates), lines)
+    kept = thin_journal(journal(updates), lines)
     steps = [record["step"] for record in kept if record["event"] == "train"]
     assert len(steps) <= lines and steps == sorted(steps) and steps[-1:] == [10 * updates][:updates]
     assert len({after - before for before, after in pairwise(steps)}) <= 1

@@ -4,14 +4,14 @@ import pytest
 
 from albert.experiments.grids import COSTS, PAPER, SCALES, TABLE_14, TINY
 from albert.experiments.price import Rates
-from albert.experiments.report import FACTS, costs, finetuning, sizes
+from albert.experiments.report import STATIC_TABLES, costs, finetuning, sizes
 from albert.tasks.submission import DECLARED
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
-@pytest.mark.parametrize("table", FACTS)
+@pytest.mark.parametrize("table", STATIC_TABLES)
 def test_every_row_has_a_cell_for_every_column(table, scale):
-    facts = FACTS[table](scale)
+    facts = STATIC_TABLES[table](scale)
     assert facts.table == table and facts.rows
     assert {len(row) for row in facts.rows} == {len(facts.head)}
 

@@ -3,16 +3,16 @@
 import pytest
 
 from albert.experiments.grids import grid_of
-from albert.experiments.jobs import Folders, study_of
+from albert.experiments.jobs import Folders, open_study
 from albert.experiments.report import draw_arms, draw_depth
-from albert.experiments.results import outcome_of
+from albert.experiments.results import read_outcome
 
 
 def kept(table, checkout):
     """As it is kept in results/."""
     root = checkout / "results" / "tables-tiny"
-    study = study_of(root, "tiny", ())
-    return outcome_of(grid_of(table, study.declared), study.declared, study.fingerprints, Folders(root))
+    study = open_study(root, "tiny", ())
+    return read_outcome(grid_of(table, study.declared), study.declared, study.fingerprints, Folders(root))
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from albert.cli.main import run
 from albert.experiments import grids
 from albert.experiments.grids import GRIDS, PAPER, SCALES, TINY, Grid, grid_of
-from albert.experiments.jobs import Folders, study_of
-from albert.experiments.report import FACTS, as_csv, markdown
-from albert.experiments.results import outcome_of
+from albert.experiments.jobs import Folders, open_study
+from albert.experiments.report import STATIC_TABLES, as_csv, markdown
+from albert.experiments.results import read_outcome
 from albert.experiments.sizes import PUBLISHED_SIZES
 from albert.model.config import PRESETS
 from albert.model.cost import count_parameters
@@ -27,7 +27,7 @@ def test_every_table_and_figure_of_the_paper_is_declared():
     tables = {str(number) for number in range(1, 15)}
     seeds = {"degradation", "v2", "race", "cost"}
     figures = {"figure-1", "figure-2a", "figure-2b"}
-    assert set(GRIDS) | set(FACTS) == tables | seeds | figures | {"9-ensembles"}
+    assert set(GRIDS) | set(STATIC_TABLES) == tables | seeds | figures | {"9-ensembles"}
 
 
 @GRID
@@ -103,10 +103,10 @@ def test_a_new_table_is_one_entry(monkeypatch, tmp_path, capsys):
 def test_a_kept_study_is_shown_as_when_it_was_run():
     """Markdown and CSV of results/tables-tiny, byte for byte: keys of runs, figures, claims and verdicts."""
     kept = ROOT / "results" / "tables-tiny"
-    study = study_of(kept, "tiny", ())
+    study = open_study(kept, "tiny", ())
     reports = [path for path in (kept / "tables").glob("*.md")]
     assert len(reports) > 7
     for path in reports:
-        outcome = outcome_of(grid_of(path.stem, study.declared), study.declared, study.fingerprints, Folders(kept))
+        outcome = read_outcome(grid_of(path.stem, study.declared), study.declared, study.fingerprints, Folders(kept))
         assert markdown(outcome, f"{path.stem}.png") == path.read_text(encoding="utf-8")
         assert as_csv(outcome) == path.with_suffix(".csv").read_text(encoding="utf-8")

@@ -6,11 +6,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from albert.experiments.execution import PlannedJob, share_done
+from albert.experiments.execution import PlannedJob, fraction_done
 from albert.experiments.grids import GRIDS, PAPER, SCALES, TINY, grid_of
-from albert.experiments.jobs import STUDY_NAME, Finetuning, Folders, Pretraining, has_text, jobs_of, own_files, study_of
-from albert.experiments.report import as_csv, markdown, progress_of, side_by_side
-from albert.experiments.results import outcome_of
+from albert.experiments.jobs import (
+    STUDY_NAME,
+    Finetuning,
+    Folders,
+    Pretraining,
+    has_corpora,
+    list_jobs,
+    open_study,
+    parse_file_options,
+)
+from albert.experiments.report import as_csv, describe_progress, markdown, side_by_side
+from albert.experiments.results import read_outcome
 from albert.runtime.errors import UsageError
 from albert.runtime.json_files import save_json
 
@@ -18,7 +27,7 @@ CORPORA = ("first", "second")
 
 
 def pretrainings(*tables: str, scale=TINY) -> list[Pretraining]:
-    jobs = jobs_of([grid_of(table, scale) for table in tables], scale, CORPORA, ())
+    jobs = list_jobs([grid_of(table, scale) for table in tables], scale, CORPORA, ())
     return [job for job in jobs if isinstance(job, Pretraining)]
 
 
@@ -44,7 +53,7 @@ def test_one_seed_of_all_arms_comes_before_the_next():
 
 
 def test_tasks_begin_with_the_model_of_another_where_the_paper_has_it_so():
-    jobs = jobs_of([grid_of("9", PAPER)], PAPER, CORPORA, ("mnli", "rte", "sst-2"))
+    jobs = list_jobs([grid_of("9", PAPER)], PAPER, CORPORA, ("mnli", "rte", "sst-2"))
     found = [job for job in jobs if isinstance(job, Finetuning)]
     assert {job.task.task: job.intermediate for job in found} == {"mnli": None, "rte": "mnli", "sst-2": None}
     names = [job.name for job in jobs]
@@ -54,8 +63,8 @@ def test_tasks_begin_with_the_model_of_another_where_the_paper_has_it_so():
 
 def test_additional_text_is_a_second_corpus():
     grid = grid_of("7", TINY)
-    assert [has_text(arm, CORPORA[:1]) for arm in grid.arms()] == [True, False]
-    alone = jobs_of([grid], TINY, CORPORA[:1], ())
+    assert [has_corpora(arm, CORPORA[:1]) for arm in grid.arms()] == [True, False]
+    alone = list_jobs([grid], TINY, CORPORA[:1], ())
     assert len([job for job in alone if isinstance(job, Pretraining)]) == len(TINY.seeds)
 
 
@@ -80,10 +89,12 @@ def written(folders: Folders, jobs, scores: dict[int, float]) -> None:
 def test_figures_have_their_spread_and_what_is_missing_is_counted(tmp_path):
     folders, grid = Folders(tmp_path), grid_of("5", TINY)
     written(folders, pretrainings("5"), {0: 0.30, 1: 0.34})
-    outcome = outcome_of(grid, TINY, CORPORA, folders)
+    outcome = read_outcome(grid, TINY, CORPORA, folders)
     cell = outcome.cells["none", "masked tokens"]
     assert cell.figures == (30.0, 34.0) and cell.median == 32.0 and outcome.constant["masked tokens"] == 6.5
-    assert outcome.is_partial and progress_of(outcome).startswith("partial: 0 of 6 pre-trainings, 6 of 6 evaluations")
+    assert outcome.is_partial and describe_progress(outcome).startswith(
+        "partial: 0 of 6 pre-trainings, 6 of 6 evaluations"
+    )
     head, rows = side_by_side(outcome)
     assert head[1:3] == ["masked tokens: paper", "ours"]
     assert rows[0][1:5] == ["54.9", "32.0 (30.0–34.0)", "52.4", ""]
@@ -92,7 +103,7 @@ def test_figures_have_their_spread_and_what_is_missing_is_counted(tmp_path):
 
 
 def test_where_the_paper_says_nothing_it_has_no_column(tmp_path):
-    outcome = outcome_of(grid_of("3", TINY), TINY, CORPORA, Folders(tmp_path))
+    outcome = read_outcome(grid_of("3", TINY), TINY, CORPORA, Folders(tmp_path))
     head, rows = side_by_side(outcome)
     assert head[1:4] == ["parameters, million: paper", "ours", "masked tokens: ours"]
     assert "sst-2: paper" in head and {len(row) for row in rows} == {len(head)}
@@ -102,7 +113,7 @@ def test_where_the_paper_says_nothing_it_has_no_column(tmp_path):
 def test_a_row_of_some_seeds_says_how_many(tmp_path):
     folders = Folders(tmp_path)
     written(folders, pretrainings("5"), {1: 0.34})
-    _, rows = side_by_side(outcome_of(grid_of("5", TINY), TINY, CORPORA, folders))
+    _, rows = side_by_side(read_outcome(grid_of("5", TINY), TINY, CORPORA, folders))
     assert rows[0][2] == "34.0 [1 of 2]"
 
 
@@ -112,27 +123,27 @@ def test_what_was_given_up_is_told_and_not_waited_for(tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"job": job.title, "why": "the loss is nan"}))
     planned = PlannedJob(job=job, tables=("5",), steps=10, seconds=60.0)
-    assert share_done(planned, folders, set()) == 1.0
-    outcome = outcome_of(grid_of("5", TINY), TINY, CORPORA, folders)
+    assert fraction_done(planned, folders, set()) == 1.0
+    outcome = read_outcome(grid_of("5", TINY), TINY, CORPORA, folders)
     assert f"Given up: {job.title}: the loss is nan." in markdown(outcome)
 
 
 def test_own_files_are_told_by_task_and_split():
-    found = own_files(["qnli/train=mine.tsv", "QNLI/dev=dev.tsv"])
+    found = parse_file_options(["qnli/train=mine.tsv", "QNLI/dev=dev.tsv"])
     assert {split: path.name for split, path in found["qnli"].items()} == {"train": "mine.tsv", "dev": "dev.tsv"}
     with pytest.raises(UsageError, match="is not TASK/SPLIT=FILE"):
-        own_files(["qnli=mine.tsv"])
+        parse_file_options(["qnli=mine.tsv"])
 
 
 @pytest.mark.parametrize(("capabilities", "precision"), [({"amx_bf16": True}, "bf16"), ({"avx2": True}, "fp32")])
 def test_runs_are_keyed_by_the_precision_of_their_study(monkeypatch, tmp_path, capabilities, precision):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    begun = study_of(tmp_path, "tiny", (), "cpu")
+    begun = open_study(tmp_path, "tiny", (), "cpu")
     assert begun.declared.recipe.precision == begun.precision == precision
     assert {job.arm.recipe.precision for job in pretrainings("4", scale=begun.declared)} == {precision}
     save_json(tmp_path / STUDY_NAME, begun)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": precision == "fp32"})
-    assert study_of(tmp_path, "tiny", (), "cpu") == begun  # on another machine it goes on as it began
+    assert open_study(tmp_path, "tiny", (), "cpu") == begun  # on another machine it goes on as it began
     other = replace(begun, precision="fp32" if precision == "bf16" else "bf16").declared
     keys = [{job.key for job in pretrainings("4", scale=scale)} for scale in (begun.declared, other, TINY)]
     assert len(keys[0] | keys[1] | keys[2]) == sum(map(len, keys))
@@ -140,8 +151,8 @@ def test_runs_are_keyed_by_the_precision_of_their_study(monkeypatch, tmp_path, c
 
 def test_runs_of_before_studies_kept_a_precision_still_count(checkout):
     root = checkout / "results" / "tables-tiny"
-    study = study_of(root, "tiny", (), "cpu")
+    study = open_study(root, "tiny", (), "cpu")
     assert study.precision is None and study.declared == TINY
-    outcome = outcome_of(grid_of("4", study.declared), study.declared, study.fingerprints, Folders(root))
+    outcome = read_outcome(grid_of("4", study.declared), study.declared, study.fingerprints, Folders(root))
     assert outcome.done["pre-trainings"] > 0
     assert any(cell.median is not None for cell in outcome.cells.values())

@@ -3,14 +3,14 @@
 import pytest
 
 from albert.experiments.grids import Claim, Contrast
-from albert.experiments.results import Difference, Scored, held_out_error, judge, verdict_of
+from albert.experiments.results import Difference, RunScore, contrast_verdict, held_out_error, judge
 
 BETTER = Claim(sentence="New is better than old.", contrasts=(Contrast("new", "higher", "old"),), columns=("score",))
 
 
 def scores(error=0.0, constant=None, **rows):
     return {
-        row: {seed: Scored(score, error, constant) for seed, score in enumerate(each)} for row, each in rows.items()
+        row: {seed: RunScore(score, error, constant) for seed, score in enumerate(each)} for row, each in rows.items()
     }
 
 
@@ -58,9 +58,9 @@ def test_one_seed_is_never_enough():
 )
 def test_every_place_of_an_interval_has_its_verdict(low, high, higher, not_higher, alike):
     found = Difference((low + high) / 2, low, high, seeds=3, degrees=2)
-    assert verdict_of("higher", found, 0.5) == higher
-    assert verdict_of("not higher", found, 0.5) == not_higher
-    assert verdict_of("alike", found, 0.5) == alike
+    assert contrast_verdict("higher", found, 0.5) == higher
+    assert contrast_verdict("not higher", found, 0.5) == not_higher
+    assert contrast_verdict("alike", found, 0.5) == alike
 
 
 def test_of_several_contrasts_all_must_hold_and_one_failure_is_enough():

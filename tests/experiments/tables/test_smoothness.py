@@ -8,7 +8,7 @@ from tests.tiny import tiny_config
 
 from albert.checkpoints.model_directory import save_model_directory
 from albert.experiments import layers
-from albert.experiments.layers import SMOOTHNESS, kept_layers, rest, unevenness
+from albert.experiments.layers import SMOOTHNESS, cached_layers, rest, unevenness
 from albert.experiments.quickstart import split_chapters
 from albert.model.albert import AlbertForPreTraining
 from albert.text.sentencepiece import train_tokenizer
@@ -34,7 +34,7 @@ def test_a_model_is_measured_once(tmp_path, monkeypatch):
     model = AlbertForPreTraining(replace(config, initializer_range=0.3))
     save_model_directory(tmp_path / "model", model, tmp_path / "tokenizer")
     monkeypatch.setattr(layers, "PASSAGES", 3)
-    found = kept_layers(tmp_path / "model", tmp_path / "kept" / "layers.json", 64)
+    found = cached_layers(tmp_path / "model", tmp_path / "kept" / "layers.json", 64)
     assert len(found.distance) == len(found.angle) == 3 and found.tokens > 0
     assert all(figure(found) >= 0 for figure in SMOOTHNESS.values())
-    assert kept_layers(tmp_path / "gone", tmp_path / "kept" / "layers.json", 64) == found
+    assert cached_layers(tmp_path / "gone", tmp_path / "kept" / "layers.json", 64) == found

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert.experiments.results import Scored, difference, held_out_error
+from albert.experiments.results import RunScore, difference, held_out_error
 
 
 def scores(error=0.0, constant=None, **rows):
     return {
-        row: {seed: Scored(score, error, constant) for seed, score in enumerate(each)} for row, each in rows.items()
+        row: {seed: RunScore(score, error, constant) for seed, score in enumerate(each)} for row, each in rows.items()
     }
 
 

@@ -10,14 +10,14 @@ import importlib
 import os
 import sys
 
-from albert.runtime.threads import settle_threads
+from albert.runtime.threads import configure_threads
 
 if sys.platform == "win32":
     raise ImportError(
         "albert runs on Linux and macOS, not on Windows (it locks files with fcntl); WSL is a way to run it"
     )
 
-settle_threads(os.environ)
+configure_threads(os.environ)
 
 __version__ = "0.1.0"
 _LATE = {

@@ -7,7 +7,7 @@ from albert.model import encoder
 from albert.model.albert import AlbertForPreTraining
 from albert.model.attention import AttentionBlock
 from albert.model.packing import pack
-from albert.runtime.devices import dropout_generator, share_out
+from albert.runtime.devices import dropout_generator, parallel_map
 
 
 def autocast(precision):
@@ -71,7 +71,7 @@ def test_dropout_of_a_worker_draws_from_its_own_generator(config, sequences_of, 
     before = torch.get_rng_state()
     model.albert.encoder.checkpointing = checkpointing
     workers(2)
-    for seed, found in zip((1, 2, 1, 2), share_out(gradients, (1, 2, 1, 2)), strict=True):
+    for seed, found in zip((1, 2, 1, 2), parallel_map(gradients, (1, 2, 1, 2)), strict=True):
         for one, other in zip(found, expected[seed - 1], strict=True):
             assert one is other is None or torch.allclose(one, other, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(expected[0][0], expected[1][0], rtol=1e-4, atol=1e-5)

@@ -13,7 +13,7 @@ from torch import nn
 from albert.optim import lamb as chunked_updates
 from albert.optim import lamb as slots
 from albert.optim.lamb import FusedUpdates, Lamb
-from albert.runtime.devices import share_out
+from albert.runtime.devices import parallel_map
 
 CHUNK = 8
 
@@ -141,9 +141,9 @@ def test_the_bits_are_those_of_one_thread_and_of_every_run(threads):
 
 
 def test_work_is_shared_out_in_order_and_leaves_the_number_of_threads(threads):
-    assert share_out(lambda item: item**2, range(100)) == [item**2 for item in range(100)]
-    assert share_out(lambda item: item, []) == []
-    assert set(share_out(lambda _: torch.get_num_threads(), range(20))) == {1}
+    assert parallel_map(lambda item: item**2, range(100)) == [item**2 for item in range(100)]
+    assert parallel_map(lambda item: item, []) == []
+    assert set(parallel_map(lambda _: torch.get_num_threads(), range(20))) == {1}
     assert torch.get_num_threads() == threads
 
 
@@ -152,10 +152,10 @@ def test_work_is_shared_out_in_order_and_leaves_the_number_of_threads(threads):
 def test_a_forked_process_has_threads_of_its_own():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    assert share_out(str, range(3)) == ["0", "1", "2"]
+    assert parallel_map(str, range(3)) == ["0", "1", "2"]
     child = os.fork()
     if not child:
-        os._exit(share_out(str, range(3)) != ["0", "1", "2"])
+        os._exit(parallel_map(str, range(3)) != ["0", "1", "2"])
     assert os.waitpid(child, 0)[1] == 0
     torch.set_num_threads(before)
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert.runtime.random_streams import below, draw, high, item_keys, low, share
+from albert.runtime.random_streams import bounded, draw, high_bits, item_keys, low_bits, uniform
 
 ONE_IN_A_THOUSAND = 0.001
 
 
-def uniform(values, bins):
+def is_uniform(values, bins):
     """Whether whole numbers below `bins` are evenly spread."""
     return stats.chisquare(np.bincount(values, minlength=bins)).pvalue > ONE_IN_A_THOUSAND
 
@@ -39,24 +39,24 @@ def test_purposes_seeds_epochs_items_and_places_all_matter():
     assert len(set(np.concatenate(different).tolist())) == 1000 * len(different)
 
 
-@pytest.mark.parametrize("half", [high, low])
+@pytest.mark.parametrize("half", [high_bits, low_bits])
 def test_both_halves_are_uniform_along_places_and_along_items(half):
     along_places = half(draw(np.uint64(77), np.arange(200_000)))
     along_items = half(draw(item_keys("masks", 0, 0, np.arange(200_000)), 3))
     for bits in (along_places, along_items):
         for bins in (2, 37, 1024):
-            assert uniform(below(bits, bins), bins)
-        assert uniform((bits & np.uint64(255)).astype(np.int64), 256)
-        assert stats.kstest(share(bits), "uniform").pvalue > ONE_IN_A_THOUSAND
+            assert is_uniform(bounded(bits, bins), bins)
+        assert is_uniform((bits & np.uint64(255)).astype(np.int64), 256)
+        assert stats.kstest(uniform(bits), "uniform").pvalue > ONE_IN_A_THOUSAND
 
 
 def test_neighbours_and_halves_are_independent():
     grid = draw(item_keys("masks", 0, 0, np.arange(600))[:, None], np.arange(600))
     pairs = [(grid[:, :-1], grid[:, 1:]), (grid[:-1], grid[1:]), (grid[:-1, :-1], grid[1:, 1:])]
     for one, other in pairs:
-        together = below(high(one), 16) * 16 + below(high(other), 16)
-        assert uniform(together.ravel(), 256)
-    assert uniform((below(high(grid), 16) * 16 + below(low(grid), 16)).ravel(), 256)
+        together = bounded(high_bits(one), 16) * 16 + bounded(high_bits(other), 16)
+        assert is_uniform(together.ravel(), 256)
+    assert is_uniform((bounded(high_bits(grid), 16) * 16 + bounded(low_bits(grid), 16)).ravel(), 256)
 
 
 def test_every_bit_of_a_place_changes_half_of_the_bits():
@@ -70,6 +70,6 @@ def test_every_bit_of_a_place_changes_half_of_the_bits():
 
 def test_below_stays_below():
     ends = np.array([0, 2**32 - 1], dtype=np.uint64)
-    assert below(ends, 7).tolist() == [0, 6]
-    assert below(ends, np.array([1, 2**31])).tolist() == [0, 2**31 - 1]
-    assert share(ends).tolist() == [0.0, 1 - 2**-32]
+    assert bounded(ends, 7).tolist() == [0, 6]
+    assert bounded(ends, np.array([1, 2**31])).tolist() == [0, 2**31 - 1]
+    assert uniform(ends).tolist() == [0.0, 1 - 2**-32]

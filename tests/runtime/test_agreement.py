@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import albert
-from albert.runtime.distributed import code_fingerprint, refuse_differences
+from albert.runtime.distributed import code_fingerprint, require_same_on_ranks
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import InvalidConfiguration
 
@@ -25,7 +25,7 @@ def of_three(monkeypatch):
                 into[0].copy_(mine)
                 digests.append(mine)
                 for place, facts in zip(into[1:], others, strict=True):
-                    refuse_differences(facts, Ranks(1, 3), CPU)
+                    require_same_on_ranks(facts, Ranks(1, 3), CPU)
                     place.copy_(digests[-1])
             else:  # another rank's share, noted on its way
                 digests.append(mine)
@@ -33,13 +33,13 @@ def of_three(monkeypatch):
                     place.copy_(mine)
 
         monkeypatch.setattr(torch.distributed, "all_gather", gather)
-        refuse_differences(FACTS, Ranks(0, 3), CPU)
+        require_same_on_ranks(FACTS, Ranks(0, 3), CPU)
 
     return of_three
 
 
 def test_one_process_agrees_with_itself():
-    refuse_differences(FACTS, Ranks(), CPU)
+    require_same_on_ranks(FACTS, Ranks(), CPU)
 
 
 def test_ranks_that_were_given_the_same_go_on(of_three):

@@ -18,16 +18,16 @@ import pytest
 from albert.runtime.errors import CannotCreate, DamagedData, MissingInput, WriteFailed
 from albert.runtime.files import (
     FileLock,
-    claimed,
+    library_writes,
     lock_file,
     locked,
     new_directory,
     new_file,
     remove_directory,
     remove_leftovers,
+    try_locked,
     write_bytes,
     write_text,
-    written_by_library,
 )
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, is_intact, verify_directory
 
@@ -517,7 +517,7 @@ def test_a_directory_that_lost_a_file_while_it_was_written_is_refused(whole, rem
     with pytest.raises(WriteFailed, match="another program removed it") as failure:  # noqa: SIM117 (what is refused)
         with new_directory(whole, replace=True) as directory:
             write_text(directory / "card.md", "second")
-            with written_by_library(directory / "tensors"):
+            with library_writes(directory / "tensors"):
                 (directory / "tensors").write_bytes(b"1")
             remove(directory)
             (directory / "last").touch()
@@ -547,7 +547,7 @@ def test_a_full_disk_names_the_file_under_its_final_name(tmp_path):
 
 def test_a_full_disk_that_a_library_meets_is_told_with_the_file(tmp_path):
     with pytest.raises(WriteFailed, match=r"a/tensors: No space left"), new_directory(tmp_path / "a") as directory:  # noqa: SIM117
-        with written_by_library(directory / "tensors"):
+        with library_writes(directory / "tensors"):
             raise ValueError("Error while serializing: I/O error: No space left on device (os error 28)")
 
 
@@ -610,7 +610,7 @@ def test_of_threads_that_want_a_lock_at_the_same_moment_one_gets_it(tmp_path):
 
 
 def test_two_threads_do_not_both_work_in_a_directory(tmp_path):
-    with locked(tmp_path, "this run"), claimed(tmp_path) as again:
+    with locked(tmp_path, "this run"), try_locked(tmp_path) as again:
         assert again is None
         with pytest.raises(CannotCreate, match="another process or thread is working in this run"):
             locked(tmp_path, "this run").__enter__()

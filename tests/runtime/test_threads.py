@@ -13,8 +13,8 @@ from tests.tiny import tiny_config
 import albert
 from albert.inference.engine import BETWEEN_BATCHES, PackedModel
 from albert.model.albert import AlbertForMaskedLM, AlbertForSequenceClassification
-from albert.runtime.devices import share_out
-from albert.runtime.threads import SPINS, cores_of_quota, settle_threads
+from albert.runtime.devices import parallel_map
+from albert.runtime.threads import SPINS, configure_threads, cores_of_quota
 
 SMALL = tiny_config(50, intermediate_size=32)
 
@@ -78,9 +78,9 @@ def test_a_worker_that_fails_ends_the_work_with_its_error_and_begins_nothing_mor
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        share_out(fail, range(100))
+        parallel_map(fail, range(100))
     assert len(begun) <= 2
-    assert share_out(str, [1, 2]) == ["1", "2"]
+    assert parallel_map(str, [1, 2]) == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_worker_that_fails_ends_the_work_with_its_error_and_begins_nothing_mor
 )
 def test_waiting_threads_sleep_soon_unless_the_user_says_otherwise(given, expected, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
-    settle_threads(given, tmp_path)
+    configure_threads(given, tmp_path)
     assert given == expected
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.training.conftest import final_bytes
 from torch import nn
 
-from albert.runtime.devices import Dropout, dropout, share_out
+from albert.runtime.devices import Dropout, dropout, parallel_map
 from albert.runtime.environment import Ranks
 from albert.runtime.json_files import read_journal
 from albert.training.run_folder import RunFolder
@@ -147,7 +147,7 @@ def test_what_a_worker_raises_is_raised_once_the_others_are_done(workers):
         ended.append(number)
 
     with pytest.raises(MemoryError):
-        share_out(work, [0, 1, 2])
+        parallel_map(work, [0, 1, 2])
     assert sorted(ended) == [0, 2]
 
 
@@ -166,7 +166,7 @@ def test_an_interrupt_waits_for_what_workers_hold_and_begins_nothing_more(worker
         ended.append(number)
 
     with pytest.raises(KeyboardInterrupt):
-        share_out(work, range(50))
+        parallel_map(work, range(50))
     assert sorted(ended) == sorted(began)
     assert len(began) < 50
 

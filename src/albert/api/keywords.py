@@ -34,7 +34,7 @@ from albert.runtime.errors import (
     without_inner_frames,
 )
 from albert.runtime.files import write_text
-from albert.runtime.json_files import convert_value, field_docs, from_json, merged, read_object, to_json
+from albert.runtime.json_files import convert_value, deep_merge, field_docs, from_json, read_toml_or_json, to_json
 
 T = TypeVar("T")
 
@@ -214,7 +214,7 @@ def read_options(shape: type, path: Path, leave_out: Collection[str] = ()) -> di
     known = {one.name: one.hint for one in keywords_of(shape) if one.name not in leave_out}
     options = {option_name(name): name for name in known}
     values = {}
-    for key, value in read_object(path).items():
+    for key, value in read_toml_or_json(path).items():
         if (usual := usual_name(option_name(key), options)) is None:
             raise InvalidConfiguration(f"{path}: {key}", "unknown key", did_you_mean(key, known))
         if options[usual] in values:
@@ -305,7 +305,7 @@ def arguments_of(shape: type[T], given: Mapping[str, Any], name: str, **bases: A
         if field.name in plain or field.name in bases:
             base = bases.get(field.name, field.default)
             values = plain.get(field.name, {})
-            groups[field.name] = from_json(type(base), merged(to_json(base), values), name) if values else base
+            groups[field.name] = from_json(type(base), deep_merge(to_json(base), values), name) if values else base
     return dataclasses.replace(from_json(shape, plain[None], name), **groups)  # type: ignore[type-var]
 
 

@@ -31,7 +31,7 @@ from albert.runtime.errors import (
     UsageError,
     WriteFailed,
 )
-from albert.runtime.files import note_written
+from albert.runtime.files import register_written
 from albert.runtime.manifest import MANIFEST_NAME, verify_directory
 from albert.runtime.progress import progress
 
@@ -296,7 +296,7 @@ def copy_examples(source: Path, directory: Path) -> None:
     """The example rows of a model go along to what is made of it, where it has some."""
     if (source / EXAMPLES_NAME).is_file():
         shutil.copyfile(source / EXAMPLES_NAME, directory / EXAMPLES_NAME)
-        note_written(directory / EXAMPLES_NAME)
+        register_written(directory / EXAMPLES_NAME)
 
 
 def _to_convert(path: Path, what: str) -> MissingInput:

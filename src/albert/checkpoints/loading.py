@@ -36,8 +36,8 @@ from albert.model.albert import AlbertModel
 from albert.model.config import AlbertConfig
 from albert.model.encoder import initialize, on_meta_device
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, OutOfResources
-from albert.runtime.files import written_by_library
-from albert.runtime.json_files import each_key_once, read_json_object
+from albert.runtime.files import library_writes
+from albert.runtime.json_files import read_json_object, unique_keys
 from albert.runtime.manifest import MANIFEST_NAME, open_input, open_unbuffered
 from albert.runtime.progress import progress
 
@@ -96,7 +96,7 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
     except OSError as error:
         raise MissingInput(path, error.strerror or "cannot be read") from error
     try:
-        entries = json.loads(header, object_pairs_hook=each_key_once)
+        entries = json.loads(header, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"its header is not JSON: {error}") from error
     if not isinstance(entries, dict):
@@ -198,7 +198,7 @@ _LARGE = 2**28
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors as safetensors with the metadata that transformers asks for."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with written_by_library(path):
+    with library_writes(path):
         save_file(plain, path, metadata={"format": "pt"})
 
 

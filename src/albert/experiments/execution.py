@@ -35,7 +35,7 @@ from albert.pretraining.sampling import PretrainingSamples
 from albert.runtime.devices import default_precision, free_memory, measured_matmul_rate, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, MissingInput
-from albert.runtime.files import LOCK_NAME, claimed, remove_directory
+from albert.runtime.files import LOCK_NAME, remove_directory, try_locked
 from albert.runtime.json_files import save_json
 from albert.runtime.progress import progress
 from albert.tasks.task import Task
@@ -345,11 +345,11 @@ class Execution:
     def _claimed(self, job: Job) -> Iterator[bool]:
         """Whether a job is this process's now, and nobody is at its run by hand."""
         with ExitStack() as held:
-            mine = held.enter_context(claimed(self.folders.claim(job.name))) is not None
+            mine = held.enter_context(try_locked(self.folders.claim(job.name))) is not None
             if mine and isinstance(job, Pretraining):
                 run = self.folders.pretraining(job.key).path
                 if (run / LOCK_NAME).exists():
-                    with claimed(run) as free:
+                    with try_locked(run) as free:
                         mine = free is not None
             yield mine
 

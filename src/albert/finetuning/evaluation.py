@@ -16,7 +16,7 @@ from torch import nn
 from albert.finetuning.data import PreparedSplit, encode_split, pack_members, read_examples, split_by_tokens
 from albert.finetuning.model import open_for_task
 from albert.model.albert import OutputRow, SpanBeamRow, output_rows
-from albert.runtime.devices import autocast, pick_device, share_out
+from albert.runtime.devices import autocast, parallel_map, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import Diverged, InvalidConfiguration
 from albert.runtime.files import write_text
@@ -288,7 +288,7 @@ def model_outputs(model: nn.Module, sequences: Sequences, computing: Computing, 
             if len(together) == 1:
                 compute(together[0])
             else:
-                share_out(compute, together)
+                parallel_map(compute, together)
             bar.advance(sum(map(len, together)))
     model.train(was_training)
     arrays = (array for row in outputs for array in (row if isinstance(row, SpanBeamRow) else (row,)))

@@ -24,7 +24,14 @@ from albert.runtime.distributed import wait_for_all
 from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import CannotCreate, InvalidConfiguration
 from albert.runtime.files import new_directory, remove_directory
-from albert.runtime.json_files import decisive, fingerprint_of, read_journal, read_json_object, save_json, to_json
+from albert.runtime.json_files import (
+    fingerprint_of,
+    identity_settings,
+    read_journal,
+    read_json_object,
+    save_json,
+    to_json,
+)
 from albert.tasks.examples import Example
 from albert.tasks.metrics import is_better
 from albert.tasks.task import (
@@ -203,7 +210,7 @@ def recorded_settings(settings: FinetuningSettings) -> dict[str, Any]:
     if settings.distillation is not None:
         values["distillation"]["teacher"] = settings.distillation.source
         del values["distillation"]["revision"]  # the source says it
-    return decisive(values, (), _SINCE_THE_FIRST_RUNS)
+    return identity_settings(values, (), _SINCE_THE_FIRST_RUNS)
 
 
 def decisive_settings(settings: FinetuningSettings) -> dict[str, Any]:
@@ -384,7 +391,9 @@ def begin_run(
         kept = read_json_object(run.recipe_path)
         for key in ("task", "inputs", "target", "changes", "recipe", "settings"):
             values = (kept.get(key), record.get(key))
-            before, now = (decisive(each, _FREE_TO_CHANGE, {}) if isinstance(each, dict) else each for each in values)
+            before, now = (
+                identity_settings(each, _FREE_TO_CHANGE, {}) if isinstance(each, dict) else each for each in values
+            )
             if before != now:
                 other = f"holds another run, its recipe.json has another {key}"
                 break

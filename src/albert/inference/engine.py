@@ -26,7 +26,7 @@ from albert.runtime.devices import (
     in_one_thread,
     multiplies_bf16,
     multiplies_int8,
-    share_out,
+    parallel_map,
     slower_in_int8,
 )
 from albert.runtime.errors import InvalidConfiguration, Unavailable, did_you_mean
@@ -524,7 +524,7 @@ class PackedModel:
     ) -> list[Result]:
         """Compute several batches with one worker each; a single one with all threads of torch or with one."""
         if len(batches) != 1 or self._workers == 1:
-            return share_out(compute, batches)
+            return parallel_map(compute, batches)
         size, single = sum(len(tokens[member]) for member in batches[0]), partial(compute, batches[0])
         return [self._autotuner.run(size, single, partial(in_one_thread, single))]
 

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 from albert.model.attention import AttentionBlock, AttentionMatrices, to_matmul_dtype
 from albert.model.config import AlbertConfig, LayerApplication, n_attention_blocks, n_feed_forward_blocks, sharing_plan
 from albert.model.packing import PackedSequences, pad_batch_rows
-from albert.runtime.devices import Dropout, linear, same_draws_again
+from albert.runtime.devices import Dropout, checkpoint_context, linear
 
 # --------------------------------------------------------------------------------------------------------------------
 # The position-wise feed-forward block (paper §3.1; Vaswani et al., 2017, §3.3).
@@ -170,7 +170,7 @@ class Encoder(nn.Module):
         self, application: LayerApplication, rows: Tensor, packed: PackedSequences, matrices: EncoderMatrices
     ) -> Float[Tensor, "rows H"]:
         if self.checkpointing and torch.is_grad_enabled():
-            contexts = noop_context_fn if torch.compiler.is_compiling() else same_draws_again
+            contexts = noop_context_fn if torch.compiler.is_compiling() else checkpoint_context
             layer = (self._layer, application, rows, packed, matrices)
             return checkpoint(*layer, use_reentrant=False, context_fn=contexts)
         return self._layer(application, rows, packed, matrices)

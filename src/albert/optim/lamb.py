@@ -23,7 +23,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.optim import Optimizer
 
-from albert.runtime.devices import share_out
+from albert.runtime.devices import parallel_map
 from albert.runtime.errors import InvalidConfiguration
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class ChunkedUpdates:
             for chunk in _chunks(slot.weight, slot.gradient, slot.mean, slot.square, update)
         ]
         sums = {slot: (0.0, 0.0) for slot in slots}
-        for (slot, _), (of_weight, of_update) in zip(chunks, share_out(first_pass, chunks), strict=True):
+        for (slot, _), (of_weight, of_update) in zip(chunks, parallel_map(first_pass, chunks), strict=True):
             sums[slot] = sums[slot][0] + of_weight, sums[slot][1] + of_update
         return updates, torch.tensor(list(sums.values()), dtype=torch.float64)
 
@@ -247,7 +247,7 @@ class ChunkedUpdates:
             for slot, update, scale in zip(slots, updates, scales.tolist(), strict=True)
             for chunk in _chunks(slot.weight, update)
         ]
-        share_out(second_pass, chunks[::-1])  # what the first pass saw last is still in the cache
+        parallel_map(second_pass, chunks[::-1])  # what the first pass saw last is still in the cache
 
     def move(self, slots: Sequence[Slot], group: dict[str, Any], skip: Tensor | None = None) -> None:
         """Move moments and weights in one pass, without a trust ratio: this is AdamW."""
@@ -257,7 +257,7 @@ class ChunkedUpdates:
             for slot in slots
             for chunk in _chunks(slot.weight, slot.gradient, slot.mean, slot.square)
         ]
-        share_out(lambda chunk: adamw(*chunk), chunks)
+        parallel_map(lambda chunk: adamw(*chunk), chunks)
 
     def _room(self, slots: Sequence[Slot]) -> list[Tensor]:
         sizes = [slot.weight.numel() for slot in slots]

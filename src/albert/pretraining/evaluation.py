@@ -27,7 +27,7 @@ from albert.pretraining.masking import MaskingRecipe
 from albert.pretraining.recipe import PretrainingRecipe
 from albert.pretraining.sampling import PretrainingSamples, SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
-from albert.runtime.devices import autocast, pick_device, share_out
+from albert.runtime.devices import autocast, parallel_map, pick_device
 from albert.runtime.environment import Precision
 from albert.runtime.errors import InvalidConfiguration, MissingInput
 from albert.runtime.progress import progress
@@ -90,7 +90,7 @@ class HeldOutSamples:
                 return found, hits
 
             by_workers = device.type == "cpu" and len(self.batches) > 1
-            each = share_out(compute, self.batches) if by_workers else [compute(batch) for batch in self.batches]
+            each = parallel_map(compute, self.batches) if by_workers else [compute(batch) for batch in self.batches]
         for batch, (found, hits) in zip(self.batches, each, strict=True):
             right += hits
             for name in batch.counts:

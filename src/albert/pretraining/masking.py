@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.random_streams import below, draw, high, low
+from albert.runtime.random_streams import bounded, draw, high_bits, low_bits
 
 # --------------------------------------------------------------------------------------------------------------------
 # Where words lie in a run of sequences.
@@ -172,8 +172,8 @@ class NgramMasking:
         starts = np.cumsum(lengths) - lengths
         sequence = np.searchsorted(starts, positions, side="right") - 1
         bits = draw(keys[sequence], positions - starts[sequence] + _REPLACEMENT_DRAWS)
-        random_tokens = self.replacements[below(low(bits), len(self.replacements))]
-        fates = high(bits)
+        random_tokens = self.replacements[bounded(low_bits(bits), len(self.replacements))]
+        fates = high_bits(bits)
         if self.recipe.replacement == "span":  # that of its first token
             fates = np.repeat(fates[np.cumsum(sizes) - sizes], sizes)
         mask, random = self.recipe.replace_with_mask, self.recipe.replace_with_mask + self.recipe.replace_with_random
@@ -238,12 +238,12 @@ class NgramMasking:
         digits = int(words.count.max(initial=0)).bit_length()
         if len(keys).bit_length() + digits > 32:
             raise ValueError(f"{len(keys)} sequences of up to {words.count.max()} words at a time")
-        order = (sequence << np.uint64(32 + digits)) | (high(bits) << np.uint64(digits)) | number.astype(np.uint64)
+        order = (sequence << np.uint64(32 + digits)) | (high_bits(bits) << np.uint64(digits)) | number.astype(np.uint64)
         order.sort()
         order = (order & np.uint64((1 << digits) - 1)).astype(np.int64) + first
         n = np.ones(len(first), dtype=np.int64)
         for threshold in self._thresholds:
-            n += low(bits) >= threshold
+            n += low_bits(bits) >= threshold
         return order, n
 
 

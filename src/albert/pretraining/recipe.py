@@ -18,7 +18,7 @@ from albert.pretraining.sampling import SequenceRecipe
 from albert.pretraining.segments import SentenceObjective
 from albert.runtime.environment import PEER_TIMEOUT_MINUTES, Precision, PrecisionChoice
 from albert.runtime.errors import InvalidConfiguration, MissingInput, UsageError, did_you_mean
-from albert.runtime.json_files import from_json, load_json, merged, read_object, to_json
+from albert.runtime.json_files import deep_merge, from_json, load_json, read_toml_or_json, to_json
 from albert.training.run_folder import RunFolder
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def _declared(values: dict[str, Any]) -> PretrainingRecipe:
     """A recipe as `recipes.toml` has it."""
     recipe = scaled_recipe(PAPER_BASE, values.pop("scale_batch", PAPER_BASE.batch_size))
     recipe = replace(recipe, model=PRESETS[values.pop("architecture", "albert-base")])
-    return from_json(PretrainingRecipe, merged(to_json(recipe), values), "recipes.toml")
+    return from_json(PretrainingRecipe, deep_merge(to_json(recipe), values), "recipes.toml")
 
 
 RECIPES: dict[str, PretrainingRecipe] = {
@@ -292,7 +292,7 @@ def read_recipe(path: Path, base: PretrainingRecipe = PAPER_BASE) -> Pretraining
         MissingInput, DamagedData: the file cannot be read.
         InvalidConfiguration: an unknown key, a wrong type, or values that do not fit together.
     """
-    return from_json(PretrainingRecipe, merged(to_json(base), read_object(path)), str(path))
+    return from_json(PretrainingRecipe, deep_merge(to_json(base), read_toml_or_json(path)), str(path))
 
 
 def find_recipe(name: str) -> PretrainingRecipe:
@@ -337,8 +337,8 @@ class StartRecord:
     def fingerprint(self) -> str:
         """A hash of all that decides what the weights are when the run begins, beside recipe and corpus."""
         kept = to_json(self)
-        decisive = {key: kept[key] for key in ("weights", "tokenizer", "extend_positions", "drop_heads")}
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+        settings = {key: kept[key] for key in ("weights", "tokenizer", "extend_positions", "drop_heads")}
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
     def __str__(self) -> str:
         return f"{self.source} (weights {self.weights[:12]})"

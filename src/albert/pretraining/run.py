@@ -55,7 +55,7 @@ from albert.runtime.devices import (
 from albert.runtime.distributed import gather_weights, process_group, sharded_copy, wait_for_all
 from albert.runtime.environment import Ranks, load_by_name, world
 from albert.runtime.errors import InvalidConfiguration
-from albert.runtime.json_files import flat, read_journal, save_json, to_json
+from albert.runtime.json_files import flatten, read_journal, save_json, to_json
 from albert.runtime.manifest import MANIFEST_NAME, file_hash, read_manifest
 from albert.text.shards import TokenCorpus
 from albert.training.logging import Curves, Logger, Meter, TrainingPlan, TrainingResult
@@ -132,7 +132,7 @@ def run_card(
         f'at a time, and the sentence objective "{recipe.sequences.objective}" for '
         f"{result.steps:,} steps, {result.tokens:,} tokens ({result.ending}).",
         parameters=count_parameters(recipe.model).by_part(),
-        recipe=flat(to_json(recipe))
+        recipe=flatten(to_json(recipe))
         | {"machine": ", ".join(f"{key} {value}" for key, value in describe_machine().items())},
         data=[
             f"{each.n_documents:,} documents, {each.n_tokens:,} tokens of {each.vocab_size:,} pieces"

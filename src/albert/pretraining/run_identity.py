@@ -41,10 +41,18 @@ from albert.pretraining.recipe import (
 )
 from albert.pretraining.segments import head_task
 from albert.runtime.devices import default_precision, seed_torch
-from albert.runtime.distributed import code_fingerprint, refuse_differences, sum_over_ranks
+from albert.runtime.distributed import code_fingerprint, require_same_on_ranks, sum_over_ranks
 from albert.runtime.environment import Ranks
 from albert.runtime.errors import InvalidConfiguration, MissingInput
-from albert.runtime.json_files import decisive, differences, fingerprint_of, flat, load_json, save_json, to_json
+from albert.runtime.json_files import (
+    differences,
+    fingerprint_of,
+    flatten,
+    identity_settings,
+    load_json,
+    save_json,
+    to_json,
+)
 from albert.runtime.manifest import MANIFEST_NAME, file_hash
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer_loading import vocabulary_file
@@ -122,8 +130,8 @@ def keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
     """
     if run.recipe_path.exists():
         recipe_kept = load_json(PretrainingRecipe, run.recipe_path)
-        kept = flat(to_json(replace(recipe_kept, dropout_changes=recipe.dropout_changes)))
-        now = decisive(flat(to_json(recipe)), (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON), {})
+        kept = flatten(to_json(replace(recipe_kept, dropout_changes=recipe.dropout_changes)))
+        now = identity_settings(flatten(to_json(recipe)), (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON), {})
         for key, before, value in differences(kept, now):
             why = f"this run was started with {key} {before}, now it is {value}"
             raise InvalidConfiguration(run.path, why, "choose another output, or the run's own recipe.json")
@@ -137,7 +145,7 @@ def keep_recipe(run: RunFolder, recipe: PretrainingRecipe) -> None:
 def recipe_fingerprint(recipe: PretrainingRecipe) -> str:
     """A hash of everything that must not change under a run; dropout may, at a step that the recipe names."""
     free = (*FREE_TO_CHANGE, *FREE_FROM_NOW_ON, "dropout_changes")
-    return fingerprint_of(decisive(flat(to_json(recipe)), free, _SINCE_THE_FIRST_RUNS))
+    return fingerprint_of(identity_settings(flatten(to_json(recipe)), free, _SINCE_THE_FIRST_RUNS))
 
 
 def _changed_now(
@@ -286,7 +294,7 @@ def refuse_another_start_elsewhere(
         "model to start from": repr(init),
         "newest checkpoint": repr([step for step, _ in run.checkpoints()[-1:]]),
     }
-    refuse_differences(facts, ranks, place)
+    require_same_on_ranks(facts, ranks, place)
 
 
 # --------------------------------------------------------------------------------------------------------------------

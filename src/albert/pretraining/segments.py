@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from albert.runtime.random_streams import below, draw, high, item_keys, low, share
+from albert.runtime.random_streams import bounded, draw, high_bits, item_keys, low_bits, uniform
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def pack_sentences(
     order = np.argsort(i)
     i, j = i[order], j[order]
     sentences = j - i
-    place = share(high(draw(keys[2], i + first, j + first)))
+    place = uniform(high_bits(draw(keys[2], i + first, j + first)))
     split = np.where(sentences > 1, i + 1 + (place * (sentences - 1)).astype(np.int64), j)
     document = np.searchsorted(documents.starts, i, side="right") - 1 + documents.first_document
     return _long_sentences_cut(SequenceTable(offsets[i], offsets[split], offsets[j], document), sentences, max_tokens)
@@ -127,7 +127,9 @@ def _halved(documents: Documents, max_tokens: int, least: int, key: np.uint64) -
         bits = draw(key, i + first, j + first)
         parts = -(-tokens // max_tokens)
         left = parts // 2 + (parts & (bits & np.uint64(1)).astype(np.int64))
-        middle = i + np.clip((sentences * left / parts + share(high(bits))).astype(np.int64), least, sentences - least)
+        middle = i + np.clip(
+            (sentences * left / parts + uniform(high_bits(bits))).astype(np.int64), least, sentences - least
+        )
         i, j = np.concatenate((i, middle)), np.concatenate((middle, j))
     return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
 
@@ -138,8 +140,8 @@ def _shortened(
     """The ranges, some of those of enough sentences cut in two, so that the asked share of them is short."""
     cut_probability = short_probability / (2 - short_probability)  # a cut makes two short ones of one
     bits = draw(key, i + first, j + first)
-    cut = (j - i >= 2 * least) & (share(high(bits)) < cut_probability)
-    middle = i[cut] + least + (share(low(bits[cut])) * (j[cut] - i[cut] - 2 * least + 1)).astype(np.int64)
+    cut = (j - i >= 2 * least) & (uniform(high_bits(bits)) < cut_probability)
+    middle = i[cut] + least + (uniform(low_bits(bits[cut])) * (j[cut] - i[cut] - 2 * least + 1)).astype(np.int64)
     ends = j.copy()
     ends[cut] = middle
     return np.concatenate((i, middle)), np.concatenate((ends, j[cut]))
@@ -149,7 +151,7 @@ def _neighbours(
     i: np.ndarray, j: np.ndarray, probability: float, first: int, key: np.uint64
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ranges, some of those of more than three sentences cut into pairs."""
-    cut = (j - i > 3) & (share(high(draw(key, i + first, j + first))) < probability)
+    cut = (j - i > 3) & (uniform(high_bits(draw(key, i + first, j + first))) < probability)
     pairs = np.where(cut, (j - i) // 2, 1)
     which = np.repeat(np.arange(len(pairs)), pairs)
     number = np.arange(len(which)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
@@ -293,8 +295,8 @@ def target_lengths(
         documents: int64, numbers in the corpus.
     """
     bits = item_keys("reference target", seed, epoch, documents)
-    short = 2 + below(low(bits), max_tokens - 1)
-    return np.where(share(high(bits)) < short_probability, short, max_tokens)
+    short = 2 + bounded(low_bits(bits), max_tokens - 1)
+    return np.where(uniform(high_bits(bits)) < short_probability, short, max_tokens)
 
 
 def pack_as_reference(
@@ -319,7 +321,7 @@ def pack_as_reference(
         sentence = following[sentence]
     i = np.array(chunks)
     j = np.append(i[1:], len(following))
-    place = share(high(item_keys("reference split", seed, epoch, documents.first_sentence + i)))
+    place = uniform(high_bits(item_keys("reference split", seed, epoch, documents.first_sentence + i)))
     split = np.where(j - i > 1, i + 1 + (place * (j - i - 1)).astype(np.int64), j)
     document = np.searchsorted(documents.starts, i, side="right") - 1 + documents.first_document
     return SequenceTable(offsets[i], offsets[split], offsets[j], document)
@@ -355,14 +357,14 @@ def _foreign(window: tuple[Documents, ...], own: int, wanted: int, key: np.uint6
     """Sentences of another document, from one drawn at random until there are as many tokens as wanted."""
     first_places = np.cumsum([0, *(len(some.starts) - 1 for some in window)])
     bits = draw(key, np.arange(DOCUMENT_TRIES + 1))
-    numbers = below(high(bits[1:]), int(first_places[-1]))
+    numbers = bounded(high_bits(bits[1:]), int(first_places[-1]))
     blocks = np.searchsorted(first_places, numbers, side="right") - 1
     places = numbers - first_places[blocks]
     drawn = np.array([window[block].first_document for block in blocks.tolist()]) + places
     one = int(np.argmax(drawn != own))  # the first that is another; the first of all when none is
     documents, place = window[blocks[one]], int(places[one])
     begin, end = documents.starts[place : place + 2].tolist()
-    sentence = begin + int(below(high(bits[:1]), end - begin)[0])
+    sentence = begin + int(bounded(high_bits(bits[:1]), end - begin)[0])
     offsets = documents.sentence_starts
     last = min(max(int(np.searchsorted(offsets, offsets[sentence] + wanted)), sentence + 1), end)
     return int(offsets[sentence]), int(offsets[last] - offsets[sentence])
@@ -430,7 +432,7 @@ class SecondSegments:
             wider = 0 if place < EQUAL_TRIES else 1 << (place - EQUAL_TRIES)
             begin = np.maximum(first[waiting] - wider, 0)
             end = np.minimum(last[waiting] + wider, fitting[waiting])
-            drawn = begin + below(high(draw(keys[waiting], place)), np.maximum(end - begin, 1))
+            drawn = begin + bounded(high_bits(draw(keys[waiting], place)), np.maximum(end - begin, 1))
             drawn = np.minimum(drawn, len(self._length) - 1)
             found = (self._document[drawn] != document[waiting]) & (begin < end)
             chosen[waiting[found]] = drawn[found]

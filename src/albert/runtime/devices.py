@@ -240,7 +240,7 @@ class Dropout(nn.Dropout):
         return dropout(input, self.p, self.training)
 
 
-def same_draws_again() -> tuple[AbstractContextManager, AbstractContextManager]:
+def checkpoint_context() -> tuple[AbstractContextManager, AbstractContextManager]:
     """The `context_fn` of activation checkpointing: torch itself takes care of its global generator only."""
     generator = _GENERATOR.get()
     return nullcontext(), nullcontext() if generator is None else _from_state(generator, generator.get_state())
@@ -385,7 +385,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def share_out(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """`[work(item) for item in items]`, by as many workers as torch has threads; each takes the next item when free.
 
     Context variables have the caller's values; torch's modes (`inference_mode`) belong to a thread, so `work` sets
@@ -425,7 +425,7 @@ def in_one_thread(work: Callable[[], Result]) -> Result:
     future = _pool(torch.get_num_threads()).submit(copy_context().run, work)
     try:
         wait([future])
-    finally:  # as `share_out`
+    finally:  # as `parallel_map`
         wait([future])
     return future.result()
 

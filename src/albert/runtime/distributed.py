@@ -122,7 +122,7 @@ def wait_for_all(ranks: Ranks) -> None:
 # All ranks need identical arguments: compared once, before the first number is computed.
 
 
-def refuse_differences(facts: Mapping[str, str], ranks: Ranks, device: torch.device) -> None:
+def require_same_on_ranks(facts: Mapping[str, str], ranks: Ranks, device: torch.device) -> None:
     """Compare what the ranks were given. Only hashes travel."""
     if ranks.size == 1:
         return
@@ -174,7 +174,7 @@ def is_sharded(model: nn.Module) -> bool:
     return isinstance(model, FSDPModule)
 
 
-def hold_gradients(model: nn.Module, hold: bool) -> None:
+def defer_gradient_sync(model: nn.Module, hold: bool) -> None:
     """Keep gradients of a sharded model, and the gathered weights, where they are until the last micro-batch."""
     assert isinstance(model, FSDPModule)
     model.set_requires_gradient_sync(not hold)

@@ -156,7 +156,7 @@ def new_file(path: Path) -> Iterator[Path]:
                 _sync_directory(path.parent)
             finally:
                 temporary.unlink(missing_ok=True)
-        note_written(path)
+        register_written(path)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -177,7 +177,7 @@ def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
     write_text(path, text.getvalue())
 
 
-def note_written(path: Path) -> None:
+def register_written(path: Path) -> None:
     """Let `new_directory` refuse to end without this file, where it is in one; `new_file` notes its own."""
     for parent in path.parents:
         if parent in _written:
@@ -185,7 +185,7 @@ def note_written(path: Path) -> None:
 
 
 @contextmanager
-def written_by_library(path: Path) -> Iterator[None]:
+def library_writes(path: Path) -> Iterator[None]:
     """For a block in which a library writes the file: what `new_file` would see to.
 
     It gets the permissions of any new file, as some libraries make theirs private, and is noted as written.
@@ -200,7 +200,7 @@ def written_by_library(path: Path) -> Iterator[None]:
             raise
         raise known from error
     path.chmod(permissions)
-    note_written(path)
+    register_written(path)
 
 
 @contextmanager
@@ -438,7 +438,7 @@ def locked(directory: Path, what: str) -> Iterator[Callable[[], None]]:
     Raises:
         CannotCreate: another process or thread works here, or the directory cannot be made or locked.
     """
-    with claimed(directory) as release:
+    with try_locked(directory) as release:
         if release is None:
             remedy = "wait for it, or choose another output"
             raise CannotCreate(directory, f"another process or thread is working in {what}", remedy)
@@ -446,7 +446,7 @@ def locked(directory: Path, what: str) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def claimed(directory: Path) -> Iterator[Callable[[], None] | None]:
+def try_locked(directory: Path) -> Iterator[Callable[[], None] | None]:
     """Try to take the lock of a directory, which is made if need be.
 
     Yields a function that gives the lock up before the block ends; None where somebody else has it.

@@ -88,7 +88,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
         if (size := os.fstat(file.fileno()).st_size) > LARGEST_JSON:
             raise DamagedData(path, f"has {size:,} bytes, {LARGEST_JSON:,} are read at most")
     try:
-        data = json.loads(read_input(path), object_pairs_hook=each_key_once)
+        data = json.loads(read_input(path), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise DamagedData(path, f"is not JSON ({error})") from error
     if not isinstance(data, dict):
@@ -104,7 +104,7 @@ class RepeatedKey(ValueError):
         super().__init__(self.msg)
 
 
-def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """What `json.loads` is to make of an object, as its `object_pairs_hook`."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -117,11 +117,11 @@ def load_json(cls: type[T], path: Path) -> T:
     return from_json(cls, read_json_object(path), str(path))
 
 
-def merged(base: Any, values: Any) -> Any:
+def deep_merge(base: Any, values: Any) -> Any:
     """Plain values with others in place of some, at any depth; keys that the base has not are kept."""
     if not (isinstance(base, dict) and isinstance(values, dict)):
         return values
-    return base | {key: merged(base.get(key), value) for key, value in values.items()}
+    return base | {key: deep_merge(base.get(key), value) for key, value in values.items()}
 
 
 def common_fields(cls: type, source: Any) -> dict[str, Any]:
@@ -215,15 +215,15 @@ def _kind(value: Any) -> str:
 # What identifies a run: the settings that must be equal for it to go on, and a hash of them that is recorded.
 
 
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A tree of values as `outer.inner` -> value."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        found |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
     return found
 
 
-def decisive(settings: Mapping[str, Any], free: Collection[str], unsaid: Mapping[str, Any]) -> dict[str, Any]:
+def identity_settings(settings: Mapping[str, Any], free: Collection[str], unsaid: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that must be equal in two calls of one run.
 
     Args:
@@ -348,7 +348,7 @@ def _drop_torn_line(path: Path) -> None:
 _WIDTH = 100
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_toml_or_json(path: Path) -> dict[str, Any]:
     """The object in a file: TOML where its name ends in .toml, else JSON."""
     if path.suffix.lower() != ".toml":
         return read_json_object(path)
@@ -361,7 +361,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def to_toml(value: Any, inline: Collection[str] = (), leave_out: Collection[str] = (), prefix: str = "") -> str:
-    """A dataclass tree as TOML with comments, which `read_object` and `from_json` read back to an equal value.
+    """A dataclass tree as TOML with comments, which `read_toml_or_json` and `from_json` read back to an equal value.
 
     A field that is None is a comment alone, because TOML has no such value: fields that can be None must have it as
     their default.

@@ -80,22 +80,22 @@ def mix(bits: np.ndarray) -> np.ndarray:
     return bits
 
 
-def high(bits: np.ndarray) -> np.ndarray:
+def high_bits(bits: np.ndarray) -> np.ndarray:
     """The upper 32 bits, as uint64."""
     return bits >> np.uint64(32)
 
 
-def low(bits: np.ndarray) -> np.ndarray:
+def low_bits(bits: np.ndarray) -> np.ndarray:
     """The lower 32 bits, as uint64: independent of the upper ones."""
     return bits & _LOW
 
 
-def share(bits32: np.ndarray) -> np.ndarray:
+def uniform(bits32: np.ndarray) -> np.ndarray:
     """float64 in [0, 1) out of 32 bits."""
     return bits32 * 2.0**-32
 
 
-def below(bits32: np.ndarray, bound: np.ndarray | int) -> np.ndarray:
+def bounded(bits32: np.ndarray, bound: np.ndarray | int) -> np.ndarray:
     """int64 in [0, bound) out of 32 bits; no value is likelier than another by more than bound / 2^32."""
     return ((bits32 * np.asarray(bound).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 

@@ -15,7 +15,7 @@ text takes 20 times as long as on a quiet machine; with this number about 3 time
 """
 
 
-def settle_threads(environment: MutableMapping[str, str], groups: Path = Path("/sys/fs/cgroup")) -> None:
+def configure_threads(environment: MutableMapping[str, str], groups: Path = Path("/sys/fs/cgroup")) -> None:
     """Set what GNU OpenMP reads, unless the user has set it.
 
     GOMP_SPINCOUNT, unless OMP_WAIT_POLICY says how threads wait; OMP_NUM_THREADS in a container that may use less

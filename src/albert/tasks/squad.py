@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from albert.runtime.errors import DamagedData, MissingInput
-from albert.runtime.json_files import each_key_once
+from albert.runtime.json_files import unique_keys
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.examples import SplitFiles, read_text
 from albert.tasks.task import Answer, QuestionInContext, Row, Rows, Span, load_tasks
@@ -56,7 +56,7 @@ def read_questions(path: Path) -> Rows:
     """
     counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     try:
-        content = json.loads(read_text(path), object_pairs_hook=each_key_once)
+        content = json.loads(read_text(path), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise DamagedData(path, f"is not JSON ({error})") from error
     rows = list(_rows(path, _get(content, "data", list, str(path)), counts))

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from albert.runtime.environment import load_by_name
 from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInput, did_you_mean
-from albert.runtime.json_files import each_key_once
+from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY, open_input, refuse_special_file
 from albert.text.normalization import REPLACEMENT_CHARACTER
 from albert.text.sentences import repair_surrogates
@@ -568,7 +568,7 @@ def unquoted_rows(content: BufferedIOBase, name: object, limit: int, keep_empty_
 def json_object(text: str, where: str) -> dict[str, Any]:
     """The object on a line of JSON."""
     try:
-        value = json.loads(text, object_pairs_hook=each_key_once)
+        value = json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", None) or "too deep or too large a value"
         remedy = ONE_A_LINE if text.strip() in ("{", "[") else None

@@ -19,7 +19,7 @@ from albert.runtime.devices import fp32_library, processor_capabilities, process
 from albert.runtime.distributed import gather_full, is_sharded, shard_like
 from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import DamagedData, InvalidConfiguration
-from albert.runtime.files import written_by_library
+from albert.runtime.files import library_writes
 from albert.runtime.json_files import load_json, save_json
 from albert.training.update import DivergenceHistory, UpdateFigures
 
@@ -138,7 +138,7 @@ def training_tensors(model: nn.Module, optimizer: Optimizer, ranks: Ranks) -> di
 
 def write_training_state(directory: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
     """Write `training_tensors` and `state` into an existing directory."""
-    with written_by_library(directory / TENSORS_NAME):
+    with library_writes(directory / TENSORS_NAME):
         save_file(tensors, directory / TENSORS_NAME)
     save_json(directory / STATE_NAME, state)
 

@@ -19,8 +19,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from albert.runtime.devices import autocast, dropout_generator, share_out
-from albert.runtime.distributed import gather_full, hold_gradients, is_sharded, sum_over_ranks
+from albert.runtime.devices import autocast, dropout_generator, parallel_map
+from albert.runtime.distributed import defer_gradient_sync, gather_full, is_sharded, sum_over_ranks
 from albert.runtime.environment import Precision, Ranks
 from albert.runtime.errors import Diverged
 from albert.runtime.random_streams import stream_key
@@ -310,7 +310,7 @@ def _backward_by_workers(
 
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
-    results = share_out(compute, assigned)
+    results = parallel_map(compute, assigned)
     for worker_losses, worker_correct, _ in results:
         _accumulate(losses, worker_losses)
         _accumulate(correct, worker_correct)
@@ -350,10 +350,10 @@ def _sum_and_clip(
             total += other
         return torch.linalg.vector_norm(total)
 
-    norm = torch.linalg.vector_norm(torch.stack(share_out(add_up, chunks)))
+    norm = torch.linalg.vector_norm(torch.stack(parallel_map(add_up, chunks)))
     if not norm <= clip_norm:
         scale = float(clip_norm / (norm + 1e-6))  # as `nn.utils.clip_grad_norm_`
-        share_out(lambda chunk: chunk[0].mul_(scale), chunks)
+        parallel_map(lambda chunk: chunk[0].mul_(scale), chunks)
     return norm.double()
 
 
@@ -440,7 +440,7 @@ def _communication(model: nn.Module, last: bool) -> AbstractContextManager:
     if isinstance(model, DistributedDataParallel) and not last:
         return model.no_sync()
     if is_sharded(model):
-        hold_gradients(model, not last)
+        defer_gradient_sync(model, not last)
     return nullcontext()
 
 

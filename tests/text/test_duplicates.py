@@ -21,10 +21,10 @@ from albert.runtime.errors import CannotCreate, DamagedData
 from albert.runtime.manifest import verify_directory
 from albert.text.corpus import find_corpus_files
 from albert.text.duplicates import (
-    ALIKE,
     BANDS_NAME,
-    EQUAL,
+    EXACT_DUPLICATE,
     KEYS_NAME,
+    NEAR_DUPLICATE,
     SIGNATURES_NAME,
     Fingerprints,
     Leftovers,
@@ -38,7 +38,7 @@ from albert.text.duplicates import (
 from albert.text.executors import STAYING_NAME, PreparationSettings, UnitJob, Workforce, documents_of, plan_units
 from albert.text.prepare import estimate_preparation, merge_corpora, prepare
 from albert.text.readers import CorpusReport
-from albert.text.shards import SHOWN_NAME, TokenCorpus
+from albert.text.shards import DUPLICATES_NAME, TokenCorpus
 
 pytest.importorskip("rensa", reason="the extra `duplicates` is not installed")
 
@@ -121,7 +121,7 @@ def test_what_comes_again_is_left_out_and_nothing_else(planted, prepared, tokeni
 def test_counts_add_up(planted, prepared, kind):
     texts, equal, near = planted
     directory, report = prepared[kind]
-    expected = {EQUAL: equal} | ({ALIKE: near} if kind == "near" else {})
+    expected = {EXACT_DUPLICATE: equal} | ({NEAR_DUPLICATE: near} if kind == "near" else {})
     sizes = {reason: sum(len(texts[number]) for number in numbers) for reason, numbers in expected.items()}
     assert report.documents_dropped == {reason: len(numbers) for reason, numbers in expected.items()}
     assert report.bytes_dropped == sizes
@@ -136,7 +136,7 @@ def test_counts_add_up(planted, prepared, kind):
 def test_what_was_left_out_can_be_looked_at(planted, prepared, folder):
     texts, equal, near = planted
     directory, report = prepared["near"]
-    lines = [json.loads(line) for line in (directory / SHOWN_NAME).read_text().splitlines()]
+    lines = [json.loads(line) for line in (directory / DUPLICATES_NAME).read_text().splitlines()]
     assert len(lines) == report.duplicates_shown == len(equal) + len(near)
     places = [f"{number // 13:02d}.jsonl:{number % 13 + 1}" for number in range(len(texts))]
     pairs = {(line["left_out"], line["stays"]) for line in lines}
@@ -146,7 +146,7 @@ def test_what_was_left_out_can_be_looked_at(planted, prepared, folder):
     assert (similarities[0] >= 0.8, similarities[-1]) == (True, 1.0)
     begins = {line["left_out"]: line["left_out_begins"] for line in lines}
     assert all(" ".join(texts[number].split()).startswith(begins[places[number]]) for number in equal)
-    assert not (prepared["keep"][0] / SHOWN_NAME).exists()
+    assert not (prepared["keep"][0] / DUPLICATES_NAME).exists()
 
 
 @pytest.mark.parametrize("workers", [2, 4])
@@ -236,7 +236,7 @@ def test_other_documents_than_those_that_were_compared_are_refused(folder, token
 def test_merged_corpora_show_what_each_left_out(prepared, tmp_path):
     directory = prepared["near"][0]
     merge_corpora([directory, prepared["keep"][0], directory], tmp_path / "both")
-    assert (tmp_path / "both" / SHOWN_NAME).read_bytes() == 2 * (directory / SHOWN_NAME).read_bytes()
+    assert (tmp_path / "both" / DUPLICATES_NAME).read_bytes() == 2 * (directory / DUPLICATES_NAME).read_bytes()
     verify_directory(tmp_path / "both")
 
 
@@ -339,7 +339,7 @@ def test_the_command_says_what_it_left_out(folder, tokenizer_directory, tmp_path
     said = " ".join(capsys.readouterr().out.split())
     assert "12 documents dropped: duplicate of an earlier document" in said
     assert "12 documents dropped: nearly a duplicate of an earlier document" in said
-    assert f"{tmp_path / 'data' / SHOWN_NAME} names 24 of the duplicates" in said
+    assert f"{tmp_path / 'data' / DUPLICATES_NAME} names 24 of the duplicates" in said
 
 
 def test_a_plan_knows_that_the_text_is_read_twice(folder, tokenizer, monkeypatch):

@@ -321,7 +321,7 @@ def test_of_few_documents_the_one_with_the_lowest_key_is_held_out(tokenizer, tmp
     settings = PreparationSettings(shard_bytes=shard_bytes)
     assert not any(is_held_out(held_out_key(text, 0), settings.held_out) for text in FEW)
     report = prepare([path], tokenizer, tmp_path / "data", settings, workers=workers)
-    assert report.held_out_though_few == "document"
+    assert report.held_out_fallback == "document"
     chosen = min(FEW, key=lambda text: held_out_key(text, 0))
     for split, texts in (("held_out", [chosen]), ("train", [text for text in FEW if text != chosen])):
         expected = [[tokenizer.encode(s) for s in split_sentences(text)] for text in texts]
@@ -330,14 +330,14 @@ def test_of_few_documents_the_one_with_the_lowest_key_is_held_out(tokenizer, tmp
     assert (counts["train"].documents, counts["held_out"].documents) == (2, 1)
     assert counts["train"].bytes + counts["held_out"].bytes == report.bytes_in
     again = prepare([path], tokenizer, tmp_path / "none", PreparationSettings(held_out=0.0), workers=1)
-    assert again.splits["held_out"].documents == 0 and not again.held_out_though_few
+    assert again.splits["held_out"].documents == 0 and not again.held_out_fallback
 
 
 def test_of_a_single_document_the_last_sentences_are_held_out(tokenizer, tmp_path):
     text = " ".join(f"Sentence number {word} stands here." for word in ("one", "two", "three", "four", "five"))
     path = write_corpus(tmp_path / "raw.jsonl", [text])
     report = prepare([path], tokenizer, tmp_path / "data", PreparationSettings(), workers=1)
-    assert report.held_out_though_few == "sentences" and report.documents_in == 1
+    assert report.held_out_fallback == "sentences" and report.documents_in == 1
     sentences = [tokenizer.encode(sentence) for sentence in split_sentences(text)]
     assert documents_of(TokenCorpus.open(tmp_path / "data", "train")) == [sentences[:3]]
     assert documents_of(TokenCorpus.open(tmp_path / "data", "held_out")) == [sentences[3:]]
@@ -351,14 +351,14 @@ def test_of_a_single_document_the_last_sentences_are_held_out(tokenizer, tmp_pat
 @pytest.mark.parametrize("texts", [["A single sentence."], ["Equal texts. Are one."] * 3])
 def test_what_cannot_be_divided_is_for_training(tokenizer, tmp_path, texts):
     report = prepare([write_corpus(tmp_path / "raw.jsonl", texts)], tokenizer, tmp_path / "data", workers=1)
-    assert report.splits["train"].documents == len(texts) and not report.held_out_though_few
+    assert report.splits["train"].documents == len(texts) and not report.held_out_fallback
 
 
 def test_a_corpus_that_holds_something_out_is_added_to_as_it_comes(tokenizer, tmp_path):
     prepare([write_corpus(tmp_path / "raw.jsonl", FEW)], tokenizer, tmp_path / "data", workers=1)
     more = write_corpus(tmp_path / "more.jsonl", ["Eight is more. Nine is enough.", "Ten left. Eleven stayed."])
     report = prepare([more], tokenizer, tmp_path / "data", workers=1, append=True)
-    assert report.splits["train"].documents == 2 and not report.held_out_though_few
+    assert report.splits["train"].documents == 2 and not report.held_out_fallback
 
 
 def test_the_command_says_what_is_held_out_of_few_documents(tokenizer, tmp_path, capsys):

@@ -13,7 +13,7 @@ from albert.text.sentences import (
     WINDOW,
     check_language,
     divide_sentence,
-    repair_surrogates,
+    replace_surrogates,
     split_paragraphs,
     split_sentences,
 )
@@ -27,7 +27,7 @@ def prose(documents):
 
 
 def squeezed(text):
-    return "".join(repair_surrogates(text).split())
+    return "".join(replace_surrogates(text).split())
 
 
 @given(texts)
@@ -170,7 +170,7 @@ def test_lines_are_sentences_as_given_on_request():
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=20), max_size=8))
 def test_every_filled_line_is_one_sentence(lines):
-    expected = [repair_surrogates(line).strip() for line in lines]
+    expected = [replace_surrogates(line).strip() for line in lines]
     assert split_sentences("\n".join(lines), as_lines=True) == [line for line in expected if line]
 
 

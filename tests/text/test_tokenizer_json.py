@@ -87,7 +87,7 @@ def test_both_forms_have_one_fingerprint(forms, flags, tmp_path):
     assert (loaded.lower_case, loaded.keep_accents) == flags
     assert loaded.fingerprint == ours.fingerprint
     assert loaded.model != ours.model
-    assert ours.answers_to(loaded.fingerprint)
+    assert ours.matches_fingerprint(loaded.fingerprint)
     assert len({kind.fingerprint for pair in forms.values() for kind in pair[:2]}) == len(FLAGS)
     loaded.save(tmp_path)
     assert load_tokenizer(tmp_path).fingerprint == ours.fingerprint
@@ -119,11 +119,11 @@ def test_the_fingerprint_changes_with_every_piece_score_type_and_map(tokenizer):
 def test_a_fingerprint_of_before_is_still_known(forms):
     ours, loaded, _ = forms[FLAGS[0]]
     of_before = byte_fingerprint(ours.model, ours.lower_case, ours.keep_accents)
-    assert ours.answers_to(of_before)
-    assert not ours.answers_to("0" * 64)
-    assert not SentencePieceTokenizer(ours.model, lower_case=False).answers_to(of_before)
-    assert loaded.answers_to(of_before)  # its bytes are gone, nothing speaks against it
-    assert not loaded.answers_to("v2:" + "0" * 64)
+    assert ours.matches_fingerprint(of_before)
+    assert not ours.matches_fingerprint("0" * 64)
+    assert not SentencePieceTokenizer(ours.model, lower_case=False).matches_fingerprint(of_before)
+    assert loaded.matches_fingerprint(of_before)  # its bytes are gone, nothing speaks against it
+    assert not loaded.matches_fingerprint("v2:" + "0" * 64)
 
 
 def test_the_file_itself_opens_and_the_model_goes_first(forms, tokenizer_directory, described):
@@ -348,8 +348,8 @@ def test_the_mode_is_saved_and_is_part_of_the_fingerprint(model, reference, tmp_
     usual = load_tokenizer(tmp_path, reference=False)
     assert usual.encode(text) == SentencePieceTokenizer(model).encode(text) != reference.encode(text)
     assert usual.fingerprint == SentencePieceTokenizer(model).fingerprint != reference.fingerprint
-    assert not usual.answers_to(reference.fingerprint)
-    assert not reference.answers_to(usual.fingerprint)
+    assert not usual.matches_fingerprint(reference.fingerprint)
+    assert not reference.matches_fingerprint(usual.fingerprint)
     assert reference.encode_batch([text, ""]) == [reference.encode(text), []]
     theirs = AutoTokenizer.from_pretrained(tmp_path)  # which has no such mode
     assert theirs("bating 2010, x00,", add_special_tokens=False)["input_ids"] == usual.encode("bating 2010, x00,")

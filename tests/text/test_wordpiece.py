@@ -200,8 +200,8 @@ def test_the_fingerprint_is_of_the_content(wordpiece, tmp_path):
     others.append(WordPieceTokenizer(exchanged).fingerprint)
     others.append(WordPieceTokenizer(wordpiece.vocabulary[:-1]).fingerprint)
     assert len(set(others)) == len(FLAGS) + 3
-    assert wordpiece.answers_to(wordpiece.fingerprint)
-    assert not wordpiece.answers_to(others[-1])
+    assert wordpiece.matches_fingerprint(wordpiece.fingerprint)
+    assert not wordpiece.matches_fingerprint(others[-1])
 
 
 def test_many_words_do_not_fill_the_memory(wordpiece, monkeypatch):

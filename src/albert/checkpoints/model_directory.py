@@ -421,7 +421,7 @@ def refuse_foreign_tokenizer(
     """Check that a tokenizer is the one that a model was trained with."""
     place = vocabulary_file(directory)
     trained_with = extra.get(FINGERPRINT_KEY)
-    if trained_with is not None and not tokenizer.answers_to(str(trained_with)):
+    if trained_with is not None and not tokenizer.matches_fingerprint(str(trained_with)):
         found, wanted = tokenizer.fingerprint[:12], str(trained_with)[:12]
         why = f"has fingerprint {found}, the model was trained with {wanted}"
         raise DamagedData(place, why, "put the tokenizer of the training run beside the model")

@@ -15,7 +15,7 @@ from torch.nn import functional
 from albert.model.config import AlbertConfig, Extension, LayerApplication, sharing_plan
 from albert.runtime.errors import InvalidConfiguration
 from albert.text.tokenizer import BLANK, Tokenizer
-from albert.text.wordpiece import CONTINUES, WordPieceTokenizer
+from albert.text.wordpiece import CONTINUATION_MARK, WordPieceTokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which layer of a trained model each layer of another begins as.
@@ -224,7 +224,7 @@ def _by_text(tokenizer: Tokenizer) -> dict[tuple[str, bool], int]:
     SentencePiece marks the beginnings of words, WordPiece their inside.
     """
     marks_inside = isinstance(tokenizer, WordPieceTokenizer)
-    mark = CONTINUES if marks_inside else BLANK
+    mark = CONTINUATION_MARK if marks_inside else BLANK
     pieces = {n: tokenizer.piece(n) for n in range(tokenizer.vocab_size) if n not in tokenizer.special_ids}
     return {
         (piece.removeprefix(mark), piece.startswith(mark) != marks_inside): number for number, piece in pieces.items()

@@ -25,9 +25,9 @@ from albert.runtime.files import new_directory
 from albert.runtime.json_files import read_journal
 from albert.runtime.manifest import MANIFEST_NAME, read_manifest, verify_directory
 from albert.runtime.progress import progress
-from albert.text.duplicates import ALIKE, EQUAL
+from albert.text.duplicates import EXACT_DUPLICATE, NEAR_DUPLICATE
 from albert.text.prepare import NO_TOKENS, PreparationEstimate, PreparationReport, merge_corpora
-from albert.text.shards import DESCRIPTION_NAME, SHOWN_NAME, TokenCorpus, read_description
+from albert.text.shards import DESCRIPTION_NAME, DUPLICATES_NAME, TokenCorpus, read_description
 from albert.text.tokenizer_loading import load_tokenizer
 from albert.training.run_folder import RunFolder
 
@@ -45,12 +45,12 @@ def prepare(args: Prepare) -> None:
     lines = remarks(report)
     if report.duplicates_shown:
         shown = f"{report.duplicates_shown:,} of the duplicates, the least similar first"
-        lines.append(f"{args.output / SHOWN_NAME} names {shown}")
+        lines.append(f"{args.output / DUPLICATES_NAME} names {shown}")
     if report.splits["held_out"].documents == 0:
         lines.append("nothing is held out: the share is 0, or there is a single sentence")
-    elif report.held_out_though_few:
+    elif report.held_out_fallback:
         what = {"document": "one document is held out", "sentences": "the last sentences of the only document are"}
-        few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_though_few]}"
+        few = f"{args.held_out:.3g} of so few documents is none: {what[report.held_out_fallback]}"
         lines.append(f"{few}; --held-out 0 holds out nothing")
     ready = in_bold(args.output, " is ready")
     say(console, table(None, headings, rows, boxed=True), *lines, ready, _pretrain_next(args.output))
@@ -70,7 +70,10 @@ def remarks(report: PreparationReport) -> list[str]:
     lines = [f"{report.read.files:,} files in {report.seconds:,.1f} s, {rate:,.1f} MB/s with {processes}"]
     lines += report.read.remarks()
     for count, what in (
-        *((report.documents_dropped[reason], f"documents dropped: {reason}") for reason in (EQUAL, ALIKE, NO_TOKENS)),
+        *(
+            (report.documents_dropped[reason], f"documents dropped: {reason}")
+            for reason in (EXACT_DUPLICATE, NEAR_DUPLICATE, NO_TOKENS)
+        ),
         (report.shards_found, "shards were finished before"),
         (report.sentences_dropped, "sentences without a token left out"),
     ):

@@ -25,7 +25,7 @@ from albert.runtime.progress import progress
 from albert.text.corpus import read_corpus
 from albert.text.shards import TokenCorpus
 from albert.text.tokenizer import BLANK, Tokenizer
-from albert.text.wordpiece import CONTINUES, WordPieceTokenizer
+from albert.text.wordpiece import CONTINUATION_MARK, WordPieceTokenizer
 
 # --------------------------------------------------------------------------------------------------------------------
 # Training samples as text for people: where they come from, what was masked, and what the model sees in its place.
@@ -149,7 +149,7 @@ def written(tokenizer: Tokenizer, token: int) -> str:
     """A piece as it stands in a text, with the blank before it."""
     piece = tokenizer.piece(token)
     if isinstance(tokenizer, WordPieceTokenizer):
-        return piece.removeprefix(CONTINUES) if piece.startswith(CONTINUES) else f" {piece}"
+        return piece.removeprefix(CONTINUATION_MARK) if piece.startswith(CONTINUATION_MARK) else f" {piece}"
     return piece.replace(BLANK, " ")
 
 

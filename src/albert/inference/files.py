@@ -34,7 +34,7 @@ from albert.runtime.files import locked, new_file, remove_directory
 from albert.runtime.json_files import Journal, read_journal
 from albert.runtime.manifest import file_hash, open_input
 from albert.runtime.progress import progress
-from albert.text.readers import PACKINGS, CorpusFile, Record, one_file, read_records
+from albert.text.readers import COMPRESSIONS, CorpusFile, Record, input_file, read_records
 from albert.training.run_folder import Stopped, stop_signals
 
 KINDS = {
@@ -62,12 +62,12 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
     """
     if source != STANDARD_INPUT:
         path = Path(source)
-        suffix = path.with_suffix("").suffix if path.suffix.lower() in PACKINGS else path.suffix
+        suffix = path.with_suffix("").suffix if path.suffix.lower() in COMPRESSIONS else path.suffix
         kind = KINDS.get(suffix.lower())
-        if kind is None or (kind == "Parquet" and path.suffix.lower() in PACKINGS):
+        if kind is None or (kind == "Parquet" and path.suffix.lower() in COMPRESSIONS):
             known = ", ".join(KINDS)
             raise UsageError(source, "unknown kind of file", f"use {known} (all but Parquet packed too: .gz), or -")
-        yield one_file(path, kind, source, PIPE_REMEDY)
+        yield input_file(path, kind, source, PIPE_REMEDY)
         return
     with tempfile.NamedTemporaryFile(prefix="albert-") as file:
         beginning = b""
@@ -76,7 +76,7 @@ def opened_input(source: str) -> Iterator[CorpusFile]:
             file.write(data)
         file.flush()
         is_json = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-        yield one_file(Path(file.name), "JSON lines" if is_json else "text", "standard input")
+        yield input_file(Path(file.name), "JSON lines" if is_json else "text", "standard input")
 
 
 # --------------------------------------------------------------------------------------------------------------------

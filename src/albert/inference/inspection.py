@@ -455,7 +455,7 @@ def tokenizer_report(directory: Path, expected: object = None) -> TokenizerRepor
         lower_case=tokenizer.lower_case,
         keep_accents=tokenizer.keep_accents,
         fingerprint=tokenizer.fingerprint,
-        belongs=None if expected is None else tokenizer.answers_to(str(expected)),
+        belongs=None if expected is None else tokenizer.matches_fingerprint(str(expected)),
     )
 
 

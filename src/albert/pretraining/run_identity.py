@@ -251,7 +251,7 @@ def recipe_like(init: Init) -> PretrainingRecipe:
 
 def _origins(opened: OpenedModel, corpus: TokenCorpus, init: Init) -> tuple[PieceOrigins, str | None]:
     new, recorded = corpus.tokenizer(), opened.extra.get(FINGERPRINT_KEY)
-    if recorded is not None and new.answers_to(str(recorded)):
+    if recorded is not None and new.matches_fingerprint(str(recorded)):
         return same_pieces(opened.config.vocab_size, new.vocab_size), None
     if not vocabulary_file(opened.directory).is_file():
         why = "has no tokenizer: nothing tells which embedding is whose"

@@ -22,7 +22,7 @@ from albert.tasks.table_task import (
     declared,
 )
 from albert.tasks.task import Answer, Choice, Option, Row, Rows, Score, Task, TaskRecipe
-from albert.text.readers import PACKINGS
+from albert.text.readers import COMPRESSIONS
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tagged text as the CoNLL shared tasks have it: a word and its tags a line, a blank line after each sentence.
@@ -122,7 +122,7 @@ def read_table(path: Path) -> Rows:
         Unavailable: a Parquet file, and pyarrow is not installed.
         DamagedData: a ragged row, broken quoting, a line that is not a JSON object and the like, with file and line.
     """
-    packed = path.suffix.lower() in PACKINGS
+    packed = path.suffix.lower() in COMPRESSIONS
     ending = Path(path.stem if packed else path.name).suffix.lower()
     if ending == ".json":
         why = "is JSON, not JSON lines"

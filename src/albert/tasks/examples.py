@@ -33,7 +33,7 @@ from albert.tasks.task import (
     Task,
     Words,
 )
-from albert.text.readers import Kind, one_file, open_corpus_file, read_records
+from albert.text.readers import Kind, input_file, open_corpus_file, read_records
 from albert.text.tokenizer import Tokenizer
 
 
@@ -178,7 +178,7 @@ class SplitFiles:
 
 def read_text(path: Path) -> str:
     """A whole UTF-8 text file, unpacked where its name says that it is packed; a byte order mark is dropped."""
-    with open_corpus_file(one_file(path, "text")) as (content, _):
+    with open_corpus_file(input_file(path, "text")) as (content, _):
         raw = content.read()
     try:
         return raw.decode("utf-8-sig")
@@ -195,7 +195,7 @@ def read_rows(path: Path, kind: Kind, columns: Sequence[str] | None = None) -> R
     Args:
         kind: its format: "CSV", "TSV", "JSON lines" or "Parquet".
     """
-    file = one_file(path, kind)
+    file = input_file(path, kind)
     rows: list[Row] = []
     counts: Counter[str] = Counter()
     typed = kind in ("JSON lines", "Parquet")

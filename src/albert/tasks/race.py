@@ -15,7 +15,7 @@ from albert.runtime.progress import progress
 from albert.tasks.examples import Example, Features, join_sequences
 from albert.tasks.metrics import accuracy
 from albert.tasks.task import Option, QuestionInContext, Row, Rows, load_tasks
-from albert.text.readers import one_file, read_records
+from albert.text.readers import input_file, read_records
 from albert.text.tokenizer import Tokenizer
 
 _OPTIONS = ("A", "B", "C", "D")
@@ -64,7 +64,7 @@ def read_passages(paths: list[Path]) -> Rows:
     rows: list[Row] = []
     passages: dict[str, str] = {}
     for path in paths:
-        for record in read_records(one_file(path, "JSON lines")):  # which skips the blank lines that they end in
+        for record in read_records(input_file(path, "JSON lines")):  # which skips the blank lines that they end in
             name, found = _questions(record.fields, record.where)
             if name in passages:
                 remedy = f"the first is at {passages[name]}"

@@ -12,7 +12,7 @@ from albert.runtime.json_files import unique_keys
 from albert.tasks.answers import open_question_scores, span_exact_match, span_f1
 from albert.tasks.examples import SplitFiles, read_text
 from albert.tasks.task import Answer, QuestionInContext, Row, Rows, Span, load_tasks
-from albert.text.sentences import repair_surrogates
+from albert.text.sentences import replace_surrogates
 
 # --------------------------------------------------------------------------------------------------------------------
 # Where an answer stands in its context, when a file says it, says it wrongly, or does not say it.
@@ -95,7 +95,7 @@ def _get(value: Any, key: str, kind: type, where: str) -> Any:
         raise DamagedData(where, f"has no {key!r}", "expected the SQuAD JSON layout")
     if not isinstance(value[key], kind):
         raise DamagedData(where, f"{key!r} is not a {kind.__name__}", "expected the SQuAD JSON layout")
-    if kind is str and repair_surrogates(value[key]) is not value[key]:
+    if kind is str and replace_surrogates(value[key]) is not value[key]:
         raise DamagedData(where, f"{key!r} holds half of a surrogate pair", "fetch the file again")
     return value[key]
 

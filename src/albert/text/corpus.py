@@ -17,9 +17,9 @@ from albert.runtime.errors import DamagedData, MissingInput, UsageError
 from albert.runtime.progress import Position
 from albert.text.readers import (
     AFTER_LONE_RETURN,
+    COMPRESSIONS,
     EMPTY,
     ONE_A_LINE,
-    PACKINGS,
     CorpusFile,
     CorpusReport,
     Document,
@@ -85,13 +85,13 @@ def endings() -> str:
 def known_endings() -> str:
     """All that a file may be called, for people."""
     unpacked = " ".join(each for format_ in FORMATS.values() if not format_.packed for each in format_.endings)
-    return f"{endings()} (each but {unpacked} also with {' '.join(PACKINGS)})"
+    return f"{endings()} (each but {unpacked} also with {' '.join(COMPRESSIONS)})"
 
 
 def kind_of(name: str) -> Kind | None:
     """What reads a file of this name; None when nothing does."""
     plain, ending = os.path.splitext(name.lower())
-    packed = ending in PACKINGS
+    packed = ending in COMPRESSIONS
     ending = os.path.splitext(plain)[1] if packed else ending
     found = (kind for kind, format_ in FORMATS.items() if ending in format_.endings and (format_.packed or not packed))
     return next(found, None)

@@ -29,7 +29,7 @@ from albert.runtime.manifest import FileSum, file_hash
 from albert.runtime.progress import progress
 from albert.text.executors import STAYING_NAME, Batch, Stage, UnitJob, Workforce, run_stage
 from albert.text.readers import size_in_bytes
-from albert.text.shards import SHOWN_NAME, save_arrays
+from albert.text.shards import DUPLICATES_NAME, save_arrays
 
 # --------------------------------------------------------------------------------------------------------------------
 # MinHash signatures of runs of words (Broder 1997): alike where the documents are alike.
@@ -292,7 +292,7 @@ def _halves(pairs: UInt64[np.ndarray, " pairs"]) -> tuple[Int64[np.ndarray, " pa
     return (pairs >> np.uint64(32)).astype(np.int64), (pairs & _LOW).astype(np.int64)
 
 
-EQUAL, ALIKE = "duplicate of an earlier document", "nearly a duplicate of an earlier document"
+EXACT_DUPLICATE, NEAR_DUPLICATE = "duplicate of an earlier document", "nearly a duplicate of an earlier document"
 SHOWN = 1000
 """Documents that were left out and are named in a file, at most; spread evenly over the corpus."""
 
@@ -317,7 +317,10 @@ def leave_out_duplicates(jobs: Sequence[UnitJob], workforce: Workforce) -> tuple
     ends = np.cumsum([sum(batch.documents for batch in unit.shards) for unit in units])
     staying = np.split(~found.left_out, ends[:-1])
     leftovers = Leftovers(shown=_show(found, batches, jobs[0]))
-    for reason, which in ((EQUAL, found.left_out & found.equal), (ALIKE, found.left_out & ~found.equal)):
+    for reason, which in (
+        (EXACT_DUPLICATE, found.left_out & found.equal),
+        (NEAR_DUPLICATE, found.left_out & ~found.equal),
+    ):
         if which.any():
             leftovers.documents[reason] = int(which.sum())
             leftovers.bytes[reason] = int(found.bytes[which].sum())
@@ -348,7 +351,7 @@ def _show(found: Recurrences, batches: Sequence[Fingerprints], job: UnitJob) -> 
         shown |= {"left_out_begins": beginning, "stays_begins": other_beginning}
         lines.append(json.dumps(shown, ensure_ascii=False) + "\n")
     # A file's name may be no text: its odd bytes are written as escapes of JSON.
-    write_bytes(job.directory / SHOWN_NAME, "".join(lines).encode("utf-8", "backslashreplace"))
+    write_bytes(job.directory / DUPLICATES_NAME, "".join(lines).encode("utf-8", "backslashreplace"))
     return len(lines)
 
 

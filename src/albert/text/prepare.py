@@ -48,9 +48,9 @@ from albert.text.sentences import check_language, split_sentences
 from albert.text.shards import (
     DESCRIPTION_NAME,
     DOCUMENTS_NAME,
+    DUPLICATES_NAME,
     FORMAT,
     SENTENCES_NAME,
-    SHOWN_NAME,
     SPLITS,
     TOKENS_NAME,
     CorpusDescription,
@@ -83,7 +83,7 @@ class PreparationReport:
     workers: int = 1
     shards_found: int = 0
     """Shards that an earlier, stopped preparation had finished."""
-    held_out_though_few: Literal["", "document", "sentences"] = ""
+    held_out_fallback: Literal["", "document", "sentences"] = ""
     """What is held out of a corpus of so few documents that the share alone held out none."""
     duplicates_shown: int = 0
     """Of the duplicates that were left out, those which the corpus names, to be looked at."""
@@ -152,7 +152,7 @@ def prepare(
             subject = corpus_paths[0] if len(corpus_paths) == 1 else "corpus"
             report = _report(results, left_out, workers, subject)
             report.read.files_ignored, report.read.files_repeated = ignored, repeated
-            report.shards_found, report.held_out_though_few = found, though_few
+            report.shards_found, report.held_out_fallback = found, though_few
             sums = {name: one for result in results for shard in result.shards for name, one in shard.files.items()}
             part = CorpusPart(_describe(plan, tokenizer, results, report), work, sums)
             assemble([*base, part], tokenizer, output, replace or append)
@@ -441,9 +441,9 @@ def assemble(parts: Sequence[CorpusPart], tokenizer: Tokenizer, output: Path, re
             for old, new in names.items():
                 _link(part.directory / old, directory / new)
                 known[new] = part.sums[old]
-        shown = [part.directory / SHOWN_NAME for part in parts if (part.directory / SHOWN_NAME).is_file()]
+        shown = [part.directory / DUPLICATES_NAME for part in parts if (part.directory / DUPLICATES_NAME).is_file()]
         if shown:
-            (directory / SHOWN_NAME).write_bytes(b"".join(place.read_bytes() for place in shown))
+            (directory / DUPLICATES_NAME).write_bytes(b"".join(place.read_bytes() for place in shown))
         tokenizer.save(directory)
         save_json(directory / DESCRIPTION_NAME, description)
     return description

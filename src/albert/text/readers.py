@@ -25,7 +25,7 @@ from albert.runtime.errors import DamagedData, InvalidConfiguration, MissingInpu
 from albert.runtime.json_files import unique_keys
 from albert.runtime.manifest import PIPE_REMEDY, open_input, refuse_special_file
 from albert.text.normalization import REPLACEMENT_CHARACTER
-from albert.text.sentences import repair_surrogates
+from albert.text.sentences import replace_surrogates
 
 Kind = str
 """The name of a format: "text", "JSON lines", "CSV", "TSV", "Parquet" and so on."""
@@ -48,7 +48,7 @@ class CorpusFile:
     kind: Kind
 
 
-def one_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str = PIPE_REMEDY) -> CorpusFile:
+def input_file(path: Path, kind: Kind, name: str | None = None, pipe_remedy: str = PIPE_REMEDY) -> CorpusFile:
     """A single file of a known format."""
     name = str(path) if name is None else name
     try:
@@ -263,7 +263,7 @@ def repair(text: str, report: CorpusReport) -> str:
     """The text with every lone surrogate, which JSON's escapes may leave, replaced and counted."""
     if text.isascii():
         return text
-    repaired = repair_surrogates(text)
+    repaired = replace_surrogates(text)
     if repaired is not text:
         report.noted[_REPAIRED] += sum(a != b for a, b in zip(text, repaired, strict=True))
     return repaired
@@ -352,7 +352,7 @@ class ZstandardDecompressor:
 
 
 @dataclass(frozen=True)
-class Packing:
+class Compression:
     """A way to pack files: how it is called, and what opens one stream, an object like `bz2.BZ2Decompressor`.
 
     What it has taken but not unpacked yet stays in it, or comes back as `unconsumed_tail` (zlib).
@@ -364,18 +364,18 @@ class Packing:
     """Packed bytes unpacked at a time."""
 
 
-PACKINGS: dict[str, Packing] = {
-    ".gz": Packing("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
-    ".bz2": Packing("bzip2", bz2.BZ2Decompressor),
-    ".xz": Packing("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
-    ".zst": Packing("Zstandard", ZstandardDecompressor, CHUNK >> 7),
+COMPRESSIONS: dict[str, Compression] = {
+    ".gz": Compression("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
+    ".bz2": Compression("bzip2", bz2.BZ2Decompressor),
+    ".xz": Compression("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
+    ".zst": Compression("Zstandard", ZstandardDecompressor, CHUNK >> 7),
 }
 
 
 class UnpackedFile(io.RawIOBase):
     """The data of all streams of a packed file, one after the other."""
 
-    def __init__(self, raw: BufferedIOBase, path: Path, packing: Packing) -> None:
+    def __init__(self, raw: BufferedIOBase, path: Path, packing: Compression) -> None:
         self._raw, self._path, self._packing = raw, path, packing
         self._stream: Any = None
         self._any_stream = False
@@ -431,7 +431,7 @@ def open_corpus_file(file: CorpusFile) -> Iterator[tuple[BufferedIOBase, Buffere
     try:
         with open_input(file.path) as raw:
             _check_unchanged(file, raw)
-            packing = PACKINGS.get(file.path.suffix.lower())
+            packing = COMPRESSIONS.get(file.path.suffix.lower())
             yield (
                 (raw if packing is None else io.BufferedReader(UnpackedFile(raw, file.path, packing), LARGEST_PART)),
                 raw,

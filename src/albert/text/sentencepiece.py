@@ -313,7 +313,7 @@ class SentencePieceTokenizer(Tokenizer):
         proto = parse_model(self.model, MODEL_NAME)
         return content_fingerprint(proto, self.lower_case, self.keep_accents, self.reference)
 
-    def answers_to(self, fingerprint: str) -> bool:
+    def matches_fingerprint(self, fingerprint: str) -> bool:
         """Whether a recorded fingerprint is that of this tokenizer.
 
         Older corpora and models recorded a hash over the bytes of `spiece.model`. A tokenizer rebuilt from

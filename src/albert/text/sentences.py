@@ -89,7 +89,7 @@ def split_sentences(text: str, language: str = "en", as_lines: bool = False) -> 
             punctuation of all scripts.
     """
     if not text.isascii():
-        text = repair_surrogates(text)
+        text = replace_surrogates(text)
     if as_lines:
         return [line for piece in _LINE.split(text) if (line := piece.strip())]
     return [
@@ -107,7 +107,7 @@ def check_language(language: str) -> None:
         raise InvalidConfiguration("language", f"{language!r} is not an ISO 639 code", "write en, de, zh, ...")
 
 
-def repair_surrogates(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with every lone surrogate replaced by U+FFFD, so that it can be encoded."""
     try:
         text.encode("utf-8")

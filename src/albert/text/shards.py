@@ -59,7 +59,7 @@ def save_arrays(directory: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, 
 # `corpus.json`: what a prepared corpus is, how it was made, and what its shards hold.
 
 DESCRIPTION_NAME = "corpus.json"
-SHOWN_NAME = "duplicates.jsonl"
+DUPLICATES_NAME = "duplicates.jsonl"
 """Some of the documents that were left out because they come again, to look at (see `duplicates.py`)."""
 FORMAT = 1
 
@@ -159,7 +159,7 @@ class TokenCorpus:
         if verify and (directory / DESCRIPTION_NAME).is_file():
             verify_directory(directory)
         description = read_description(directory)
-        if not load_tokenizer(directory).answers_to(description.tokenizer_fingerprint):
+        if not load_tokenizer(directory).matches_fingerprint(description.tokenizer_fingerprint):
             raise DamagedData(directory, "its tokenizer files are not those it was made with", "prepare it again")
         if not description.shards.get(split):
             raise MissingInput(directory, f"holds no {split} documents", "prepare it with another --held-out share")

@@ -70,7 +70,7 @@ class Tokenizer(ABC):
     @abstractmethod
     def _fingerprint(self) -> str: ...
 
-    def answers_to(self, fingerprint: str) -> bool:
+    def matches_fingerprint(self, fingerprint: str) -> bool:
         """Whether a recorded fingerprint is that of this tokenizer."""
         return fingerprint == self.fingerprint
 

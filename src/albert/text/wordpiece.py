@@ -31,7 +31,7 @@ from albert.text.tokenizer import (
 # --------------------------------------------------------------------------------------------------------------------
 # Greedy longest-match WordPiece: a word to the longest pieces that spell it, from its front (Devlin et al. 2018).
 
-CONTINUES = "##"
+CONTINUATION_MARK = "##"
 LONGEST_WORD = 100
 """Characters; `WordPiece` of the tokenizers library takes longer words for unknown."""
 LONGEST_WORD_OF_THE_REFERENCE = 200
@@ -77,7 +77,7 @@ class WordPieces(dict[str, MatchedPieces]):
                     return unknown
             found.append(piece)
             spans.append((start, end))
-            start, mark = end, CONTINUES
+            start, mark = end, CONTINUATION_MARK
         return found, spans
 
 
@@ -291,8 +291,8 @@ class WordPieceTokenizer(Tokenizer):
         special = self.special_ids if skip_special_tokens else ()
         text = ""
         for piece in (self.piece(int(number)) for number in ids if number not in special):
-            if text and piece.startswith(CONTINUES):
-                text += piece.removeprefix(CONTINUES)
+            if text and piece.startswith(CONTINUATION_MARK):
+                text += piece.removeprefix(CONTINUATION_MARK)
             else:
                 text += piece if not text or piece in _ATTACHED else " " + piece
         return text
@@ -305,7 +305,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def word_starts(self) -> Bool[np.ndarray, " pieces"]:
         """Which pieces begin a word: all but those that continue one."""
-        return np.array([not piece.startswith(CONTINUES) for piece in self.vocabulary], dtype=np.bool_)
+        return np.array([not piece.startswith(CONTINUATION_MARK) for piece in self.vocabulary], dtype=np.bool_)
 
     def save(self, directory: Path) -> None:
         write_text(directory / VOCABULARY_NAME, "".join(piece + "\n" for piece in self.vocabulary))
@@ -329,7 +329,7 @@ class WordPieceTokenizer(Tokenizer):
         model = {
             "type": "WordPiece",
             "unk_token": UNKNOWN,
-            "continuing_subword_prefix": CONTINUES,
+            "continuing_subword_prefix": CONTINUATION_MARK,
             "max_input_chars_per_word": LONGEST_WORD,
             "vocab": self._ids,
         }
@@ -339,7 +339,7 @@ class WordPieceTokenizer(Tokenizer):
             {f"{name}_token": piece for name, piece in specials.items()},
             normalizer=normalizer,
             pre_tokenizer={"type": "BertPreTokenizer"},
-            decoder={"type": "WordPiece", "prefix": CONTINUES, "cleanup": True},
+            decoder={"type": "WordPiece", "prefix": CONTINUATION_MARK, "cleanup": True},
             model=model,
         )
 
@@ -363,8 +363,8 @@ def vocabulary_from_json(file: Path, content: dict[str, Any]) -> list[str]:
     check_vocabulary(pieces, str(file))
     if unreadable := next((piece for piece in pieces if any("\ud800" <= c <= "\udfff" for c in piece)), None):
         raise DamagedData(file, f"has a piece that is not text: {unreadable[:40]!r}")
-    stated = (model.get("unk_token", UNKNOWN), model.get("continuing_subword_prefix", CONTINUES))
-    if stated != (UNKNOWN, CONTINUES):
+    stated = (model.get("unk_token", UNKNOWN), model.get("continuing_subword_prefix", CONTINUATION_MARK))
+    if stated != (UNKNOWN, CONTINUATION_MARK):
         raise DamagedData(file, f"marks unknown words and continuing pieces with {stated}, BERT with [UNK] and ##")
     added = content.get("added_tokens") or []
     for entry in added if isinstance(added, list) else [added]:
